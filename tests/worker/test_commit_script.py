@@ -15,12 +15,10 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.protocol.engine.statuses import Status
-from acts_celery.worker.liveness.leases import Leases
 from acts_celery.worker.storage.commits import Claim, Commit, Committed, Ending, Rest
-from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.log import LogTerms, MessageLog
-from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .backend import settings_for
@@ -456,19 +454,3 @@ def test_nothing_is_written_for_a_run_that_is_gone(log: Log) -> None:
     advance = log.advance("①", outcomes=[done(0)], claims=[Claim(1, 30)], waking=[0], park=True)
     assert advance.status == "gone"
     assert list(log.redis.scan_iter(f"{log.prefix}:*")) == []
-
-
-def test_leases_are_renewed_only_where_they_are_held(log: Log) -> None:
-    log.begin(2)
-    log.claim(0, 1)
-    log.lease(None, 0, 1)
-    log.commit(done(1))
-    with connect(log.settings) as redis:
-        leases = Leases(redis, prefix=log.prefix, lease_seconds=30, on_cancelled=lambda run: None)
-        for index in (0, 1):
-            leases.hold(RUN, CallId(RUN, None, index).member)
-        leases.renew()
-    kept: Any = log.redis.zrange(log.keys.leases, 0, -1, withscores=True)
-    ((member, due),) = [tuple(lease) for lease in kept]
-    assert member == "\x1f0"
-    assert due > 1

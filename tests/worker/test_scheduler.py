@@ -26,7 +26,7 @@ from acts_celery.worker.app.runtime import Runtime
 from acts_celery.worker.app.scheduler import Scheduler
 from acts_celery.worker.broker.cancellation import Cancellations
 from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.presence import Presence, read_living
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
@@ -267,17 +267,18 @@ def test_two_tasks_for_a_lane_whose_run_has_had_its_turn_make_one_runner(process
     assert run.status()["calls"] == {"done": 1}
 
 
-def test_leases_are_renewed_in_pages(process: Process) -> None:
-    count = 1_200
-    run = process.submit(
-        [{"_tool": "waitAtGate", "gate": "leases", "_outputPath": f"†state.p{n}"} for n in range(count)]
-    )
-    leases = Leases(process.redis, prefix="acts", lease_seconds=6, on_cancelled=lambda run: None)
-    for n in range(count):
-        leases.hold(run.id, f"\x1f{n}")
+def test_that_a_process_lives_is_said_at_the_same_cost_whatever_it_has_at_work(process: Process) -> None:
+    presence = Presence(process.redis, prefix="acts", lease_seconds=6, on_cancelled=lambda run: None)
+    for n in range(1_200):
+        presence.enter("r", f"{n}")
     process.forget()
-    leases.renew()
-    assert process.asked("zadd") == 3
+    presence.beat()
+    assert [process.asked(command) for command in ("hset", "hget", "zadd")] == [1, 1, 0]
+    assert len(read_living(process.redis, "acts", 60_000)["r"]) == 1_200
+    for n in range(1_200):
+        presence.leave("r", f"{n}")
+    presence.beat()
+    assert "r" not in read_living(process.redis, "acts", 60_000)
 
 
 def test_a_broker_that_is_away_neither_ends_what_is_at_work_nor_loses_what_is_to_be_published(process: Process) -> None:

@@ -107,7 +107,7 @@ def test_a_call_that_takes_longer_than_its_lease_is_not_run_twice(
     meeting.take("at:long")
     leases = Keys("swept", run.id).leases
     first: Any = swept.redis.zscore(leases, "\x1f0")
-    # A renewal is a write to the key: the server tells us of it.
+    # That a lease is extended is a write to the key: the server tells us of it.
     swept.redis.config_set("notify-keyspace-events", "Kz")
     with swept.redis.pubsub() as writes:  # type: ignore[no-untyped-call]  # redis is typed but here
         writes.subscribe(f"__keyspace@0__:{leases}")

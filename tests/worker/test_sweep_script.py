@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,7 @@ from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.keys import Keys, active_runs, probes, secret
+from acts_celery.worker.storage.keys import Keys, active_runs, probes, processes, secret
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
 from acts_celery.worker.wire.attempts import Attempt, CallId
 from acts_celery.worker.wire.packing import pack
@@ -76,6 +77,14 @@ class Judged(Log):
                 self.redis.hset(key, name, re.sub(r"(\d{13})/", lambda time: f"{int(time[1]) - 60_000}/", entry))
         self.sweeper.sweep()
 
+    @contextmanager
+    def present(self, holder: str) -> Iterator[None]:
+        """While a process says that it lives and holds that."""
+        said = pack({"at": self.redis.time()[0] * 1000, "holds": {RUN: [holder]}})
+        self.redis.hset(processes(self.prefix), "lives", said)
+        yield
+        self.redis.hdel(processes(self.prefix), "lives")
+
     def stands(self, index: int = 0) -> str:
         """What is known of a call, without the time at which it was sent."""
         return re.sub(r"\d{13}/", "", self.entry(index))
@@ -124,6 +133,48 @@ def test_a_call_in_line_without_a_sign_of_life_is_lost_and_its_lane_published(ju
     twice = 2  # one task may be taken by a worker that is stopped
     assert (judged.entry(), judged.published, judged.state()["running"]) == ("lost:1:0:", twice, "0")
     assert judged.claim(0) == (2,)
+
+
+def test_what_a_driver_carries_out_that_is_present_is_not_lost_and_neither_is_the_driver(judged: Judged) -> None:
+    judged.begin(2)
+    judged.advance(claims=[Claim(0, 30)], owner="me", leaves=False)
+    judged.advance(claims=[Claim(1, 30)], owner="you", leaves=False)
+    with judged.present("me"):
+        judged.sweep()
+        assert (judged.entry(), judged.entry(1)) == ("running:1:0:me", "lost:1:0:")
+        leases: Any = judged.redis.zrange(judged.keys.leases, 0, -1)
+        assert sorted(leases) == ["\x1f0", "\x1f@me"]
+    judged.sweep()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_what_a_process_has_said_too_long_ago_counts_no_more(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0, owner="me")
+    said = pack({"at": judged.redis.time()[0] * 1000 - 31_000, "holds": {RUN: ["me"]}})
+    judged.redis.hset(processes(judged.prefix), "died", said)
+    judged.sweep()
+    assert (judged.entry(), judged.redis.hlen(processes(judged.prefix))) == ("lost:1:0:", 0)
+
+
+def test_what_has_left_its_driver_is_not_held_by_it(judged: Judged) -> None:
+    """A driver that lives says nothing of the worker that has taken its message."""
+    judged.begin(1)
+    judged.send()
+    judged.reports.send(Report(begun=(ref(),)))
+    with judged.present("me"):
+        judged.sweeper.sweep()
+        assert judged.stands() == f"running:1:0:me/{FAR}"
+        judged.sweep()
+    assert judged.entry() == "lost:1:0:"
+
+
+def test_a_call_that_blocks_its_loop_is_at_work_though_its_driver_is_not(judged: Judged) -> None:
+    judged.begin(2)
+    judged.claim(0, 1, owner="me")
+    with judged.present("\x1f1"):
+        judged.sweep()
+    assert (judged.entry(), judged.entry(1)) == ("lost:1:0:", "running:1:0:me")
 
 
 def test_a_call_that_rests_is_published_when_it_is_due_and_counts_as_no_loss(judged: Judged) -> None:

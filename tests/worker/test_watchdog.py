@@ -16,12 +16,11 @@ from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.lanes.invocation import invoke
 from acts_celery.worker.lanes.threads import Threads
 from acts_celery.worker.liveness.heartbeats import Heartbeat
-from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.presence import Presence, read_living
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
 from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.wire.attempts import Attempt, CallId
 from acts_celery.worker.wire.reports import AttemptRef, Report
 
@@ -67,32 +66,30 @@ def loop() -> Iterator[Loop]:
     running.end()
 
 
-def test_a_loop_that_is_blocked_has_the_lease_of_what_blocks_it_renewed_and_no_other(
+def test_a_loop_that_is_blocked_is_at_work_on_what_blocks_it_and_on_nothing_else(
     server: EmbeddedServer, loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = settings_apart(server, "watchdog")
     redis = connect(settings)
     watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
-    leases = Leases(redis, prefix="watchdog", lease_seconds=3600, on_cancelled=lambda run: None, watchdog=watchdog)
-    for attempt in (BLOCKING, BESIDE):
-        leases.hold("r", attempt.id.member)
+    presence = Presence(redis, prefix="watchdog", lease_seconds=3600, on_cancelled=lambda run: None, watchdog=watchdog)
+    presence.enter("r", "of ①")
+    presence.enter("r", "of ②")
 
-    def renewed() -> set[str]:
-        """The calls whose leases are renewed, now that the loop was asked before."""
-        redis.zadd(Keys("watchdog", "r").leases, {BLOCKING.id.member: 1, BESIDE.id.member: 1})
-        leases.renew()
-        found: list[bytes] = redis.zrangebyscore(Keys("watchdog", "r").leases, 2, "+inf")  # type: ignore[assignment]
-        return {member.decode() for member in found}
+    def held() -> set[str]:
+        """What counts as at work, now that the loop was asked before."""
+        presence.beat()
+        return set(read_living(redis, "watchdog", 60_000)["r"])
 
     loop.block()
-    leases.renew()
+    presence.beat()
     with caplog.at_level(logging.WARNING):
-        assert renewed() == {BLOCKING.id.member}
+        assert held() == {BLOCKING.id.member}
     assert [record.getMessage()[:16] for record in caplog.records] == ["holdUp, call r:0"]
     assert watchdog.is_blocked, "so the process takes no more tasks"
     loop.let_go()
     assert not watchdog.is_blocked
-    assert renewed() == {BLOCKING.id.member, BESIDE.id.member}
+    assert held() == {"of ①", "of ②"}
 
 
 def test_a_loop_that_is_blocked_reports_what_blocks_it_and_no_other(server: EmbeddedServer, loop: Loop) -> None:

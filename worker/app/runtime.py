@@ -30,7 +30,7 @@ from acts_celery.worker.lanes.services import Services
 from acts_celery.worker.lanes.threads import Threads
 from acts_celery.worker.lanes.validator import Validator
 from acts_celery.worker.liveness.heartbeats import Heartbeat, report_interval_seconds
-from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.process.batching import Batcher, on_threads
@@ -61,7 +61,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._watchdog = LoopWatchdog(self._loop, most_silent_seconds=settings.lease_seconds / 2)
-        self._leases: Leases | None = None
+        self._presence: Presence | None = None
         interval = report_interval_seconds(settings)
         queue = ReportQueue(app, settings)
         self.heartbeat = Heartbeat(queue, interval_seconds=interval, watchdog=self._watchdog)
@@ -90,8 +90,8 @@ class Runtime:
     def close(self) -> None:
         """Cancel what is at work, and end the loop and the threads."""
         self.heartbeat.stop()
-        if self._leases is not None:
-            self._leases.close()
+        if self._presence is not None:
+            self._presence.close()
         self.run(_cancel_all())
         self.run(self._validator.close())
         self._publishing.shutdown()
@@ -121,7 +121,7 @@ class Runtime:
             tells=settings.hold_webhook_url is not None,
         )
         log = MessageLog(redis, settings.key_prefix, terms)
-        leases = self._leases = Leases(
+        presence = self._presence = Presence(
             connect(settings),
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
@@ -142,7 +142,7 @@ class Runtime:
                 limits,
                 publish,
                 self._threads,
-                leases,
+                presence,
                 remote,
                 slots,
                 FairScheduling(),

@@ -19,7 +19,6 @@ from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
 from acts_celery.worker.wire.packing import pack
 
 from .children import Started
-from .inline_calls import InlineCalls
 from .mailbox import Mailbox
 from .services import Services
 from .starting import Starter
@@ -31,10 +30,9 @@ logger = logging.getLogger(__name__)
 class Decider:
     """Decides for one lane runner. The lane is the log's, plus outcomes about to be committed."""
 
-    def __init__(self, services: Services, starter: Starter, inline: InlineCalls, mailbox: Mailbox) -> None:
+    def __init__(self, services: Services, starter: Starter, mailbox: Mailbox) -> None:
         self._services = services
         self._starter = starter
-        self._inline = inline
         self._mailbox = mailbox
         self.results: deque[tuple[Attempt, Result | Started]] = deque()
         """What has come of calls and is not in the log yet, in order: each is judged by what those before it leave."""
@@ -65,7 +63,6 @@ class Decider:
             index = attempt.id.index
             call = execution.call(index)
             if call is None or execution.status(index) not in (Status.WAITING, Status.RUNNING):
-                self._inline.let_go(index)
                 continue
             if not isinstance(result, Started):
                 result = self._services.remote.received(call, attempt, result)
@@ -73,7 +70,6 @@ class Decider:
                 step.delegated.append(Delegated(index, attempt.number, result.run))
             elif isinstance(result, Retry):
                 step.rests.append(Rest(index, attempt.number, result.delay_seconds))
-                self._inline.let_go(index)  # from now on its lease says when it is due
                 self._rest(lane, index, result.delay_seconds)
             else:
                 with self._of_results:

@@ -1,4 +1,4 @@
-"""Inline calls: those that a lane runner carries out itself, concurrently, each with its lease."""
+"""Inline calls: those that a lane runner carries out itself, concurrently."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ class InlineCalls:
         self._done: list[asyncio.Task[_Ended]] = []
         """Those of them that have ended since `wait`."""
         self._bell = asyncio.Event()
-        self._ended: dict[int, str] = {}
-        """The leases of calls that have ended and are not in the log yet, by index."""
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -54,11 +52,10 @@ class InlineCalls:
         self.watch(working, attempt)
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
-        """Hold the lease of an attempt while a coroutine is at work on it."""
+        """Take note of an attempt that a coroutine is at work on."""
         task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working), is_new=False))
         self._tasks[task] = attempt
         task.add_done_callback(self._ring)
-        self._services.leases.hold(self._run, attempt.id.member)
 
     async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:
         """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
@@ -74,20 +71,12 @@ class InlineCalls:
         for task in done:
             result, took_ms = task.result()
             ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
-        self._ended.update((attempt.id.index, attempt.id.member) for attempt, _ in ended)
         return sorted(ended, key=lambda pair: pair[0].id.index)
-
-    def let_go(self, *indexes: int) -> None:
-        """What has come of these calls is in the log, or is of no use: nothing is at work on them here."""
-        if found := [self._ended.pop(index) for index in indexes if index in self._ended]:
-            self._services.leases.drop(self._run, found)
 
     def dismiss(self) -> None:
         """Stop what is at work."""
         for task in self._tasks:
             task.cancel()
-        at_work = [attempt.id.member for attempt in self.attempts]
-        self._services.leases.drop(self._run, [*at_work, *self._ended.values()])
 
     def _ring(self, task: asyncio.Task[_Ended]) -> None:
         self._done.append(task)

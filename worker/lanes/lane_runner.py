@@ -25,7 +25,6 @@ from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.work import METER, Meter
-from acts_celery.worker.liveness.leases import runner_lease
 from acts_celery.worker.storage.commits import Commit, Committed, Ending, Held
 from acts_celery.worker.storage.held_calls import pack_hold
 from acts_celery.worker.storage.lane import LaneView, RunGone
@@ -59,12 +58,11 @@ class LaneRunner:
         """The lane as the log has it, plus outcomes about to be committed."""
         self._admission = Admission(services.slots, lane, services.registry, services.settings, services.publish)
         self._owner = owner_token()
-        self._mark = runner_lease(lane.instance, self._owner)
         self._is_marked = False
         self._inline = InlineCalls(services, lane.run.run)
         self._mailbox = Mailbox()
         self._starter = Starter(services, lane.run, lane.instance, self._inline)
-        self._decider = Decider(services, self._starter, self._inline, self._mailbox)
+        self._decider = Decider(services, self._starter, self._mailbox)
         self._meter = Meter()
         self._takes_up = True
         self.gets_on: asyncio.Event | None = None
@@ -100,14 +98,14 @@ class LaneRunner:
     async def run(self) -> LaneView:
         """Go on until nothing more can be done here. Returns the lane as the log has it then."""
         METER.set(self._meter)
-        self._services.leases.hold(self._lane.run.run, self._mark)
+        self._services.presence.enter(self._lane.run.run, self._owner)
         try:
             while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
                 pass
         finally:
             self._inline.dismiss()
             self._mailbox.close()
-            self._services.leases.drop(self._lane.run.run, [self._mark])
+            self._services.presence.leave(self._lane.run.run, self._owner)
         return self._lane
 
     @property
@@ -181,7 +179,6 @@ class LaneRunner:
             output_fault=self._lane.output_fault() if outcomes else None,
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
-        self._inline.let_go(*(outcome.index for outcome in outcomes), *(one.index for one in step.delegated))
         self._note_failures(outcomes, committed)
         sent = _sent(step, committed)
         if committed.status not in _UNDER_WAY:

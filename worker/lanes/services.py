@@ -10,7 +10,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
 from acts_celery.worker.fairness.fair_semaphore import FairSemaphore
-from acts_celery.worker.liveness.leases import Leases
+from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.registry.activities import Activity, Registry
 from acts_celery.worker.storage.log import MessageLog
 from acts_celery.worker.storage.slots import Slots
@@ -39,7 +39,7 @@ class Services:
     limits: Limits
     publish: Publish
     threads: Threads
-    leases: Leases
+    presence: Presence
     remote: Remote
     slots: Slots
     turns: FairScheduling

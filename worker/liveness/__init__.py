@@ -1,6 +1,6 @@
 """Signs of life for what a process has at work.
 
-`leases`        of a process that sees the log: renewed there
+`presence`      of a process that sees the log: said there
 `heartbeats`    of one that sees only the broker: said in reports
 `report_queue`  where reports are said, and read
 """

@@ -129,7 +129,7 @@ class RunKeeper:
         }
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in runs:
-                self._script.add(pipeline, self._keys(run), request)
+                self._script.add(pipeline, self._keys(run), request | {"holders": thresholds.living.get(run, {})})
             return pipeline.execute(raise_on_error=False)
 
     def _publish(self, run: str, found: Found) -> None:

@@ -202,6 +202,11 @@ def recovery(prefix: str) -> str:
     return f"{prefix}:recovery"
 
 
+def processes(prefix: str) -> str:
+    """Hash: a process that sees the log -> what it holds, and when it said so (see `liveness.presence`)."""
+    return f"{prefix}:processes"
+
+
 def probes(prefix: str) -> str:
     """Hash: queue -> "<taken>:<asked>:<sent>", times in ms (see `recovery.probes`)."""
     return f"{prefix}:probes"

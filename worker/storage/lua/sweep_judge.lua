@@ -5,7 +5,7 @@
 -- Request: most, published_ms, instances, consumed_until (for queues the time in ms before which everything published there
 --          was taken: a probe came out), heard_ms (so soon after that the taker of a message is heard of), report_ms (workers
 --          report what they have at work as often), soon_ms, suspended (heartbeats may have been missed: nothing at work is
---          declared lost)
+--          declared lost), holders (drivers, and calls, that a process has said it is at work on: until when in ms)
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
@@ -15,7 +15,22 @@ local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, requ
 -- When to look again whether a probe has come: soon, unless very many calls lie there.
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 
+-- Until when what a lease is of is held by a process that lives: a driver, or a call that a driver carries out itself.
+local function held_until(member)
+    local owner = string.match(member, '\31@(.*)$')
+    if not owner then
+        local kind, _, _, holder = read_condition(redis.call('HGET', calls, member))
+        owner = kind == 'running' and not string.find(holder, '/', 1, true) and holder
+    end
+    return owner and (request.holders[owner] or request.holders[member])
+end
+
 local function judge(member, lane)
+    local living_until = held_until(member)
+    if living_until and living_until > now then
+        redis.call('ZADD', leases, living_until, member)
+        return
+    end
     if string.find(member, '\31@due$') then -- a loop's time may be over (see loop.lua)
         redis.call('ZREM', leases, member)
         publish(lane, false)

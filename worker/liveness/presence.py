@@ -1,0 +1,123 @@
+"""Presence: a process that sees the log says there once a second that it lives, and which lanes it drives.
+
+A claim has its lease once; nobody renews it. When it runs out the sweep looks who has made it: what a driver holds that
+is present is at work. So a call costs nothing while it runs, and a driver that has ended, however, is in no record any
+more. Where a coroutine blocks the event loop, only the call that blocks it is at work: the others go on elsewhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from acts_celery.worker.process.duties import Duty
+from acts_celery.worker.process.watchdog import LoopWatchdog
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.keys import Keys, processes
+from acts_celery.worker.storage.set_aside import readable
+from acts_celery.worker.wire.attempts import owner_token
+from acts_celery.worker.wire.packing import pack, unpack
+
+_NOTICE_SECONDS: Final = 1.0
+"""After so long at most it is known here that a run was cancelled."""
+
+
+class Presence:
+    """What this process drives; said three times in a lease's length.
+
+    Going round, it also looks whether the runs were cancelled, and calls `on_cancelled`.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str,
+        lease_seconds: float,
+        on_cancelled: Callable[[str], None],
+        watchdog: LoopWatchdog | None = None,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._on_cancelled = on_cancelled
+        self._watchdog = watchdog
+        self._name = owner_token()
+        self._drivers: dict[str, set[str]] = defaultdict(set)
+        self._is_said = False
+        self._lock = threading.Lock()
+        self._duty = Duty(
+            "saying that this process lives",
+            self.beat,
+            thread="acts-presence",
+            interval_seconds=min(lease_seconds / 3, _NOTICE_SECONDS),
+            passing=(RedisError,),
+        )
+        self._duty.start()
+
+    def close(self) -> None:
+        """Say nothing any more."""
+        self._duty.stop()
+
+    def enter(self, run: str, owner: str) -> None:
+        """A driver of a lane is at work from now on."""
+        with self._lock:
+            self._drivers[run].add(owner)
+
+    def leave(self, run: str, owner: str) -> None:
+        """It is not any more."""
+        with self._lock:
+            self._drivers[run].discard(owner)
+            if not self._drivers[run]:
+                del self._drivers[run]
+
+    def beat(self) -> None:
+        """Say what is at work now that the loop can serve. Raises `RedisError`."""
+        with self._lock:
+            holds = {run: sorted(owners) for run, owners in self._drivers.items()}
+        runs, key = list(holds), processes(self._prefix)
+        if not runs and not self._is_said:
+            return
+        blocked = self._watchdog.blocked() if self._watchdog is not None else None
+        if blocked is not None:
+            id_ = blocked.attempt.id if blocked.attempt is not None else None
+            holds = {id_.run: [id_.member]} if id_ is not None and id_.run in holds else {}
+        said = pack({"at": server_ms(self._redis), "holds": holds})
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.hset(key, self._name, said) if runs else pipeline.hdel(key, self._name)
+            for run in runs:
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            _, *statuses = pipeline.execute()
+        self._is_said = bool(runs)
+        for run, status in zip(runs, statuses, strict=True):
+            if status == b"cancelled":
+                self._on_cancelled(run)
+
+
+Living = Mapping[str, Mapping[str, int]]
+"""What processes that live hold: by run and holder - an owner, or a call - until when in ms."""
+
+
+def read_living(redis: Redis, prefix: str, lease_ms: int) -> Living:
+    """What those hold that have said in time that they live; what others have said is removed. Raises `RedisError`."""
+    key = processes(prefix)
+    found: Any = redis.hgetall(key)
+    now = server_ms(redis) if found else 0
+    living: dict[str, dict[str, int]] = defaultdict(dict)
+
+    def read(name: bytes) -> None:
+        said = unpack(found[name])
+        until = int(said["at"]) + lease_ms
+        if until < now:
+            redis.hdel(key, name)
+            return
+        for run, holders in said["holds"].items():
+            living[run].update(dict.fromkeys(holders, until))
+
+    for _ in readable(key, found, read, lambda name: redis.hdel(key, name)):
+        pass
+    return living
