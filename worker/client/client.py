@@ -95,7 +95,7 @@ class Client:
         by another submission.
         """
         with redis_errors(self.settings):
-            return self.run_of(self._dispatcher.submit(plan, label or Label()))
+            return self.run_of(*self._dispatcher.submit(plan, label or Label()))
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
@@ -142,9 +142,9 @@ class Client:
 
         return Overview(self._redis, self.settings.key_prefix)
 
-    def run_of(self, run: str) -> Run:
-        """A run by its id, without looking whether it is there."""
-        return Run(run, self._redis, self.settings, lambda: self._publisher, self._check_amendment)
+    def run_of(self, run: str, since: str | None = None) -> Run:
+        """A run by its id, without looking whether it is there; `since` as in `Run`."""
+        return Run(run, self._redis, self.settings, lambda: self._publisher, self._check_amendment, since)
 
     def _check_amendment(self, value: Any, so_far: SoFar) -> Plan:
         return self.checker.check_amendment(value, so_far)

@@ -34,8 +34,9 @@ class Dispatcher:
         self._publisher = publisher
         self._settings = settings
 
-    def submit(self, plan: Plan, label: Label = NO_LABEL) -> str:
-        """Write the run down, start it, publish its tasks. Returns its id.
+    def submit(self, plan: Plan, label: Label = NO_LABEL) -> tuple[str, str | None]:
+        """Write the run down, start it, publish its tasks. Returns its id, and the id of its first status where it goes
+        on from there.
 
         A label's id that a run has already stands for that run: nothing is done then. Raises `protocol.Rejected` where
         that run is another submission's.
@@ -43,19 +44,19 @@ class Dispatcher:
         milliseconds = self._clock.milliseconds()
         keys = Keys(self._settings.key_prefix, label.id or make_run_id(milliseconds))
         if label.id is not None and not claimed(self._redis, keys, label):
-            return keys.run
+            return keys.run, None
         order = audit_record(self._settings, "submitted")
         try:
-            lanes = self._writer.write(plan, keys, milliseconds, order, label.fields())
+            written = self._writer.write(plan, keys, milliseconds, order, label.fields())
         except TakenOver:
             if label.id is None or claimed(self._redis, keys, label):
                 raise
-            return keys.run
+            return keys.run, None
         finally:
             release(self._redis, keys, label)
         order.write_line(keys.run)
-        self._publish(keys, lanes)
-        return keys.run
+        self._publish(keys, written.lanes)
+        return keys.run, written.since if written.lanes else None
 
     def _publish(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Publish the first tasks. The run has begun: where the broker does not take them, the sweep publishes them."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from redis import Redis
+from redis.client import Pipeline
 
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
@@ -18,7 +19,7 @@ from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import Entry, id_key, moment_ms
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import call_name
@@ -276,9 +277,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     """What `Run.result` says. Raises `RunNotFound`, `RedisError`."""
     history = History(redis, keys)
     with redis.pipeline(transaction=False) as pipeline:
-        pipeline.hmget(keys.state, "status", "running")
-        pipeline.get(keys.definition)
-        history.ask_first(pipeline)
+        _ask(pipeline, keys, history)
         (status, running), definition, instances, page = pipeline.execute()
     if status is None or definition is None:
         raise RunNotFound(keys.run)
@@ -290,3 +289,26 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     for entry in history.entries(until=until, first=page if at is None else None):
         assembly.feed(entry)
     return assembly.result(status.decode() if at is None else progress.status_at(at), at_work, waits=waits)
+
+
+def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | None:
+    """The result of a run that ends with the change of its status behind an id, or has ended; None where that has not
+    come in time, or goes on. Raises `RedisError`.
+    """
+    history = History(redis, keys)
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
+        _ask(pipeline, keys, history)
+        _, (status, running), definition, instances, page = pipeline.execute()
+    if definition is None or status is None or status.decode() not in ENDED or int(running or 0):
+        return None
+    assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
+    for entry in history.entries(first=page):
+        assembly.feed(entry)
+    return assembly.result(status.decode())
+
+
+def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
+    pipeline.hmget(keys.state, "status", "running")
+    pipeline.get(keys.definition)
+    history.ask_first(pipeline)

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
+from acts_celery.broker_config import Settings, is_cluster
 from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
+from acts_celery.protocol.engine.decisions import Success
 from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceNotFound, RunNotFound, RunOver
 from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.connections import redis_errors
+from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.definition import Definition, unpack_definition
-from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.retention import delete_run
 from acts_celery.worker.storage.run_state import RunState
 
 from .control import Control
 from .log_entries import LogEntry, Messages
-from .progress import Event, Progress
-from .results import Result, read_result
+from .progress import Deadline, Event, Progress
+from .results import Result, read_end, read_result
 from .run_status import read_state, status_of
 
 if TYPE_CHECKING:
@@ -38,14 +39,19 @@ if TYPE_CHECKING:
     from .people import People
     from .retrying import Retried
 
+    Opened = Callable[[], Publisher]
+    """What publishes, opened when it is first needed."""
+
 
 class Run:
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 
     def __init__(
-        self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher], check: Check
+        self, run: str, redis: Redis, settings: Settings, publisher: Opened, check: Check, since: str | None = None
     ) -> None:
+        """`since` is the id of the status that a run had when it was submitted here."""
         self.id = run
+        self._since = since
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
@@ -214,7 +220,7 @@ class Run:
 
         with redis_errors(self._settings):
             run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
-        fork = Run(run, self._redis, self._settings, self._publisher, self._check)
+        fork = self.child(run)
         if not paused:
             with suppress(RunOver):  # nothing was left to do, or it is done already
                 fork.resume()
@@ -224,10 +230,9 @@ class Run:
         """Put other calls in place of those that have not begun, which end as skipped; the run goes on with them.
 
         With `add` they come behind those that are there, which stay, also in a run that has completed or failed (SPEC
-        R11.7).
-        Where a loop's plan waits for an approval, they are the plan instead, and it goes on waiting (SPEC R13.7).
-        `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`. Raises
-        `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
+        R11.7). Where a loop's plan waits for an approval, they are the plan instead, and it goes on waiting (SPEC
+        R13.7). `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`.
+        Raises `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
         `BeingAmended`.
         """
         from .amendment import Amender
@@ -250,8 +255,6 @@ class Run:
         Raises `NothingToRetry`; `protocol.Rejected` where the value does not fit, and then nothing has changed;
         `RunOver` for a cancelled run, `BeingAmended`, `InstanceNotFound`.
         """
-        from acts_celery.protocol.engine.decisions import Success
-
         from .retrying import Choice, Retrier
 
         self._state()
@@ -276,11 +279,7 @@ class Run:
             return script_of(self._history)
 
     def delete(self) -> None:
-        """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`, `RunOver` where it has
-        not ended.
-        """
-        from acts_celery.worker.storage.retention import delete_run
-
+        """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`; `RunOver` before that."""
         state = self._state()
         if state["status"] not in ENDED:
             raise RunOver(f"run {self.id} is {state['status']}: cancel it before it is deleted")
@@ -303,6 +302,12 @@ class Run:
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        since, self._since = self._since, None
+        if since is not None and not is_cluster(self._settings.require_redis()):
+            block_ms = Deadline(self.id, timeout_seconds).block_ms()
+            with redis_errors(self._settings), suppress(*PASSING):
+                if (result := read_end(self._redis, self._keys, since, block_ms)) is not None:
+                    return result
         try:
             self._progress.wait(timeout_seconds=timeout_seconds)
         except RunNotFound:
@@ -333,13 +338,9 @@ class Run:
         """
         reference = self._place(path, instance)
         with redis_errors(self._settings):
-            logged = [
-                Logged(entry.id, entry.message, entry.call)
-                for lane in dict.fromkeys((None, instance))
-                for entry in self._history.lane(lane)
-                if entry.message is not None and (at is None or id_key(entry.id) <= id_key(at))
-            ]
-        return explain(reference, sorted(logged, key=lambda one: id_key(one.id)), instance=instance)
+            seen = self._history.seen(instance, at)
+        logged = [Logged(entry.id, entry.message, entry.call) for entry in seen if entry.message is not None]
+        return explain(reference, logged, instance=instance)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
         """Why there is no value: the calls that were to write it and their fate, and what was meant instead.

@@ -91,7 +91,7 @@ class Children:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
-        lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields)
+        lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields).lanes
         return Started(keys.run, tuple(lanes))
 
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Budget, ...], dict[str, float]]:

@@ -12,7 +12,7 @@ from redis.client import Pipeline
 from acts_celery.worker.wire.attempts import CallId, lane_token
 
 from .condition import Condition, Kind
-from .entries import Entry, read_entry, read_flat
+from .entries import Entry, id_key, read_entry, read_flat
 from .keys import Keys
 from .log import INSTANCES_AT_ONCE, PAGE_BYTES
 from .scripts import Script
@@ -99,3 +99,9 @@ class History:
     def _name(self, member: bytes) -> tuple[str | None, int]:
         id_ = CallId.of_member(self._keys.run, member.decode())
         return id_.instance, id_.index
+
+    def seen(self, instance: str | None, at: str | None) -> list[Entry]:
+        """The entries that a reader in an instance sees, in order, as of an id or now. Raises `RedisError`."""
+        entries = (entry for lane in dict.fromkeys((None, instance)) for entry in self.lane(lane))
+        past = (entry for entry in entries if at is None or id_key(entry.id) <= id_key(at))
+        return sorted(past, key=lambda entry: id_key(entry.id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 from types import MappingProxyType
 from typing import Any, Final
@@ -28,6 +29,7 @@ from acts_celery.worker.wire.packing import pack
 from .audit import AuditRecord
 from .definition import FORMAT, approve_ms, gather_counts, pack_definition, pack_lane, promises_due
 from .due import DueRuns
+from .fields import AUDIT, STATUS
 from .keys import Keys, active_runs, due_runs
 from .loop_entries import LOOP
 from .retention import unlist
@@ -48,6 +50,16 @@ class TakenOver(InfrastructureError):
     """Another writes this run down, or has: this writer did not get on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A run that was written down."""
+
+    lanes: Sequence[str]
+    """Those to be published."""
+    since: str
+    """The id of its first status."""
+
+
 class RunWriter:
     """Writes runs down. All of it raises `RedisError`."""
 
@@ -63,23 +75,24 @@ class RunWriter:
         milliseconds: int,
         order: AuditRecord,
         more: Mapping[str, Any] = MappingProxyType({}),
-    ) -> list[str]:
-        """Write a run down and start it; `more` are fields of its state. Returns the lanes to be published.
+    ) -> Written:
+        """Write a run down and start it; `more` are fields of its state.
 
         Raises `TakenOver`, and then has left nothing of its own.
         """
-        who = owner_token()
+        who, since = owner_token(), "0-0"
         try:
             self._list(keys, milliseconds)
             for number, part in enumerate(_parts(self._writing(plan, keys, milliseconds, order, more))):
                 if not self._send(keys, who, number, part):
                     raise TakenOver(f"run {keys.run} is written by another client, which has taken over: look for it")
+                since = next((str(command[2]) for command in part if command[1] == keys.statuses), since)
         except TakenOver:
             raise
         except BaseException:
             self._give_up(keys, who)
             raise
-        return self._lanes(plan)[0]
+        return Written(self._lanes(plan)[0], since)
 
     def mark_unpublished(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes, since it cannot be done now."""
@@ -146,7 +159,7 @@ class RunWriter:
             **more,
         }
         id_ = next(ids)
-        yield _adding(keys.log, id_, {"status": state["status"], "audit": order.pack()})
+        yield _adding(keys.log, id_, {STATUS: state["status"], AUDIT: order.pack()})
         yield _adding(keys.statuses, id_, {"s": state["status"]})
         yield _setting(keys.state, state)
 
@@ -180,7 +193,7 @@ def _entries(plan: Plan) -> Iterator[tuple[str, dict[str, bytes]]]:
         yield lane, {"k": left}
 
 
-def _adding(stream: str, id_: str, fields: Mapping[str, Value]) -> Command:
+def _adding(stream: str, id_: str, fields: Mapping[Any, Value]) -> Command:
     return ["XADD", stream, id_, *chain.from_iterable(fields.items())]
 
 
