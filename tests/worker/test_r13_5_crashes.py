@@ -200,7 +200,7 @@ class World:
             for _ in self.step():
                 self.queue += tasks
 
-        leases: Any = SimpleNamespace(hold=lambda *_: None, drop=lambda *_: None)
+        leases: Any = SimpleNamespace(enter=lambda *_: None, leave=lambda *_: None)
         checker = Checker(settings, registry)
         services = Services(
             log,

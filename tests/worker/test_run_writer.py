@@ -47,8 +47,8 @@ def plan(backend: Backend) -> Plan:
     return backend.client.check({"context": [{"type": "plan", "calls": CALLS}, *context]})
 
 
-def keys(backend: Backend, run: str) -> Keys:
-    return Keys(backend.settings.key_prefix, run)
+def keys(_: Backend, run: str) -> Keys:
+    return Keys("written", run)  # where no worker sees half of a run that is as old as these
 
 
 def written(backend: Backend, names: Keys) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from acts_celery.worker.wire.attempts import Attempt, Result
 
 from .children import Started
 from .invocation import invoke
+from .mailbox import Mailbox
 from .services import Services
 
 _Ended = tuple[Result | Started, int]
@@ -22,13 +23,13 @@ _Ended = tuple[Result | Started, int]
 class InlineCalls:
     """The calls of one lane that are at work in this process."""
 
-    def __init__(self, services: Services, run: str) -> None:
+    def __init__(self, services: Services, run: str, mailbox: Mailbox) -> None:
         self._services = services
         self._run = run
+        self._mailbox = mailbox
         self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
         self._done: list[asyncio.Task[_Ended]] = []
         """Those of them that have ended since `wait`."""
-        self._bell = asyncio.Event()
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
@@ -57,16 +58,11 @@ class InlineCalls:
         self._tasks[task] = attempt
         task.add_done_callback(self._ring)
 
-    async def wait(self, arrival: Awaitable[None]) -> list[tuple[Attempt, Result | Started]]:
-        """Wait for a call to end, or for an arrival. What has ended, in the order of the plan."""
-        waiting = [asyncio.ensure_future(arrival), asyncio.ensure_future(self._bell.wait())]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waiting:
-                one.cancel()
+    async def wait(self) -> list[tuple[Attempt, Result | Started]]:
+        """Wait for a call to end, or for something in the mailbox. What has ended, in the order of the plan."""
+        if not self._done:
+            await self._mailbox.wait()
         done, self._done = self._done, []
-        self._bell.clear()
         ended = list[tuple[Attempt, Result | Started]]()
         for task in done:
             result, took_ms = task.result()
@@ -80,7 +76,7 @@ class InlineCalls:
 
     def _ring(self, task: asyncio.Task[_Ended]) -> None:
         self._done.append(task)
-        self._bell.set()
+        self._mailbox.ring()
 
 
 async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:

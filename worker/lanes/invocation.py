@@ -80,6 +80,8 @@ async def _called(
 ) -> Any:
     if not is_async:
         return await threads.run(function, timeout_seconds=timeout_seconds, owner=run)
+    if timeout_seconds is None:
+        return await function()
     async with asyncio.timeout(timeout_seconds):
         return await function()
 

@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
 from typing import Any, Final
 
 from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start
@@ -59,8 +58,8 @@ class LaneRunner:
         self._admission = Admission(services.slots, lane, services.registry, services.settings, services.publish)
         self._owner = owner_token()
         self._is_marked = False
-        self._inline = InlineCalls(services, lane.run.run)
         self._mailbox = Mailbox()
+        self._inline = InlineCalls(services, lane.run.run, self._mailbox)
         self._starter = Starter(services, lane.run, lane.instance, self._inline)
         self._decider = Decider(services, self._starter, self._mailbox)
         self._meter = Meter()
@@ -148,7 +147,7 @@ class LaneRunner:
         if self._lane.waits_for_global and await self._park():
             return True
         if self._inline or (self._mailbox.resting and self._run_status == "running"):
-            results += await self._inline.wait(self._mailbox.wait())
+            results += await self._inline.wait()
             return True
         return False
 
@@ -186,7 +185,7 @@ class LaneRunner:
                 await self._services.publish(sent)
             return
         if committed.woken == (LOOP,) and self._lane.run.definition.request is not None:
-            self.follows, committed = LOOP, replace(committed, woken=())
+            self.follows, committed = LOOP, committed._replace(woken=())
         woken = self._woken(committed)
         is_ours = all(committed.accepted)
         messages = await self._start(starts, committed) if is_ours else []

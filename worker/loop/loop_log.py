@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from acts_celery.worker.lanes.services import Services
 from acts_celery.worker.storage.commits import Claim, Commit, Committed, Rest
@@ -106,7 +105,7 @@ class LoopLog:
         is_fresh = committed.is_fresh and committed.global_id == view.global_seen
         self.has_left = leaves and is_fresh
         await self._publish(committed.woken)
-        return replace(committed, is_fresh=is_fresh)
+        return committed._replace(is_fresh=is_fresh)
 
     async def _publish(self, lanes: Sequence[str]) -> None:
         if lanes:

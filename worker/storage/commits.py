@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.decisions import Outcome
@@ -68,8 +68,7 @@ class Rest:
         return {"call": self.index, "attempt": self.attempt, "delay_ms": milliseconds(self.delay_seconds)}
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """An outcome, and what is written with it."""
 
     outcome: Outcome
@@ -100,8 +99,7 @@ class Ending:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(NamedTuple):
     """One step of a lane: outcomes come in and calls are claimed, all or nothing (see commit.lua)."""
 
     instance: str | None
@@ -152,8 +150,7 @@ class Commit:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """What has come of a commit."""
 
     status: str

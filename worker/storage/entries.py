@@ -44,8 +44,7 @@ class RunStatusChanged:
     """Why it has ended, where it took more than a run may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a run's log."""
 
     id: str

@@ -7,7 +7,7 @@ own part. Both are only ever fed from the log, in order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from acts_celery.protocol import Limits
@@ -360,7 +360,7 @@ def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     last = {call: n for n, calls in undoing.items() for call in calls}
     for n, entry in enumerate(entries):
         if last and entry.call is not None and n < last.get(entry.call, -1):
-            entry = replace(entry, event=MessageAdded(entry.message, entry.call) if entry.message is not None else None)
+            entry = entry._replace(event=MessageAdded(entry.message, entry.call) if entry.message is not None else None)
         yield entry
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final, Protocol
 
@@ -24,6 +24,8 @@ from .keys import Keys
 
 _LINE: Final = re.compile(r"^-- (KEYS|USES): (.*)\n", re.MULTILINE)
 _EVERY: Final = "*"
+_RUNS_KEPT: Final = 512
+"""For so many scripts and runs the keys are made once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,13 @@ class Source:
 
     def keys_of(self, keys: Keys | str) -> tuple[str, ...]:
         """The keys for a run; one that belongs to no run is given itself."""
-        if isinstance(keys, str):
-            return (keys,)
-        named = tuple(getattr(keys, name) for name in self.names)
-        return (*named, *(key for key in keys.all if key not in named)) if self.takes_every else named
+        return (keys,) if isinstance(keys, str) else _keys_of(self, keys)
+
+
+@lru_cache(_RUNS_KEPT)
+def _keys_of(source: Source, keys: Keys) -> tuple[str, ...]:
+    named = tuple(getattr(keys, name) for name in source.names)
+    return (*named, *(key for key in keys.all if key not in named)) if source.takes_every else named
 
 
 @cache
