@@ -10,7 +10,7 @@ What a call had read is given as of the moment before its result was appended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
@@ -132,7 +132,7 @@ class _History:
                 self._steps.append((number, logged, operation))
         else:
             before = self._made()
-            made = replace(operation, value=_made(operation.value, number))
+            made = operation._replace(value=_made(operation.value, number))
             self._root = applied(self._root, made, partial(_own, maker=number))
             if self._is_at_or_below(operation) or self._made() is not before:
                 self._steps.append((number, logged, operation))

@@ -10,9 +10,8 @@ apply operations to values that know who made them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from acts_celery.protocol.language.errors import Conflict
 from acts_celery.protocol.language.messages import ERROR, DataMessage, Message, is_written, read_data
@@ -30,8 +29,7 @@ class Method(StrEnum):
     CONCAT = "concat"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One change: a method applied at a place to a value. `source` names the message, for errors."""
 
     place: Reference
