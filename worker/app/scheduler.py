@@ -137,10 +137,10 @@ class Scheduler:
             del self._runners[lane]
         if isinstance(runner, LaneRunner) and runner.is_over and not runner.is_stopped:
             self.cancel(lane[0])
-        if runner.follows is not None:  # in the same turn, whose time it takes
-            follows = lane[0], runner.follows or None
-            with _task_of(follows):
-                await self._drive(follows)
+        if runner.next_lane is not None:  # in the same turn, whose time it takes
+            following = lane[0], runner.next_lane or None
+            with _task_of(following):
+                await self._drive(following)
         return runner.failed
 
     async def _open(self, lane: LaneId) -> Runner:

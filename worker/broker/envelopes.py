@@ -46,8 +46,8 @@ def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
     for task in tasks:
         groups[task.task, task.queue, task.is_forgotten].append(task)
     for (name, _, _), group in groups.items():
-        among = max(len(group), *(task.among for task in group))
-        size = max(1, min(_MOST, among // _SHARES.get(name, _SHARES_OF_CALLS)))
+        queued = max(len(group), *(task.queued for task in group))
+        size = max(1, min(_MOST, queued // _SHARES.get(name, _SHARES_OF_CALLS)))
         for part in _parts(group, size):
             yield part[0] if len(part) == 1 else envelope_task(part)
 

@@ -68,7 +68,7 @@ class LaneRunner:
         """To be set when something was committed: the lane is not what its last worker died of."""
         self.failed: list[str] = []
         """The calls that have failed here, each with its error's type."""
-        self.follows: str | None = None
+        self.next_lane: str | None = None
         """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
         self.is_stopped = False
         """Whether it was said from outside that the run is over."""
@@ -185,7 +185,7 @@ class LaneRunner:
                 await self._services.publish(sent)
             return
         if committed.woken == (LOOP,) and self._lane.run.definition.request is not None:
-            self.follows, committed = LOOP, committed._replace(woken=())
+            self.next_lane, committed = LOOP, committed._replace(woken=())
         woken = self._woken(committed)
         is_ours = all(committed.accepted)
         messages = await self._start(starts, committed) if is_ours else []
@@ -362,7 +362,7 @@ class LaneRunner:
 
     def _woken(self, committed: Committed) -> list[TaskMessage]:
         queue = self._services.settings.queue_instances
-        return [lane_task(self._lane.run.run, lane or None, queue, committed.among) for lane in committed.woken]
+        return [lane_task(self._lane.run.run, lane or None, queue, committed.queued) for lane in committed.woken]
 
 
 def _sent(step: Step, committed: Committed) -> list[TaskMessage]:

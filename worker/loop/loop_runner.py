@@ -66,7 +66,7 @@ class LoopRunner:
         self._refusals = 0
 
     @property
-    def follows(self) -> str | None:
+    def next_lane(self) -> str | None:
         """The lane that goes on when this one is left, in the same task."""
         return self._log.next_lane
 

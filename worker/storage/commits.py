@@ -170,7 +170,7 @@ class Committed(NamedTuple):
     """For each claim whether the attempt before was lost."""
     woken: tuple[str, ...] = ()
     """Lanes whose turn to be published has come."""
-    among: int = 0
+    queued: int = 0
     """How many of the run's lanes lie in the queue, these included."""
     due_ms: int | None = None
     """When something becomes due in the run, where that is sooner than the sweep would look."""
@@ -191,7 +191,7 @@ class Committed(NamedTuple):
             held=tuple(found["held"]),
             repeated=tuple(found["repeated"]),
             woken=tuple(found["woken"]),
-            among=found["among"],
+            queued=found["queued"],
             due_ms=int(found["due"]) if "due" in found else None,
         )
 

@@ -40,7 +40,7 @@ class TaskMessage:
     shown: str
     is_forgotten: bool = False
     """Fire and forget: no result backend, whatever is configured."""
-    among: int = 0
+    queued: int = 0
     """How many like it lie in the queue, as far as that is known."""
     envelope: Envelope | None = None
     """What it carries, where it is one."""
@@ -55,10 +55,10 @@ class LaneCall(NamedTuple):
     """Whether the lane was driven before and gave no sign of life: it may be what its worker died of."""
 
 
-def lane_task(run: str, instance: str | None, queue: str, among: int = 0, *, was_lost: bool = False) -> TaskMessage:
+def lane_task(run: str, instance: str | None, queue: str, queued: int = 0, *, was_lost: bool = False) -> TaskMessage:
     """The task that drives a lane; `among` as in the message, `was_lost` as in `LaneCall`."""
     body = pack_lane_call(LaneCall(run, instance, was_lost))
-    return TaskMessage(EXECUTE_INSTANCE, queue, body, f"{run} {instance or '-'}", among=among)
+    return TaskMessage(EXECUTE_INSTANCE, queue, body, f"{run} {instance or '-'}", queued=queued)
 
 
 def envelope_task(tasks: Sequence[TaskMessage]) -> TaskMessage:

@@ -7,7 +7,7 @@
 --          it, where another one is news; else nil), owner (the driver; what it has claimed already it gets again: a script
 --          whose answer was lost is sent twice)
 -- Answer: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the lane and of
---         the global one), fresh (whether the caller had seen all of the lane before this commit), among (how many lanes
+--         the global one), fresh (whether the caller had seen all of the lane before this commit), queued (how many lanes
 --         lie in the queue with those that are woken)
 
 return cmsgpack.pack({
@@ -21,6 +21,6 @@ return cmsgpack.pack({
     failures = failed,
     repeated = repeated,
     woken = woken,
-    among = #woken > 0 and redis.call('ZCARD', published) or 0,
+    queued = #woken > 0 and redis.call('ZCARD', published) or 0,
     due = due,
 })
