@@ -148,10 +148,11 @@ def test_what_a_driver_carries_out_that_is_present_is_not_lost_and_neither_is_th
     assert judged.entry() == "lost:1:0:"
 
 
-def test_what_a_process_has_said_too_long_ago_counts_no_more(judged: Judged) -> None:
+@pytest.mark.parametrize("ago_ms", [31_000, -86_400_000])
+def test_what_a_process_has_said_too_long_ago_or_is_yet_to_say_counts_for_nothing(judged: Judged, ago_ms: int) -> None:
     judged.begin(1)
     judged.claim(0, owner="me")
-    said = pack({"at": judged.redis.time()[0] * 1000 - 31_000, "holds": {RUN: ["me"]}})
+    said = pack({"at": judged.redis.time()[0] * 1000 - ago_ms, "holds": {RUN: ["me"]}})
     judged.redis.hset(processes(judged.prefix), "died", said)
     judged.sweep()
     assert (judged.entry(), judged.redis.hlen(processes(judged.prefix))) == ("lost:1:0:", 0)

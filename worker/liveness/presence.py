@@ -112,7 +112,7 @@ def read_living(redis: Redis, prefix: str, lease_ms: int) -> Living:
     def read(name: bytes) -> None:
         said = unpack(found[name])
         until = int(said["at"]) + lease_ms
-        if until < now:
+        if not now <= until <= now + 2 * lease_ms:  # said too long ago, or by a clock that was ahead
             redis.hdel(key, name)
             return
         for run, holders in said["holds"].items():
