@@ -14,7 +14,7 @@ import click
 from .failures import COMPLETED, REJECTED, Failed, documented
 from .inspect import found_run
 from .options import Common, common_options
-from .output import flush, print_json, print_text, tell
+from .output import flush, print_either, print_lines, tell
 
 
 @click.command(short_help="Write a run as one file.")
@@ -36,8 +36,7 @@ def export(run: str, output: Path | None, script: bool, *, common: Common) -> in
     with found_run(run, common) as found:
         lines = (lambda: [found.script()]) if script else found.export
         if output is None:
-            for line in lines():
-                print_text(line)
+            print_lines(lines())
             flush()
             return COMPLETED
         draft = output.with_name(f"{output.name}.{os.getpid()}.part")
@@ -69,10 +68,7 @@ def import_(file: str, *, common: Common) -> int:
         with _opened(file) as stream, Client(settings) as client:
             run = client.import_run(stream)
             document = run.status()
-    if common.json:
-        print_json(document)
-    else:
-        print_text(run.id)
+    print_either(document, [run.id], as_json=common.json)
     return COMPLETED
 
 

@@ -12,7 +12,7 @@ from .checked import ignore_option
 from .failures import COMPLETED, REJECTED, Failed, documented
 from .ignored import reported
 from .options import Common, common_options, load_registry
-from .output import escaped, print_json, print_text, tell
+from .output import escaped, print_json, print_lines, print_text, tell
 from .rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
 from .source import Source, source_options
 
@@ -71,8 +71,7 @@ def check(
         print_text(plan.to_mermaid(annotated=True).rstrip("\n"))
     else:
         shown = (sight_lines(sights) if sights else (), simulation_lines(simulation) if simulation else ())
-        for line in (*(() if any((sights, simulation)) else _plan_lines(plan, findings, reach)), *shown[0], *shown[1]):
-            print_text(line)
+        print_lines((*(() if any((sights, simulation)) else _plan_lines(plan, findings, reach)), *shown[0], *shown[1]))
     return COMPLETED
 
 

@@ -9,7 +9,7 @@ import click
 from .failures import COMPLETED, documented
 from .inspect import at_option, found_run, message_id, print_status
 from .options import Common, common_options, load_registry
-from .output import confirmed, print_json, print_text, tell
+from .output import confirmed, print_either, tell
 from .rendering import counted
 
 if TYPE_CHECKING:
@@ -84,10 +84,7 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
         document = found.fork(moment, paused=paused).status()
     if failed := document["calls"].get("failed", 0):
         tell(f"{counted(failed, 'call')} had failed and stay so: `acts retry {document['run']}` does them again")
-    if common.json:
-        print_json(document)
-    else:
-        print_text(document["run"])
+    print_either(document, [document["run"]], as_json=common.json)
     return COMPLETED
 
 
@@ -105,15 +102,11 @@ def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
 
     Exit codes: 0 amended, 2 rejected and nothing changed, 3 not found, over already, or no server.
     """
-    from acts_celery.protocol import Problem, Rejected
-
-    from .source import read_submission
+    from .source import read_amendment
 
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()
-        value = read_submission(file, settings)
-        if not isinstance(value, dict):  # `Run.amend` would take a list for calls, an empty one for the end of the run
-            raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
+        value = read_amendment(file, settings)
         load_registry(settings)
         with found_run(run, common) as found:
             if value.get("calls") == [] and not add and not yes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from .failures import COMPLETED
 from .options import Common, common_options
-from .output import confirmed, escaped, print_json, print_text
+from .output import confirmed, escaped, print_either, print_text
 from .rendering import counted
 from .values import value_lines
 
@@ -35,7 +35,7 @@ def list_(*, common: Common) -> int:
     with _letters(common) as letters:
         found = letters.list()
     for letter in found:
-        _print(letter, common)
+        print_either(letter.to_dict(), [_line(letter)], as_json=common.json)
     if not found and not common.json:
         print_text("no dead letters")
     return COMPLETED
@@ -51,12 +51,8 @@ def show(id_: str, *, common: Common) -> int:
     """
     with _letters(common) as letters:
         letter = letters.get(id_)
-    if common.json:
-        print_json(letter.to_dict() | {"body": letter.body})
-    else:
-        _print(letter, common)
-        for line in value_lines(letter.body, 2):
-            print_text(line)
+    document = letter.to_dict() | {"body": letter.body}
+    print_either(document, (_line(letter), *value_lines(letter.body, 2)), as_json=common.json)
     return COMPLETED
 
 
@@ -107,19 +103,13 @@ def _act(
     with _letters(common) as letters:
         chosen = tuple(letter.id for letter in letters.list()) if is_all else ids
         act(letters, chosen)
-    if common.json:
-        print_json({done: list(chosen)})
-    else:
-        print_text(f"{counted(len(chosen), 'call')} {done}")
+    print_either({done: list(chosen)}, [f"{counted(len(chosen), 'call')} {done}"], as_json=common.json)
     return COMPLETED
 
 
-def _print(letter: DeadLetter, common: Common) -> None:
-    document: dict[str, Any] = letter.to_dict()
-    if common.json:
-        print_json(document)
-        return
+def _line(letter: DeadLetter) -> str:
+    document = letter.to_dict()
     name = document["activity"] or document["delegate"] or "?"
     where = f"{escaped(name)} on {letter.task.queue}, {counted(letter.attempts, 'attempt')}"
     error = escaped(f"{letter.error_type}: {letter.error_message}")
-    print_text(f"{letter.date}  {escaped(letter.id)}  {where}  {error}")
+    return f"{letter.date}  {escaped(letter.id)}  {where}  {error}"

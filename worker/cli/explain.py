@@ -10,7 +10,7 @@ import click
 from .failures import COMPLETED
 from .inspect import at_option, found_run, message_id
 from .options import Common, common_options
-from .output import escaped, print_json, print_text
+from .output import escaped, print_either
 from .rendering import call_name, heading, status_word
 from .values import inline, shortened
 
@@ -47,11 +47,7 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
             raise click.BadParameter(str(error), param_hint="PATH") from error
     document = _document(explanation) | {"run": found.id, "instance": instance}
     document |= {"absence": absence.to_dict()} if absence is not None else {}
-    if common.json:
-        print_json(document)
-    else:
-        for line in _lines(document):
-            print_text(line)
+    print_either(document, _lines(document), as_json=common.json)
     return COMPLETED
 
 

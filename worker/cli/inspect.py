@@ -16,7 +16,7 @@ from acts_celery.worker.errors import InstanceNotFound
 
 from .failures import COMPLETED
 from .options import Common, common_options
-from .output import escaped, flush, print_json, print_text, tell
+from .output import escaped, flush, print_either, print_json, print_lines, print_text, tell
 from .rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
 from .unanswered import unanswered_lines
 from .view import View, print_result, view_options
@@ -57,8 +57,7 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
     print_status(document, common)
     if not common.json and not view.is_quiet:
         for name in counts:
-            for line in calls_lines(name, chosen["calls"], view.most(), view.cut):
-                print_text(line)
+            print_lines(calls_lines(name, chosen["calls"], view.most(), view.cut))
     return COMPLETED
 
 
@@ -91,8 +90,7 @@ def show(
     if instance is not None:
         document = _of_instance(document, instance)
     if timings and not common.json:
-        for line in timing_lines(view.chosen(document)["calls"], view.most(_NEWEST)):
-            print_text(line)
+        print_lines(timing_lines(view.chosen(document)["calls"], view.most(_NEWEST)))
         return COMPLETED
     print_result(document, view, as_json=common.json)
     return COMPLETED
@@ -137,12 +135,9 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 
 def print_status(document: Mapping[str, Any], common: Common) -> None:
     """Print a run's status and its calls counted by theirs."""
-    if common.json:
-        print_json(document)
-    else:
-        print_text(f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}")
-        for line in unanswered_lines(document.get("unanswered", [])):
-            print_text(f"  {line}")
+    how = f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}"
+    unanswered = (f"  {line}" for line in unanswered_lines(document.get("unanswered", [])))
+    print_either(document, (how, *unanswered), as_json=common.json)
 
 
 @contextmanager

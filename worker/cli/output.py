@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -55,6 +55,20 @@ def print_text(text: str = "") -> None:
     """Write text and a line end to stdout; colours stay only where it is a terminal."""
     with _writing() as stream:
         stream.write((text if is_coloured(stream) else click.unstyle(text)) + "\n")
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Write lines to stdout, in the same way."""
+    for line in lines:
+        print_text(line)
+
+
+def print_either(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Write a document to stdout as JSON, or the lines that say it to people."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(lines)
 
 
 def tell(message: str) -> None:

@@ -12,7 +12,7 @@ from .bundles import bundled
 from .failures import COMPLETED, documented
 from .inspect import found_run, print_status
 from .options import Common, common_options, load_registry
-from .output import confirmed, escaped, print_json, print_text, tell
+from .output import confirmed, escaped, print_either, print_json, print_lines, print_text, tell
 from .rendering import counted, heading
 from .values import value_lines
 
@@ -81,9 +81,13 @@ class Instead:
 
     def read(self, common: Common) -> dict[str, Any]:
         """The arguments of `Run.approve`. Raises `protocol.Rejected`."""
+        from .source import read_amendment
+
+        calls = None
         if self.calls is not None:
             load_registry(common.settings())
-        return {"parameters": _object(self.parameters, common), "calls": _amendment(self.calls, common)}
+            calls = read_amendment(self.calls, common.settings())
+        return {"parameters": _object(self.parameters, common), "calls": calls}
 
 
 _instead_options = bundled(
@@ -111,14 +115,9 @@ def held(run: str, *, common: Common) -> int:
         print_text(
             f"{heading('plan ' + plan['plan'])}  of tick {plan['tick']}; acts approve {run} --plan {plan['plan']}"
         )
-        for line in value_lines({"calls": plan["calls"]}, 2):
-            print_text(line)
+        print_lines(value_lines({"calls": plan["calls"]}, 2))
     for call in calls:
-        if common.json:
-            print_json(call)
-        else:
-            for line in held_lines(call):
-                print_text(line)
+        print_either(call, held_lines(call), as_json=common.json)
     if not calls and plan is None and not common.json:
         print_text("nothing waits for a person")
     return COMPLETED
@@ -241,12 +240,7 @@ def _decide_many(
             with suppress(AlreadyDecided, HeldAnew, NotHeld):
                 decisions[call["call"]] = decide(found, call)
         document = {**found.status(), "decisions": decisions}
-    if common.json:
-        print_json(document)
-    else:
-        left = counted(document["calls"].get("held", 0), "call")
-        print_text(f"decided {counted(len(decisions), 'call')}, {left} of run {run} still held")
-    return COMPLETED
+    return _print_decided(document, f"decided {counted(len(decisions), 'call')}", run, common)
 
 
 def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
@@ -254,10 +248,13 @@ def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
     with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
         id_ = decide(found)
         document = {**found.status(), "decision": id_}
-    if common.json:
-        print_json(document)
-    else:
-        print_text(f"decided, {counted(document['calls'].get('held', 0), 'call')} of run {run} still held")
+    return _print_decided(document, "decided", run, common)
+
+
+def _print_decided(document: Mapping[str, Any], decided: str, run: str, common: Common) -> int:
+    """Say how many calls of a run are still held."""
+    left = counted(document["calls"].get("held", 0), "call")
+    print_either(document, [f"{decided}, {left} of run {run} still held"], as_json=common.json)
     return COMPLETED
 
 
@@ -278,18 +275,6 @@ def _object(text: str | None, common: Common) -> dict[str, Any] | None:
     if value is None or isinstance(value, dict):
         return value
     raise Rejected([Problem("", "parameters must be an object")])
-
-
-def _amendment(file: str | None, common: Common) -> dict[str, Any] | None:
-    """The calls of a file. Raises `protocol.Rejected`."""
-    from acts_celery.protocol import Problem, Rejected
-
-    from .source import read_submission
-
-    value = read_submission(file, common.settings()) if file is not None else None
-    if value is None or isinstance(value, dict):
-        return value
-    raise Rejected([Problem("", 'an amendment must be an object with "calls"')])
 
 
 def held_lines(call: Mapping[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import click
 from .failures import COMPLETED, FAILED, Failed
 from .inspect import found_run
 from .options import Common, common_options
-from .output import escaped, print_json, print_text, tell
+from .output import escaped, print_either, print_text, tell
 from .rendering import counts_line, status_word
 from .view import View, print_result, view_options
 
@@ -42,10 +42,7 @@ def runs(status: str | None, name: str | None, limit: int, *, common: Common) ->
     with Client(common.settings()) as client:
         found = list(islice(client.runs(status=status, name=name), limit))
     for summary in found:
-        if common.json:
-            print_json(summary.to_dict())
-        else:
-            print_text(_line(summary))
+        print_either(summary.to_dict(), [_line(summary)], as_json=common.json)
     if not found and not common.json:
         print_text("no runs")
     return COMPLETED
@@ -85,10 +82,7 @@ def delete(run: str, *, common: Common) -> int:
     """
     with found_run(run, common) as found:
         found.delete()
-    if common.json:
-        print_json({"run": found.id, "deleted": True})
-    else:
-        print_text(f"run {found.id} is deleted")
+    print_either({"run": found.id, "deleted": True}, [f"run {found.id} is deleted"], as_json=common.json)
     return COMPLETED
 
 

@@ -69,6 +69,14 @@ def read_submission(file: str, settings: Settings) -> Any:
     return decode_submission(read_source(file, settings), settings, file)
 
 
+def read_amendment(file: str, settings: Settings) -> dict[str, Any]:
+    """The decoded amendment: no list, which `Run.amend` takes for calls. Raises `protocol.Rejected`."""
+    value = read_submission(file, settings)
+    if not isinstance(value, dict):
+        raise _refused('an amendment must be an object with "calls"')
+    return value
+
+
 def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> Any:
     """A submission with the messages of files of JSON lines behind those of its context. Raises `protocol.Rejected`."""
     messages = [message for file in contexts for message in _messages(file, settings)]

@@ -8,7 +8,7 @@ from .checked import Checks, check_options
 from .failures import COMPLETED, documented
 from .naming import Naming, naming_options
 from .options import Common, common_options, load_registry
-from .output import print_json, print_text
+from .output import print_either
 from .source import Source, source_options
 
 
@@ -35,8 +35,5 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
             plan = client.check_submission(value, allow=source.allowed)
             findings = checks.tell(plan)
             run = client.submit_plan(plan, naming.label(value))
-    if common.json:
-        print_json({"run": run.id, **findings})
-    else:
-        print_text(run.id)
+    print_either({"run": run.id, **findings}, [run.id], as_json=common.json)
     return COMPLETED

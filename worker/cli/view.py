@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from .bundles import bundled
-from .output import escaped, flush, print_json, print_text, tell
+from .output import escaped, flush, print_either, tell
 from .rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
 from .values import SHORT, WHOLE, Cut, value_lines
 
@@ -91,11 +91,7 @@ view_options: Final = bundled(
 def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
     """Print a run's document, as much of it as is asked for."""
     chosen = view.chosen(document)
-    if as_json:
-        print_json(view.limited(chosen))
-    else:
-        for line in result_lines(chosen, view):
-            print_text(line)
+    print_either(view.limited(chosen), result_lines(chosen, view), as_json=as_json)
     # What comes after may take a while: tasks sent and not awaited, the end of the backend.
     flush()
 
