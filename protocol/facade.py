@@ -55,11 +55,11 @@ class Plan(Layout):
 
         Annotated, it has a legend, branches are dashed, and what fans out is marked.
         """
-        from .analysis.drawing import annotated_mermaid, mermaid
+        from .analysis.drawing import mermaid
 
         calls = (call.index for lane in self.lanes.values() for call in lane.calls)
         runs = Counter(calls) if self.submission.is_template else {}
-        return (annotated_mermaid if annotated else mermaid)(self.calls, self.edges, runs)
+        return mermaid(self.calls, self.edges, runs, annotated=annotated)
 
     def to_dict(self) -> dict[str, Any]:
         """The graph as data."""

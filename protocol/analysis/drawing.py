@@ -14,22 +14,12 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.graph.readers import ReadPlaces, places_read, places_read_first
 from acts_celery.protocol.language.errors import shortened
-from acts_celery.protocol.language.references import Reference
 
 MOST_ARROWS: Final = 100_000
 """Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
 
+_ENTITIES: Final = str.maketrans({"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "|": "#124;"})
 _Edge = tuple[int, int]
-
-
-def mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[int, int]) -> str:
-    """A flowchart of the calls; `instances` says for how many instances each runs."""
-    lines = ["flowchart TD"]
-    lines += [f"    c{call.index}{_shape(call, instances.get(call.index, 1))}" for call in calls if not call.is_thought]
-    for writer, reader, (reads, _) in _arrows(calls, edges):
-        places = _escaped(", ".join(_carried(writer, reads)))
-        lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
-    return "\n".join([*lines, *_left_out(edges)]) + "\n"
 
 
 LEGEND: Final = (
@@ -39,27 +29,39 @@ LEGEND: Final = (
 )
 
 
-def annotated_mermaid(calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[int, int]) -> str:
-    """The same with a legend; branches are dashed, and calls for which several wait have a bold border."""
-    lines = ["flowchart TD", *(f"    {line}" for line in LEGEND)]
+def mermaid(
+    calls: Sequence[Call], edges: Sequence[_Edge], instances: Mapping[int, int], *, annotated: bool = False
+) -> str:
+    """A flowchart of the calls; `instances` says for how many instances each runs.
+
+    Annotated, it has a legend, branches are dashed, and calls for which several wait have a bold border.
+    """
+    lines = ["flowchart TD", *(f"    {line}" for line in LEGEND if annotated)]
     for call in calls:
         if not call.is_thought:
-            lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{_class(call)}")
+            class_ = _class(call) if annotated else ""
+            lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{class_}")
     for writer, reader, (reads, first) in _arrows(calls, edges):
-        places = _escaped(", ".join(map(str, _places_carried(writer, reads))))
-        if not _is_certain(writer, reads):
-            lines.append(f'    c{writer.index} -.->|"if {places}"| c{reader.index}')
+        arrow, before, after = "-->", "", ""
+        if not annotated:  # a branch is marked with a question mark
+            after = " ?" if writer.output and len(writer.output.alternatives) > 1 else ""
+        elif not _is_certain(writer, reads):
+            arrow, before = "-.->", "if "
         elif not any(map(first.overlap, writer.written)):
-            lines.append(f'    c{writer.index} -.->|"or {places}"| c{reader.index}')
-        else:
-            lines.append(f'    c{writer.index} -->|"{places}"| c{reader.index}')
-    lines += _left_out(edges)
+            arrow, before = "-.->", "or "
+        places = (f"{place}{after}" for place in dict.fromkeys(writer.written) if reads.overlap(place))
+        lines.append(f'    c{writer.index} {arrow}|"{before}{_escaped(", ".join(places))}"| c{reader.index}')
+    if (left := len(edges) - MOST_ARROWS) > 0:
+        lines.append(f"    %% {left} more arrows are not drawn: the edges of the plan list all")
+    return "\n".join([*lines, *(_styles(edges) if annotated else ())]) + "\n"
+
+
+def _styles(edges: Sequence[_Edge]) -> Iterator[str]:
     fanning = [f"c{writer}" for writer, readers in Counter(writer for writer, _ in edges).items() if readers > 1]
-    lines += ["    classDef delegate fill:#e8f0fe,stroke:#3367d6,color:#000"]
-    lines += ["    classDef latent fill:#fef7e0,stroke:#b06000,color:#000"]
-    lines += ["    classDef background fill:#f1f3f4,stroke:#80868b,color:#000,stroke-dasharray:4 3"]
-    lines += [f"    style {node} stroke-width:3px" for node in fanning]
-    return "\n".join(lines) + "\n"
+    yield "    classDef delegate fill:#e8f0fe,stroke:#3367d6,color:#000"
+    yield "    classDef latent fill:#fef7e0,stroke:#b06000,color:#000"
+    yield "    classDef background fill:#f1f3f4,stroke:#80868b,color:#000,stroke-dasharray:4 3"
+    yield from (f"    style {node} stroke-width:3px" for node in fanning)
 
 
 def _arrows(
@@ -73,11 +75,6 @@ def _arrows(
             call = by_index[reader]
             reads[reader] = ReadPlaces(places_read(call)), ReadPlaces(places_read_first(call))
         yield by_index[writer], by_index[reader], reads[reader]
-
-
-def _left_out(edges: Sequence[_Edge]) -> list[str]:
-    left = len(edges) - MOST_ARROWS
-    return [f"    %% {left} more arrows are not drawn: the edges of the plan list all"] if left > 0 else []
 
 
 def _class(call: Call) -> str:
@@ -110,27 +107,7 @@ def _shape(call: Call, instances: int) -> str:
             return f'["{label}"]'
 
 
-def _carried(writer: Call, reads: ReadPlaces) -> list[str]:
-    """The places through which one call feeds the other; a branch is marked with a question mark."""
-    branches = writer.output.alternatives if writer.output else ()
-    return [f"{place}{' ?' if len(branches) > 1 else ''}" for place in _places_carried(writer, reads)]
-
-
-def _places_carried(writer: Call, reads: ReadPlaces) -> list[Reference]:
-    written = dict.fromkeys(writer.written)
-    return [place for place in written if reads.overlap(place)]
-
-
 def _escaped(text: str) -> str:
     """Text inside a label's quotes: no quotes, no mark-up, no line breaks."""
     line = " ".join(shortened(text, 100).split())
-    for character, entity in (
-        ("#", "#35;"),
-        ("&", "&amp;"),
-        ('"', "&quot;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ("|", "#124;"),
-    ):
-        line = line.replace(character, entity)
-    return line
+    return line.translate(_ENTITIES)

@@ -10,7 +10,7 @@ Of very many instances only the first are run: they differ in their data alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -59,14 +59,7 @@ class SimulatedCall:
 
     def to_dict(self) -> dict[str, Any]:
         """As a run's document has it."""
-        return {
-            "index": self.index,
-            "tool": self.tool,
-            "instance": self.instance,
-            "status": self.status.value,
-            "reason": self.reason,
-            "error": dict(self.error) if self.error is not None else None,
-        }
+        return asdict(self) | {"status": self.status.value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any, Final
 
@@ -43,13 +43,7 @@ class Access:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "index": self.index,
-            "tool": self.tool,
-            "executor": self.executor.value,
-            "name": self.name,
-            "how": list(self.how),
-        }
+        return asdict(self) | {"executor": self.executor.value, "how": list(self.how)}
 
 
 @dataclass(frozen=True, slots=True)

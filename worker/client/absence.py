@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -44,16 +44,7 @@ class Writer:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "index": self.index,
-            "tool": self.tool,
-            "instance": self.instance,
-            "status": self.status,
-            "places": list(self.places),
-            "reason": self.reason,
-            "error": dict(self.error) if self.error is not None else None,
-            "needed_by": self.needed_by,
-        }
+        return asdict(self) | {"places": list(self.places)}
 
 
 @dataclass(frozen=True, slots=True)

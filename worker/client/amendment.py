@@ -32,7 +32,6 @@ from acts_celery.worker.storage.definition import (
     gather_counts,
     pack_amended_lane,
     pack_amendment,
-    unpack_definition,
 )
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
@@ -159,11 +158,8 @@ class Amender:
         return run, by, first, self._check(value, so_far)
 
     def _read(self) -> _Found:
-        data: Any = self._redis.get(self._keys.definition)
-        if data is None:
-            raise RunNotFound(self._keys.run)
-        begun = self._history.open_calls()
-        run = RunState(unpack_definition(data), self._history.instances())
+        definition, begun = self._history.definition(), self._history.open_calls()
+        run = RunState(definition, self._history.instances())
         messages = []
         for entry in self._history.entries():
             run.apply(entry)

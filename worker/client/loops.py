@@ -15,7 +15,7 @@ from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtende
 from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
 from acts_celery.worker.loop.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
-from acts_celery.worker.storage.definition import Definition, unpack_definition
+from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
@@ -203,10 +203,7 @@ class LoopControl:
         return True
 
     def _definition(self) -> Definition:
-        data: Any = self._redis.get(self._keys.definition)
-        if data is None:
-            raise RunNotFound(self._keys.run)
-        definition = unpack_definition(data)
+        definition = self._history.definition()
         if definition.request is None:
             raise NoLoop(f"run {self._keys.run} is no request: no model is asked there, and it has no ticks")
         return definition

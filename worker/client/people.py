@@ -33,7 +33,6 @@ from acts_celery.worker.errors import (
 )
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
-from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held
@@ -264,10 +263,7 @@ class People:
 
     def _call(self, id_: CallId) -> tuple[Call, Tool | None, Mapping[str, Any]]:
         """A held call, its tool, and the parameters that it is held with. Raises `NotHeld`."""
-        data: Any = self._redis.get(self._keys.definition)
-        if data is None:
-            raise RunNotFound(self._keys.run)
-        run = RunState(unpack_definition(data))
+        run = RunState(self._history.definition())
         run.feed(self._history.lane(None))
         entries = self._history.lane(id_.instance)
         if id_.instance is not None:

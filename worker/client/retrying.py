@@ -25,7 +25,6 @@ from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToR
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
-from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
@@ -144,11 +143,8 @@ class Retrier:
         return view, lanes
 
     def _read(self) -> RunView:
-        data: Any = self._redis.get(self._keys.definition)
-        if data is None:
-            raise RunNotFound(self._keys.run)
-        limits = limits_of(self._settings)
-        view = RunView(self._keys.run, unpack_definition(data), read_tokens(self._redis, self._keys.prefix), limits)
+        definition, tokens = self._history.definition(), read_tokens(self._redis, self._keys.prefix)
+        view = RunView(self._keys.run, definition, tokens, limits_of(self._settings))
         for instance in self._history.instances():
             view.state.lane(instance)
         view.state.feed(self._history.entries())

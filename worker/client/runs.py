@@ -18,7 +18,6 @@ from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceNotFound, RunNotFound, RunOver
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.connections import PASSING, redis_errors
-from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.retention import delete_run
@@ -351,7 +350,7 @@ class Run:
 
         reference = self._place(path, instance)
         with redis_errors(self._settings):
-            return absence(self._definition(), self._history, reference, instance=instance, at=at)
+            return absence(self._history.definition(), self._history, reference, instance=instance, at=at)
 
     def log(
         self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
@@ -364,7 +363,7 @@ class Run:
         self._state()
         self._hold(instance)
         with redis_errors(self._settings):
-            run = RunState(self._definition()) if every else None
+            run = RunState(self._history.definition()) if every else None
             if run is not None:
                 run.feed(self._history.lane(None))
             messages, seen = Messages(audit=audit, run=run), "0-0"
@@ -375,12 +374,6 @@ class Run:
             shown = list(messages.shown(entry))
             if instance in (None, entry.instance):
                 yield from shown
-
-    def _definition(self) -> Definition:
-        data: Any = self._redis.get(self._keys.definition)
-        if data is None:
-            raise RunNotFound(self.id)
-        return unpack_definition(data)
 
     def _place(self, path: str, instance: str | None) -> Reference:
         """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""

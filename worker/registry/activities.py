@@ -29,6 +29,7 @@ from .signatures import parameters_schema, returns_schema
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
+R = TypeVar("R", bound="Registered")
 
 _CONFIG: Final = ConfigDict(arbitrary_types_allowed=True)
 
@@ -70,21 +71,27 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Activity:
-    """A registered activity. `queue` of None means that it runs in line, in the instance's own task."""
+class Registered:
+    """A function that is registered under a name."""
 
     name: str
     function: Function
-    schema: Mapping[str, Any]
-    scopes: tuple[str, ...]
-    takes_call: bool
-    queue: str | None = None
-    policy: Policy = field(default_factory=Policy)
 
     @property
     def is_async(self) -> bool:
         """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
+
+
+@dataclass(frozen=True)
+class Activity(Registered):
+    """A registered activity. `queue` of None means that it runs in line, in the instance's own task."""
+
+    schema: Mapping[str, Any]
+    scopes: tuple[str, ...]
+    takes_call: bool
+    queue: str | None = None
+    policy: Policy = field(default_factory=Policy)
 
     def bind(
         self, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]
@@ -116,30 +123,15 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Delegate:
+class Delegate(Registered):
     """A delegate in code: it receives its whole context as a list of messages, and nothing else (SPEC R9)."""
 
-    name: str
-    function: Function
     policy: Policy = field(default_factory=Policy)
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function is a coroutine function."""
-        return inspect.iscoroutinefunction(self.function)
 
 
 @dataclass(frozen=True)
-class RegisteredModel:
+class RegisteredModel(Registered):
     """A function that answers requests: `(messages, schema, config) -> answer` (SPEC R12)."""
-
-    name: str
-    function: Function
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the function is a coroutine function."""
-        return inspect.iscoroutinefunction(self.function)
 
 
 class Registry:
@@ -172,27 +164,25 @@ class Registry:
         """Register an activity. Raises `ActivitiesError` where another function has the name, or we have."""
         if activity.name == ASK_HUMAN:
             raise ActivitiesError(f"{ASK_HUMAN!r} asks a person (SPEC R14): register the activity under another name")
-        self._refuse_another(self.activities.get(activity.name), activity.function, "activity", activity.name)
-        self.activities[activity.name] = activity
+        _add(self.activities, activity, "activity")
 
     def add_delegate(self, delegate: Delegate) -> None:
         """Register a delegate. Raises `ActivitiesError` where another function has the name."""
-        self._refuse_another(self.delegates.get(delegate.name), delegate.function, "delegate", delegate.name)
-        self.delegates[delegate.name] = delegate
+        _add(self.delegates, delegate, "delegate")
 
     def add_model(self, model: RegisteredModel) -> None:
         """Register a model. Raises `ActivitiesError` where another function has the name."""
-        self._refuse_another(self.models.get(model.name), model.function, "model", model.name)
-        self.models[model.name] = model
+        _add(self.models, model, "model")
 
-    @staticmethod
-    def _refuse_another(
-        before: Activity | Delegate | RegisteredModel | None, function: Function, what: str, name: str
-    ) -> None:
-        if before is not None and _source(before.function) != _source(function):
-            raise ActivitiesError(
-                f"two functions are registered as {what} {name!r}: {_source(before.function)} and {_source(function)}"
-            )
+
+def _add(known: dict[str, R], new: R, what: str) -> None:
+    before = known.get(new.name)
+    if before is not None and _source(before.function) != _source(new.function):
+        raise ActivitiesError(
+            f"two functions are registered as {what} {new.name!r}: {_source(before.function)} and "
+            f"{_source(new.function)}"
+        )
+    known[new.name] = new
 
 
 registry: Final = Registry()

@@ -9,9 +9,11 @@ from typing import Any, Final
 from redis import Redis
 from redis.client import Pipeline
 
+from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.wire.attempts import CallId, lane_token
 
 from .condition import Condition, Kind
+from .definition import Definition, unpack_definition
 from .entries import Entry, id_key, read_entry, read_flat
 from .keys import Keys
 from .log import INSTANCES_AT_ONCE, PAGE_BYTES
@@ -29,6 +31,13 @@ class History:
         self._redis = redis
         self._keys = keys
         self._lane = Script(redis, "lane", is_raw=True)
+
+    def definition(self) -> Definition:
+        """What the run is; to be read only. Raises `RunNotFound`, `OtherFormat`."""
+        data: Any = self._redis.get(self._keys.definition)
+        if data is None:
+            raise RunNotFound(self._keys.run)
+        return unpack_definition(data)
 
     def ask_first(self, pipeline: Pipeline) -> None:
         """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
