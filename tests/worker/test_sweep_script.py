@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
@@ -156,6 +157,42 @@ def test_what_a_process_has_said_too_long_ago_or_is_yet_to_say_counts_for_nothin
     judged.redis.hset(processes(judged.prefix), "died", said)
     judged.sweep()
     assert (judged.entry(), judged.redis.hlen(processes(judged.prefix))) == ("lost:1:0:", 0)
+
+
+def test_what_a_process_says_during_a_sweep_counts_in_it(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep may take longer than a lease, where it has much to do or the broker is slow."""
+    judged.begin(1)
+    judged.claim(0, owner="me")
+    reconcile = judged.sweeper._slots.reconcile
+    with ExitStack() as later:
+
+        def long_part() -> Any:
+            later.enter_context(judged.present("me"))
+            return reconcile()
+
+        monkeypatch.setattr(judged.sweeper._slots, "reconcile", long_part)
+        judged.sweep()
+        assert judged.entry() == "running:1:0:me"
+
+
+def test_nothing_is_lost_where_who_lives_cannot_be_read(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0, owner="me")
+    judged.redis.set(processes(judged.prefix), "garbage")
+    with pytest.raises(ResponseError):
+        judged.sweep()
+    with judged.present("me"):
+        judged.sweep()
+        assert judged.entry() == "running:1:0:me"
+
+
+def test_what_was_said_before_the_clock_was_put_back_holds_nothing(judged: Judged) -> None:
+    judged.begin(1)
+    judged.claim(0, owner="me")
+    for at in (judged.redis.time()[0] * 1000 + 3_600_000, 2**63, 1e300):
+        judged.redis.hset(processes(judged.prefix), "died", pack({"at": at, "holds": {RUN: ["me"]}}))
+        judged.sweep()
+        assert (judged.entry(), judged.redis.hlen(processes(judged.prefix))) == ("lost:1:0:", 0)
 
 
 def test_what_has_left_its_driver_is_not_held_by_it(judged: Judged) -> None:

@@ -69,6 +69,26 @@ def test_who_awaits_outlasts_a_failover(backend: Backend, meeting: Meeting, monk
         assert asyncio.run(wait()) == "completed"
 
 
+def test_who_waits_for_what_was_submitted_here_waits_no_longer_than_said(client: Client) -> None:
+    run = client.submit(solution=calls("never"))
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        run.wait(1.5)
+    assert 1.4 < time.monotonic() - began < 2.9
+    run.cancel()
+
+
+def test_what_has_ended_is_not_waited_for_without_time_to_wait(client: Client) -> None:
+    run = client.submit(solution=calls("cancelled"))
+    run.cancel()
+    assert run.wait(0).status == "cancelled"
+    assert run.wait(0).status == "cancelled"
+    other = client.submit(solution=calls("under-way"))
+    with pytest.raises(TimeoutError):
+        other.wait(0)
+    other.cancel()
+
+
 def test_waiting_for_a_server_ends_with_the_time_to_wait(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     run = client.submit(solution=calls("gone"))
     monkeypatch.setattr(client._redis, "xread", Failing(client._redis.xread, 10_000))

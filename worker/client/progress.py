@@ -59,16 +59,17 @@ class Progress:
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
 
-    def wait(self, *, timeout_seconds: float | None = None) -> None:
+    def wait(self, deadline: Deadline) -> None:
         """Block until the run has ended. Raises `TimeoutError`."""
         newest = self._newest()
         if newest.run_status not in ENDED:
-            for _ in self._after(self._keys.statuses, newest.id, timeout_seconds, is_over=False):
+            for _ in self._after(self._keys.statuses, newest.id, deadline, is_over=False):
                 pass
 
     def entries(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Entry]:
         """The entries of the log behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        yield from self._after(self._keys.log, after, timeout_seconds, is_over=self._newest().run_status in ENDED)
+        deadline, is_over = Deadline(self._run, timeout_seconds), self._newest().run_status in ENDED
+        yield from self._after(self._keys.log, after, deadline, is_over=is_over)
 
     def events(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
         """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
@@ -97,9 +98,8 @@ class Progress:
             raise RunNotFound(self._run)
         return read_entry(*found[0])
 
-    def _after(self, stream: str, seen: str, timeout_seconds: float | None, *, is_over: bool) -> Iterator[Entry]:
+    def _after(self, stream: str, seen: str, deadline: Deadline, *, is_over: bool) -> Iterator[Entry]:
         """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        deadline = Deadline(self._run, timeout_seconds)
         while True:
             found = self._wait(stream, seen, deadline, blocks=not is_over)
             for entry in found:

@@ -301,14 +301,14 @@ class Run:
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        deadline = Deadline(self.id, timeout_seconds)
         since, self._since = self._since, None
         if since is not None and not is_cluster(self._settings.require_redis()):
-            block_ms = Deadline(self.id, timeout_seconds).block_ms()
-            with redis_errors(self._settings), suppress(*PASSING):
-                if (result := read_end(self._redis, self._keys, since, block_ms)) is not None:
+            with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
+                if (result := read_end(self._redis, self._keys, since, deadline.block_ms())) is not None:
                     return result
         try:
-            self._progress.wait(timeout_seconds=timeout_seconds)
+            self._progress.wait(deadline)
         except RunNotFound:
             self._state()  # it may be one of another format
             raise

@@ -7,6 +7,7 @@ died with a worker and what is due to be tried again, also when the run has ende
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ class Outbox:
         Returns the queues from which a probe is awaited.
         """
         keys = Keys(self._settings.key_prefix, run)
-        request = {**thresholds.to_request(), "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
+        request = {**asdict(thresholds), "most": _AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         found = self._script(keys, request)
         for member in found["broken"]:
             drop_entry(keys.outbox, member, partial(self._remove, keys))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.liveness.presence import read_living
 from acts_celery.worker.storage.child_links import Parent, result_of
 from acts_celery.worker.storage.definition import READ
 from acts_celery.worker.storage.history import History
@@ -116,9 +117,13 @@ class RunKeeper:
         return Keys(self._settings.key_prefix, run)
 
     def _judge(self, runs: Iterable[str], thresholds: Thresholds) -> list[Any]:
-        """What the script answers of each run, or the error that its keys have raised."""
+        """What the script answers of each run, or the error that its keys have raised.
+
+        Who lives is read each time: a sweep may take longer than a lease.
+        """
+        living = read_living(self._redis, self._settings.key_prefix, thresholds.lease_ms)
         request = {
-            **thresholds.to_request(),
+            **asdict(thresholds),
             "most": _AT_ONCE,
             "instances": self._settings.queue_instances,
             "window": self._settings.publish_window,
@@ -129,7 +134,7 @@ class RunKeeper:
         }
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in runs:
-                self._script.add(pipeline, self._keys(run), request | {"holders": thresholds.living.get(run, {})})
+                self._script.add(pipeline, self._keys(run), request | {"holders": living.get(run, {})})
             return pipeline.execute(raise_on_error=False)
 
     def _publish(self, run: str, found: Found) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import chain
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ class Heartbeats:
             for run, part in parts:
                 keys = Keys(self._settings.key_prefix, run)
                 request = {
-                    **thresholds.to_request(),
+                    **asdict(thresholds),
                     "instances": self._settings.queue_instances,
                     **{what: [_in_request(one) for one in said] for what, said in part.items()},
                     "most_unanswered": MOST_UNANSWERED,

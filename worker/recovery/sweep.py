@@ -25,7 +25,6 @@ from redis.exceptions import LockError, RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.liveness.presence import read_living
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.storage.connections import PASSING, connect
@@ -115,7 +114,6 @@ class Sweeper:
         failed: list[Exception] = []
         for part in (
             self._read_heartbeats,
-            self._read_living,
             partial(self._set_thresholds, since_ms),
             self._reconcile_slots,
             self._look_at_due,
@@ -137,11 +135,6 @@ class Sweeper:
         for page in self._reports.pages():
             self._heartbeats.note(page, self._thresholds)
             self._keep_turn()
-
-    def _read_living(self) -> None:
-        """Find who lives."""
-        living = read_living(self._redis, self._settings.key_prefix, self._thresholds.lease_ms)
-        self._thresholds = replace(self._thresholds, living=living)
 
     def _set_thresholds(self, since_ms: int) -> None:
         """Note that the servers were reached, and find whether heartbeats may have been missed before."""

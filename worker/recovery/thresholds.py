@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.liveness.heartbeats import report_interval_seconds
-from acts_celery.worker.liveness.presence import Living
 from acts_celery.worker.storage.due import PUBLISHED_SECONDS
 
 
@@ -28,8 +26,6 @@ class Thresholds:
     """The time until the next sweep."""
     consumed_until: Mapping[str, int] = field(default_factory=dict)
     """For each queue the time before which everything published there was taken: a probe came out."""
-    living: Living = field(default_factory=dict)
-    """Who holds what at work, and lives."""
     suspended: bool = False
     """Heartbeats may have been missed: nothing at work is declared lost."""
 
@@ -44,10 +40,6 @@ class Thresholds:
             report_ms=_ms(report_interval_seconds(settings) + soon),
             soon_ms=_ms(soon),
         )
-
-    def to_request(self) -> dict[str, Any]:
-        """What a script is asked by, of whichever run."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "living"}
 
 
 def _ms(seconds: float) -> int:
