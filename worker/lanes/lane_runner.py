@@ -6,7 +6,7 @@ round trip that also claims the calls that come next, so a chain of five costs f
 A call whose attempt failed rests until it is due again. That stands in the run's records and holds nothing up: a runner
 stays for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
 
-A runner may find that others have written to its lane (`Advance.is_fresh`): it then reads the lane anew, so that
+A runner may find that others have written to its lane (`Committed.is_fresh`): it then reads the lane anew, so that
 what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
 with something left to do is never without one.
 """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acts_celery.protocol.engine.decisions import Outcome, Start
 from acts_celery.protocol.engine.statuses import FINAL, Status
 
-from .log import DATE, Advance, Entry, Result, Steps
+from .log import DATE, Commit, Committed, Entry, Result, Steps
 from .views import LaneView
 
 if TYPE_CHECKING:
@@ -102,25 +101,25 @@ class Drive:
     def _commit(self, entries: Sequence[Entry], starts: Sequence[Start]) -> Steps:
         leaves = not self.running and not starts and not self.view.waits_for_global
         claims = [start.call.index for start in starts]
-        advance = yield from self._advance(entries=entries, claims=claims, leaves=leaves)
-        if advance.accepted:
-            for start, is_claimed in zip(starts, advance.claimed, strict=True):
+        committed = yield from self._write(entries=entries, claims=claims, leaves=leaves)
+        if committed.accepted:
+            for start, is_claimed in zip(starts, committed.claimed, strict=True):
                 self.view.execution.record(start.call.index, Status.RUNNING)
                 if is_claimed:
                     self._carry_out(start)
         yield
-        self.world.publish(advance.woken)
-        if not advance.accepted:
+        self.world.publish(committed.woken)
+        if not committed.accepted:
             # what was about to begin may rest on a result that is not the one in the log
             yield from self._reload()
-            for start, is_claimed in zip(starts, advance.claimed, strict=True):
+            for start, is_claimed in zip(starts, committed.claimed, strict=True):
                 if is_claimed:
                     self.view.execution.record(start.call.index, Status.WAITING)
-        elif not advance.is_fresh:
+        elif not committed.is_fresh:
             yield from self._reload()
         else:
-            self.view.seen = advance.seen
-            yield from self._note_global(advance)
+            self.view.seen = committed.seen
+            yield from self._note_global(committed)
 
     def _carry_out(self, start: Start) -> None:
         result = self.world.carry_out(self.view, start)
@@ -134,7 +133,7 @@ class Drive:
     def _stays(self) -> Generator[None, None, bool]:
         if not self._is_marked:
             return False
-        yield from self._advance(leaves=True)
+        yield from self._write(leaves=True)
         if self._is_marked:
             self.look_again()
         return True
@@ -147,35 +146,31 @@ class Drive:
         self.ended.clear()
 
     def _park(self) -> Generator[None, None, bool]:
-        advance = yield from self._advance(park=True, leaves=not self.running)
-        if not advance.is_fresh:
+        committed = yield from self._write(park=True, leaves=not self.running)
+        if not committed.is_fresh:
             yield from self._reload()
             return True
-        return (yield from self._note_global(advance))
+        return (yield from self._note_global(committed))
 
-    def _advance(
-        self, *, entries: Sequence[Entry] = (), claims: Sequence[int] = (), park: bool = False, leaves: bool = False
-    ) -> Generator[None, None, Advance]:
-        """One commit; now and then its answer is lost, and it is sent twice."""
+    def _write(self, **parts: Any) -> Generator[None, None, Committed]:
+        """One commit, of these parts; now and then its answer is lost, and it is sent twice."""
         yield
         view = self.view
-        commit = partial(
-            self.world.log.advance, self.lane, self.owner, view.seen, view.global_seen,
-            entries=entries, claims=claims, park=park, leaves=leaves, takes_up=view.mark if self._takes_up else None,
-        )  # fmt: skip
-        advance = commit()
+        takes_up = view.mark if self._takes_up else None
+        commit = Commit(self.lane, self.owner, view.seen, view.global_seen, takes_up, **parts)
+        committed = self.world.log.commit(commit)
         if self.world.loses_an_answer():
-            advance = commit()
+            committed = self.world.log.commit(commit)
         yield
         self._takes_up = False
-        nothing_new = advance.is_fresh and (self.lane is None or advance.global_seen == view.global_seen)
-        self._is_marked = not (leaves and nothing_new)
-        return advance
+        nothing_new = committed.is_fresh and (self.lane is None or committed.global_seen == view.global_seen)
+        self._is_marked = not (commit.leaves and nothing_new)
+        return committed
 
-    def _note_global(self, advance: Advance) -> Generator[None, None, bool]:
-        if self.lane is None or advance.global_seen == self.view.global_seen:
+    def _note_global(self, committed: Committed) -> Generator[None, None, bool]:
+        if self.lane is None or committed.global_seen == self.view.global_seen:
             return False
-        if self.view.run.seen != advance.global_seen:
+        if self.view.run.seen != committed.global_seen:
             yield from self.view.run.catch_up()
         self.view.note_global()
         return True

@@ -31,7 +31,24 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class Commit:
+    """One step of a lane."""
+
+    lane: Lane
+    owner: int
+    seen: int
+    """How much of the lane's journal its driver has read."""
+    global_seen: int
+    takes_up: int | None = None
+    """The mark of the lane's task as it was before the lane was read."""
+    entries: Sequence[Entry] = ()
+    claims: Sequence[int] = ()
+    park: bool = False
+    leaves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
     """What came of a commit."""
 
     seen: int
@@ -68,35 +85,24 @@ class Log:
         """Whether every call has ended."""
         return len(self.ends) == self.size
 
-    def advance(
-        self,
-        lane: Lane,
-        owner: int,
-        seen: int,
-        global_seen: int,
-        *,
-        entries: Sequence[Entry] = (),
-        claims: Sequence[int] = (),
-        park: bool = False,
-        leaves: bool = False,
-        takes_up: int | None = None,
-    ) -> Advance:
-        """One commit of a lane."""
+    def commit(self, commit: Commit) -> Committed:
+        """Take one step of a lane."""
+        lane, driver = commit.lane, (commit.lane, commit.owner)
         journal = self.journals[lane]
-        is_fresh = len(journal) == seen
-        accepted = [self._append(lane, entry) for entry in entries]
-        woken = self._wake() if lane is None and self._brings_what_is_awaited(entries, accepted) else ()
-        claimed = tuple(self._claim(lane, index, owner) for index in claims)
-        nothing_new = is_fresh and (lane is None or len(self.journals[None]) == global_seen)
-        if park and nothing_new:
+        is_fresh = len(journal) == commit.seen
+        accepted = [self._append(lane, entry) for entry in commit.entries]
+        woken = self._wake() if lane is None and self._brings_what_is_awaited(commit.entries, accepted) else ()
+        claimed = tuple(self._claim(lane, index, commit.owner) for index in commit.claims)
+        nothing_new = is_fresh and (lane is None or len(self.journals[None]) == commit.global_seen)
+        if commit.park and nothing_new:
             self.parked.add(lane)
-        if takes_up is not None and self.published.get(lane) == takes_up:
+        if commit.takes_up is not None and self.published.get(lane) == commit.takes_up:
             del self.published[lane]
-        if leaves and nothing_new:
-            self.drivers.discard((lane, owner))
+        if commit.leaves and nothing_new:
+            self.drivers.discard(driver)
         elif not self.is_finished:
-            self.drivers.add((lane, owner))
-        return Advance(len(journal), len(self.journals[None]), is_fresh, all(accepted), claimed, woken)
+            self.drivers.add(driver)
+        return Committed(len(journal), len(self.journals[None]), is_fresh, all(accepted), claimed, woken)
 
     def lose_call(self, lane: Lane, index: int) -> None:
         """The sweep finds a call's lease run out: it may be claimed anew, and its lane is published again."""
