@@ -76,3 +76,17 @@ def test_a_task_that_is_cancelled_keeps_no_other_waiting() -> None:
 
     asyncio.run(hand_in())
     assert sent == [0, 1]
+
+
+def test_what_is_cancelled_before_its_batch_goes_out_is_not_sent() -> None:
+    sent: list[int] = []
+
+    async def hand_in() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher[int, None](on_threads(executor, sent.extend))
+            leaving, staying = batcher.hand_in(0), batcher.hand_in(1)
+            leaving.cancel()
+            await staying
+
+    asyncio.run(hand_in())
+    assert sent == [1]

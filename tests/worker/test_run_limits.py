@@ -56,6 +56,11 @@ def test_a_run_that_writes_more_than_it_may_fails_with_the_reason_and_keeps_what
     assert run.result(at=next(iter(run.follow())).id).reason is None
 
 
+def test_a_run_that_has_taken_too_much_says_so_though_its_output_cannot_be_read_either(small: Backend) -> None:
+    run = small.client.submit([], {"calls": chain("x" * 1_000, 40), "output": "†data.p39"})
+    assert small.wait(run.id).reason == "more than 20000 bytes have been written to its log (ACTS_LIMIT_RUN_BYTES)"
+
+
 def test_a_run_whose_schemas_take_more_than_they_may_fails_with_the_reason(small: Backend) -> None:
     tools = {"echo": {"type": "object", "_output": HEAVY}}
     fine = small.run(chain([1] * 100, 3), tools=tools)
