@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.engine.decisions import Outcome
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.reports import Completion, Report
+from acts_celery.worker.wire.task_messages import TaskMessage
 
-from .test_sweep_script import Judged, silence
+from .test_sweep_script import FAR, Judged, ref, silence
 
 
 @pytest.fixture
@@ -44,3 +49,14 @@ def test_a_pause_of_recovery_that_none_of_ours_has_written_counts_for_nothing(ju
     judged.redis.hset(f"{judged.prefix}:recovery", "until", 10**14)
     judged.sweeper.take_turn()
     assert judged.entry() == "lost:1:0:"
+
+
+def test_what_is_sent_and_forgotten_and_done_leaves_nothing_in_the_outbox(judged: Judged) -> None:
+    judged.begin(1)
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged.advance(outcomes=[Outcome(0, Status.SENT)], sendings={0: task})
+    keys = judged.keys.outbox, judged.keys.outbox_tasks, judged.keys.outbox_due
+    assert judged.redis.exists(*keys) == 3
+    judged.reports.send(Report(completed=(Completion(ref()),)))
+    judged.sweeper.sweep()
+    assert judged.redis.exists(*keys) == 0
