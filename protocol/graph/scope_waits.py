@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from acts_celery.protocol.language.references import Reference
@@ -79,7 +81,7 @@ class ScopeWaits:
             masks: dict[Reference, int] = {}
             for place in {place for reader in readers for place in self.waits[reader]}:
                 masks[place] = _written(window, self._writers.lines(place))
-            seen = {reader: _joined(masks[place] for place in self.waits[reader]) for reader in readers}
+            seen = {reader: reduce(or_, (masks[place] for place in self.waits[reader]), 0) for reader in readers}
             for reader, closing in _closing(window, seen, needed).items():
                 left_out.append(LeftOut(reader, window, closing & seen[reader]))
                 rest = window.before(reader) & ~closing
@@ -178,10 +180,3 @@ class _Filtered:
         self.made[-self._count] = (barrier, *new) if is_longer else tuple(new)
         self._last[window, place] = calls, -self._count
         return (-self._count,)
-
-
-def _joined(masks: Iterable[int]) -> int:
-    joined = 0
-    for mask in masks:
-        joined |= mask
-    return joined

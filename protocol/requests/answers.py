@@ -192,7 +192,7 @@ class _Reading:
         calls = value.get("calls")
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
-        problems = [*self._output_problems(output)]
+        problems = list(self.truth.output_problems(output)) if output is not None else []
         if problems:
             output = None
         problems += self._foreign(left)
@@ -265,9 +265,6 @@ class _Reading:
             elif isinstance(name, str) and name and name not in self.request.tools:
                 known = ", ".join(self.request.tools) or "none"
                 yield Problem(pointer(*at, "_tool"), f"the request declares no tool {name!r}; it declares: {known}")
-
-    def _output_problems(self, output: Any) -> Sequence[Problem]:
-        return self.truth.output_problems(output) if output is not None else ()
 
     def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with the answer beside its calls and its output."""

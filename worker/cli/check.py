@@ -13,7 +13,7 @@ from .failures import COMPLETED, REJECTED, Failed, documented
 from .ignored import reported
 from .options import Common, common_options, load_registry
 from .output import escaped, print_json, print_lines, print_text, tell
-from .rendering import call_name, counted, finding_lines, heading, reach_lines, sight_lines, simulation_lines
+from .rendering import call_name, counted, finding_line, heading, reach_lines, sight_lines, simulation_lines
 from .source import Source, source_options
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     if findings:
         yield heading("findings")
-    yield from finding_lines(findings)
+    yield from (f"  {finding_line(finding)}" for finding in findings)
 
 
 def _cost(plan: Plan) -> str:

@@ -122,7 +122,7 @@ def escaped(text: str) -> str:
     """The text with everything that is not a visible character or a space written as Python writes it in a string."""
     if text.isprintable():
         return text
-    return "".join(character if _is_shown(character) else _escape(character) for character in text)
+    return "".join(each if _is_shown(each) else each.encode("unicode_escape").decode() for each in text)
 
 
 @contextmanager
@@ -134,10 +134,6 @@ def nothing_on_stdout() -> Iterator[None]:
 
 def _is_shown(character: str) -> bool:
     return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 @contextmanager

@@ -91,13 +91,8 @@ def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """Findings, one a line: how severe, which, where, what, and what to do."""
-    return (f"  {finding_line(finding)}" for finding in findings)
-
-
 def finding_line(finding: Finding) -> str:
-    """One finding."""
+    """A finding: how severe, which, where, what, and what to do."""
     severity = click.style(finding.severity, fg="yellow" if finding.severity == "warning" else None)
     where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
     remedy = f"; {escaped(finding.remedy)}" if finding.remedy is not None else ""

@@ -21,12 +21,9 @@ _STYLES: Final = {
 def draw(result: Result, child: Callable[[str], Result | None] = lambda _: None) -> str:
     """The flowchart of a run; `child` gives the results of child runs, where they can be had."""
     lines = list(_run(result, "r", child))
-    used = [f"classDef {status} {style}" for status, style in _STYLES.items() if any(_is_of(status, x) for x in lines)]
+    classes = {line.rpartition(" ")[2] for line in lines if line.startswith("class ")}
+    used = [f"classDef {status} {style}" for status, style in _STYLES.items() if status in classes]
     return "\n".join(["flowchart TD", *(f"  {line}" for line in (*lines, *used))])
-
-
-def _is_of(status: str, line: str) -> bool:
-    return line.startswith("class ") and line.endswith(f" {status}")
 
 
 def _run(result: Result, name: str, child: Callable[[str], Result | None]) -> Iterator[str]:

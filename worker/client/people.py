@@ -186,7 +186,14 @@ class People:
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None, shown: str | None) -> str:
         done = self._audited(id_, ruling, by)
         self._due.note_until(self._keys.run, PUBLISHED_MS)
-        answer = self._write(id_, ruling, done, shown)
+        request = {
+            "member": id_.member,
+            "ruling": pack_ruling(ruling),
+            "who": done.pack(),
+            "published_ms": PUBLISHED_MS,
+            "shown": shown,
+        }
+        answer = self._script(self._keys, request)
         if answer["status"] == "gone":
             raise RunNotFound(self._keys.run)
         if answer["is_amended"]:
@@ -202,17 +209,6 @@ class People:
     def _audited(self, id_: CallId, ruling: Ruling, by: str | None) -> AuditRecord:
         done = audit_record(self._settings, ruling.verdict.value, call=id_.name)
         return replace(done, actor=replace(done.actor, name=by)) if by else done
-
-    def _write(self, id_: CallId, ruling: Ruling, done: AuditRecord, shown: str | None) -> dict[str, Any]:
-        """Run the script (see decide.lua)."""
-        request = {
-            "member": id_.member,
-            "ruling": pack_ruling(ruling),
-            "who": done.pack(),
-            "published_ms": PUBLISHED_MS,
-            "shown": shown,
-        }
-        return self._script(self._keys, request)
 
     def _same(self, id_: CallId, ruling: Ruling) -> str:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""

@@ -34,7 +34,7 @@ from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
-from .undoing import EndedLane, id_of, is_gather, new_record, spread, status_text, unsettled_in
+from .undoing import EndedLane, gathering, id_of, is_gather, new_record, spread, status_text
 
 RETRY: Final = "retry"
 """What stands in the run's state as the name of the amendment."""
@@ -169,7 +169,9 @@ class Retrier:
         """What is to be written, the global lane first. Raises `Rejected` for a value that does not fit."""
         detail = pack({"by": self._by})
         gathers = {index for index in lanes[0].undone if is_gather(view, index)}
-        unsettled = {lane.instance: unsettled_in(view, lane, gathers) for lane in lanes[1:] if gathers and lane.undone}
+        unsettled = {
+            lane.instance: list(gathering(view, lane, gathers)) for lane in lanes[1:] if gathers and lane.undone
+        }
         for lane in lanes:
             if not lane.undone:
                 continue

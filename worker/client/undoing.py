@@ -39,7 +39,7 @@ def spread(view: RunView, lanes: Sequence[EndedLane]) -> None:
                 _spread_within(view, lane, shared.undone)
         skipped = shared.state.of_status(Status.SKIPPED) - shared.undone
         for lane in lanes[1:] if any(is_gather(view, index) for index in skipped) else ():
-            shared.undone |= set(_gathering(view, lane, skipped)) if lane.undone else set()
+            shared.undone |= set(gathering(view, lane, skipped)) if lane.undone else set()
 
 
 def _spread_within(view: RunView, lane: EndedLane, shared: set[int]) -> None:
@@ -58,17 +58,12 @@ def _behind(graph: Graph, undone: set[int], skipped: set[int]) -> set[int]:
     return touched & skipped
 
 
-def _gathering(view: RunView, lane: EndedLane, skipped: set[int]) -> Iterator[int]:
-    """The gather calls that were skipped and wait for what is undone in a lane."""
+def gathering(view: RunView, lane: EndedLane, calls: set[int]) -> Iterator[int]:
+    """Those of some gather calls that wait for what is undone in a lane."""
     gathers = view.work(lane.state.record, lane.instance).gathers
     for index in gathers.waiting if gathers is not None else ():
-        if index in skipped and gathers is not None and not lane.undone.isdisjoint(gathers.graph.behind([index])):
+        if index in calls and gathers is not None and not lane.undone.isdisjoint(gathers.graph.behind([index])):
             yield index
-
-
-def unsettled_in(view: RunView, lane: EndedLane, undone: set[int]) -> list[int]:
-    """The gather calls that have something to wait for in a lane again."""
-    return list(_gathering(view, lane, undone))
 
 
 def is_gather(view: RunView, index: int) -> bool:
