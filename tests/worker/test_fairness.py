@@ -12,7 +12,7 @@ import pytest
 from acts_celery.worker.broker.consumer import lane_of
 from acts_celery.worker.fairness import lane_admission
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
-from acts_celery.worker.fairness.fair_semaphore import FairSemaphore, may_hold_another
+from acts_celery.worker.fairness.fair_semaphore import FairPlaces, FairSemaphore, may_hold_another
 from acts_celery.worker.fairness.lane_admission import LaneAdmission
 from acts_celery.worker.wire.task_messages import lane_task
 
@@ -226,3 +226,19 @@ def test_lanes_that_stand_aside_begin_with_the_next_message_where_what_was_to_lo
     worker.due.clear()  # as Celery does with a lost connection
     worker.take("run", 1)  # published again
     assert worker.begun == [("run", 0), ("run", 1)]
+
+
+def test_a_place_goes_to_the_keys_that_wait_in_turn() -> None:
+    places = FairPlaces[str](lambda: 1)
+    assert places.take("a")
+    for key, name in (("b", "b1"), ("b", "b2"), ("c", "c1")):
+        places.wait(key, name, name)
+    served = []
+    key = "a"
+    for _ in range(3):
+        places.give_back(key)
+        found = places.next()
+        assert found is not None
+        key, name = found
+        served.append(name)
+    assert served == ["b1", "c1", "b2"]
