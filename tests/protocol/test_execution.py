@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -191,3 +192,16 @@ def test_the_tests_own_submissions_can_be_handed_in_as_json() -> None:
     import json
 
     assert json.loads(json.dumps(submission(*DIAMOND))) == submission(*DIAMOND)
+
+
+def test_of_outcomes_that_are_decided_together_each_finds_what_those_before_it_leave() -> None:
+    tools: dict[str, Any] = {"judge": {"_output": {}}}
+    given = (("†state.a", "x"), ("†state.b", "y"), ("†state.a", [1]))
+    calls = [call("judge", to=to, _output=value, _outputMethod="concat") for to, value in given]
+    execution, _ = executing(checked(*calls, tools=tools, activities={}))
+    decided = execution.decide(DATE)
+    assert [outcome.status for outcome in decided if isinstance(outcome, Outcome)] == [
+        Status.DONE,
+        Status.DONE,
+        Status.FAILED,
+    ], "a list does not join a text"

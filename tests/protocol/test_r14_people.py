@@ -183,3 +183,12 @@ def test_r14_1_the_tools_of_delegates_may_be_named_too() -> None:
     wrong = submission(asking, config={"approve": ["fourth"]}, delegates={"d": definition})
     assert pointers(problems(wrong)) == ["/config/approve/0"]
     assert held(["whatever a registered delegate declares"], "registered") == []
+
+
+def test_r14_2_a_call_that_is_held_anew_waits_for_another_decision() -> None:
+    one, _ = execution(call("pay", to="†state.a"), approve=["pay"])
+    hold = only_hold(one)
+    one.apply(CallDecided(0, Ruling(Verdict.REJECTED, reason="no")))
+    one.apply(CallHeld(0, hold.snapshot))
+    assert one.decide(DATE) == []
+    assert isinstance(ruled(one, Ruling(Verdict.APPROVED)), Start)

@@ -187,6 +187,17 @@ def test_results_that_arrive_at_an_idle_lane_open_it_once(process: Process) -> N
     assert process.asked("xrange") < 10
 
 
+def test_a_result_that_comes_after_its_call_was_declared_lost_is_taken_all_the_same(process: Process) -> None:
+    run = process.submit(remote(1))
+    process.drive(run)
+    process.redis.hset(Keys("acts", run.id).calls, "\x1f0", "lost:1:0:")
+    process.redis.hincrby(Keys("acts", run.id).state, "running", -1)
+    process.runtime.scheduler._left.pop((run.id, None))  # as in a process that reads the lane for the first time
+    process.deliver(run, 1)
+    assert run.status()["calls"] == {"done": 1}
+    assert run.result().data()["state"] == {"p0": {"sum": 0}}
+
+
 def test_calls_that_are_ready_together_are_claimed_and_ended_in_commits_of_bounded_size(process: Process) -> None:
     count = 1_200
     run = process.submit(remote(count))
