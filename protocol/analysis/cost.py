@@ -66,7 +66,7 @@ def cost_of(lanes: Iterable[Lane], queued: Container[str] = ()) -> Cost:
             waiting += times
             awaited |= waited_for
         for call in lane.calls:
-            if call.is_thought:
+            if call.is_note:
                 continue
             calls += times
             levels[level[call.index]] += times

@@ -38,7 +38,7 @@ def mermaid(
     """
     lines = ["flowchart TD", *(f"    {line}" for line in LEGEND if annotated)]
     for call in calls:
-        if not call.is_thought:
+        if not call.is_note:
             class_ = _class(call) if annotated else ""
             lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{class_}")
     for writer, reader, (reads, first) in _arrows(calls, edges):

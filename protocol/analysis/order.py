@@ -71,7 +71,7 @@ class _Order:
         position = self._view.position
         own = (self._view.calls[index] for index in self._view.own)
         idle = {
-            call.index for call in own if call.expressions and not call.is_thought and not self._worlds.ran[call.index]
+            call.index for call in own if call.expressions and not call.is_note and not self._worlds.ran[call.index]
         }
         for index in sorted(idle - never, key=position.__getitem__)[:_MOST_PROVED]:
             graph = self._view.graph_of[index]

@@ -202,7 +202,7 @@ class Races:
     def _read(self, call: Call) -> Iterator[tuple[Reference, Bits]]:
         """The places that a call reads, and the worlds without failures in which it does."""
         calm = self._worlds.ran[call.index] & self._worlds.calm
-        for expression in call.expressions if not call.is_thought else ():
+        for expression in call.expressions if not call.is_note else ():
             for group, bits in zip(expression.alternatives, self._worlds.taken(call.index, expression), strict=True):
                 yield from ((place, bits & calm) for place in group if place.kind != ERROR)
         yield from ((scope, calm) for scope in call.slices)

@@ -43,7 +43,7 @@ def refusals_of(
     """For each value that decides the ways it can: the readers that are refused; and whether these are all ways."""
     values: dict[Hashable, dict[_Kind, list[int]]] = {}
     for call in view.calls.values():
-        for at, expression in call.reads if not call.is_thought and call.tool in tools else ():
+        for at, expression in call.reads if not call.is_note and call.tool in tools else ():
             if _is_settled(view, call, expression):
                 near = values.setdefault((id(view.graph_of[call.index]), expression.alternatives[0][-1].key[:2]), {})
                 near.setdefault(_Kind(expression, call.tool, path_of(call, at)), []).append(call.index)

@@ -71,7 +71,7 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     for call in layout.calls:
         at = place_in(call.raw, "_scopes")
         is_global = call.instance is None and not call.gather and not layout.submission.is_template
-        for index, scope in enumerate(call.scopes if not call.is_thought else ()):
+        for index, scope in enumerate(call.scopes if not call.is_note else ()):
             if scope.kind == ERROR or scope.kind in _WHOLE_MESSAGES:
                 continue
             where: tuple[str | int, ...] = (*at, index) if at else ()

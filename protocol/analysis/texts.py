@@ -80,7 +80,7 @@ def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
         yield from texts.keys(call)
         yield from texts.output_path(call)
         yield from texts.alternatives(call)
-        if not call.is_thought and call.given is MISSING:  # else its parameters go to no code
+        if not call.is_note and call.given is MISSING:  # else its parameters go to no code
             yield from texts.parameters(call)
 
 

@@ -141,7 +141,7 @@ class Worlds:
         start, skipped = 0, -1
         call = self._view.calls[index]
         there = self._there
-        for expression in call.expressions if not call.is_thought else ():
+        for expression in call.expressions if not call.is_note else ():
             passed = 0
             for group in expression.alternatives:
                 missing = [settled[place] for place in group if not there[index, place] & bit]
@@ -171,7 +171,7 @@ class Worlds:
                     continue
                 call, waits = self._view.calls[node], graph.waits[node]
                 ran = self.all
-                for expression in call.expressions if not call.is_thought else ():
+                for expression in call.expressions if not call.is_note else ():
                     for place in expression.references:
                         if call.gather or self._view.holds(
                             node, place
@@ -183,7 +183,7 @@ class Worlds:
                             there |= brought[writer] if writer < 0 else self.wrote(writer, place)
                         self._there[node, place] = there
                     ran &= reduce(or_, self.taken(node, expression))
-                self.ran[node] = 0 if call.is_thought else ran & ~self._refused.get(node, 0)
+                self.ran[node] = 0 if call.is_note else ran & ~self._refused.get(node, 0)
                 failed |= self.ran[node] & self._failed.get(node, 0)
 
 

@@ -43,7 +43,7 @@ class Approvals:
         """Whether a call is held when it is ready; a passing thought never is, since it is not executed (SPEC R5.2)."""
         if asks(call):
             return True
-        if call.is_thought or not (self.names or self.places):
+        if call.is_note or not (self.names or self.places):
             return False
         if EVERYTHING in self.names or call.tool in self.names or call.runner.name in self.names:
             return True

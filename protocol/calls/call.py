@@ -99,7 +99,7 @@ class Call:
         return self.raw.get("_output", MISSING) if self.runner.executor is Executor.LATENT else MISSING
 
     @property
-    def is_thought(self) -> bool:
+    def is_note(self) -> bool:
         """A latent call without an output path: not executed, not stored (SPEC R5.2)."""
         return self.runner.executor is Executor.LATENT and self.output is None
 

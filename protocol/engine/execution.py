@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict, Unpack
 
+from acts_celery.protocol.calls.approvals import Approvals
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import Conflict, Unresolved
+from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.schemas.elsewhere import OFFLOADED
@@ -59,6 +61,14 @@ class _LaidOut(Protocol):
     def returns(self) -> Mapping[str, Tool]: ...
 
 
+class _Further(TypedDict, total=False):
+    """See `Terms`."""
+
+    approvals: Approvals
+    limits: Limits
+    defers_errors: bool
+
+
 class Execution(Standing):
     """The state of one lane's calls.
 
@@ -77,9 +87,9 @@ class Execution(Standing):
 
     @classmethod
     def of(
-        cls, layout: _LaidOut, lane: Lane, fold: Fold, gather: Gather = lambda call: None, **terms: Any
+        cls, layout: _LaidOut, lane: Lane, fold: Fold, gather: Gather = lambda call: None, **terms: Unpack[_Further]
     ) -> Execution:
-        """The execution of a lane of a checked plan; `terms` are further ones, by their names."""
+        """The execution of a lane of a checked plan; `terms` are those of `Terms` that do not follow from it."""
         given = Terms(layout.tools, layout.returns, lane.instance, **terms)
         return cls(lane.calls, lane.graph, fold, given, gather)
 
@@ -177,7 +187,7 @@ class Execution(Standing):
             return self._decide_elements(call, elements, date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
-        if call.is_thought:
+        if call.is_note:
             return Outcome(call.index, Status.LATENT)
         if call.index in self._rulings:
             return self._decide_ruled(call, self._rulings[call.index], date, here)

@@ -13,14 +13,14 @@ _Places = Callable[[Call], Iterable[Reference]]
 
 def parameter_places(call: Call) -> tuple[Reference, ...]:
     """What the parameters of a call read, each place once. A passing thought waits for nothing (SPEC R5.2)."""
-    if not call.reads or call.is_thought:
+    if not call.reads or call.is_note:
         return ()
     return tuple(dict.fromkeys(place for _, expression in call.reads for place in expression.references))
 
 
 def scope_places(call: Call) -> tuple[Reference, ...]:
     """What is in the scopes of a call, each place once."""
-    return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_thought else ()
+    return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_note else ()
 
 
 def places_read(call: Call) -> tuple[Reference, ...]:
@@ -28,7 +28,7 @@ def places_read(call: Call) -> tuple[Reference, ...]:
 
     A passing thought is not executed, so it waits for nothing (SPEC R5.2).
     """
-    if call.is_thought:
+    if call.is_note:
         return ()
     references = [reference for _, expression in call.reads for reference in expression.references]
     return tuple(dict.fromkeys((*references, *call.slices)))
@@ -36,7 +36,7 @@ def places_read(call: Call) -> tuple[Reference, ...]:
 
 def places_read_first(call: Call) -> tuple[Reference, ...]:
     """Of these what is read if it is there: of several alternatives the first (SPEC R2.3), and narrow scopes."""
-    if call.is_thought:
+    if call.is_note:
         return ()
     first = (place for _, expression in call.reads for place in expression.alternatives[0])
     return tuple(dict.fromkeys((*first, *call.slices)))
@@ -44,7 +44,7 @@ def places_read_first(call: Call) -> tuple[Reference, ...]:
 
 def places_seen(call: Call) -> Iterator[Reference]:
     """Every place a call comes by: what its parameters read, and its scopes, whole kinds too; one may come twice."""
-    if call.is_thought:
+    if call.is_note:
         return
     for _, expression in call.reads:
         yield from expression.references

@@ -107,7 +107,7 @@ class Waits:
         """The expressions that calls alone do not satisfy, and what of each alternative only the context can bring."""
         found = []
         for call in self._calls:
-            for at, expression in call.reads if call.gather is self._are_guests and not call.is_thought else ():
+            for at, expression in call.reads if call.gather is self._are_guests and not call.is_note else ():
                 needed = [
                     frozenset(place for place in group if not self._writers.has_other(place, than=call.index))
                     for group in expression.alternatives

@@ -183,7 +183,7 @@ class Layout:
                 levels[index] = max(levels.get(index, 0), level)
         waves: dict[int, list[int]] = {}
         for call in self.calls:
-            if call.index in levels and not call.is_thought:
+            if call.index in levels and not call.is_note:
                 waves.setdefault(levels[call.index], []).append(call.index)
         return tuple(tuple(waves[level]) for level in sorted(waves))
 

@@ -17,8 +17,8 @@ import pytest
 
 from acts_celery import Client, Run
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.definition import FORMAT
 from acts_celery.worker.storage.fields import current
+from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import FIXTURES, Backend, Meeting, settings_for

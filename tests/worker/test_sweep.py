@@ -20,7 +20,7 @@ from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage import run_writer
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.definition import FORMAT
+from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.retention import delete_run
 from acts_celery.worker.wire.packing import pack, unpack

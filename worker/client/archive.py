@@ -36,8 +36,9 @@ from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage import fields as names
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.definition import FORMAT, require_format, unpack_definition, upgraded
+from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.entries import id_key, read_entry
+from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.loop_entries import follow

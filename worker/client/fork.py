@@ -26,16 +26,10 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.budgets import TOKENS
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
-from acts_celery.worker.storage.definition import (
-    FORMAT,
-    approve_ms,
-    gather_counts,
-    promises_due,
-    unpack_definition,
-    upgraded,
-)
+from acts_celery.worker.storage.definition import approve_ms, gather_counts, promises_due, unpack_definition
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.entries import id_key, read_entry
+from acts_celery.worker.storage.formats import FORMAT, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane_state import LaneState

@@ -13,7 +13,7 @@ from acts_celery.protocol.engine.loop import Stage, request_index
 from acts_celery.worker.errors import OtherFormat, RunNotFound
 from acts_celery.worker.storage.child_links import PARENT, Parent
 from acts_celery.worker.storage.condition import is_at_work
-from acts_celery.worker.storage.definition import require_format
+from acts_celery.worker.storage.formats import require_format
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.unanswered import read_unanswered

@@ -17,7 +17,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.liveness.presence import read_living
 from acts_celery.worker.storage.child_links import Parent, result_of
-from acts_celery.worker.storage.definition import READ
+from acts_celery.worker.storage.formats import READ
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.retention import delete_run, expire_runs

@@ -6,6 +6,7 @@
 `clock`         the server's time
 `scripts`       the Lua scripts, and how they are called
 `condition`     how a call stands that has begun and has not ended
+`formats`       which versions' runs are read
 `definition`    how a checked plan is written down
 `run_writer`    writing a run down
 `fields`        the names of the fields of an entry of the log

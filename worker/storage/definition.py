@@ -24,13 +24,10 @@ from acts_celery.protocol.graph.waits import Waits
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.submission.layout import Layout
-from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.wire.packing import pack, unpack
 
-FORMAT: Final = 4
-"""Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
-READ: Final = (3, FORMAT)
-"""The formats that are read (see `fields`); a run of an older one becomes ours when a worker opens it."""
+from .formats import FORMAT, require_format
+
 _MOST_KEPT: Final = 64
 _KEPT_BYTES: Final = 64 * 2**10
 """A definition that is larger is read anew for each run."""
@@ -218,21 +215,6 @@ def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:
         return {}
     wait_ms = int(config["promise_seconds"] * 1000)
     return {"promise_ms": wait_ms, "promises_due": now_ms + wait_ms}
-
-
-def require_format(number: int) -> None:
-    """Raise `OtherFormat` where a run is of a format that is not read."""
-    if number not in READ:
-        raise OtherFormat(
-            f"the run has format {number} and this version reads {FORMAT}: use the version that submitted it"
-        )
-
-
-def upgraded(data: bytes) -> bytes | None:
-    """A definition of an older format as one of ours; None where it is ours, or is not read."""
-    fields = unpack(data)
-    is_older = fields["format"] in READ and fields["format"] != FORMAT
-    return pack(fields | {"format": FORMAT}) if is_older else None
 
 
 def unpack_definition(data: bytes) -> Definition:

@@ -22,8 +22,8 @@ from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
 from .child_links import PARENT, Parent, budgets_of, is_answered_by
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
-from .definition import FORMAT, upgraded
 from .entries import Entry, read_entry, read_flat
+from .formats import FORMAT, upgraded
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LOOP, LoopStep

@@ -27,9 +27,10 @@ from acts_celery.worker.wire.attempts import lane_token, owner_token
 from acts_celery.worker.wire.packing import pack
 
 from .audit import AuditRecord
-from .definition import FORMAT, approve_ms, gather_counts, pack_definition, pack_lane, promises_due
+from .definition import approve_ms, gather_counts, pack_definition, pack_lane, promises_due
 from .due import DueRuns
 from .fields import AUDIT, STATUS
+from .formats import FORMAT
 from .keys import Keys, active_runs, due_runs
 from .loop_entries import LOOP
 from .retention import unlist
