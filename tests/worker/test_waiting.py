@@ -70,7 +70,7 @@ def test_who_awaits_outlasts_a_failover(backend: Backend, meeting: Meeting, monk
 
 
 def test_who_waits_for_what_was_submitted_here_waits_no_longer_than_said(client: Client) -> None:
-    run = client.submit(solution=calls("never"))
+    run = client.submit(solution=calls("waits-no-longer-than-said"))
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         run.wait(1.5)
@@ -79,11 +79,11 @@ def test_who_waits_for_what_was_submitted_here_waits_no_longer_than_said(client:
 
 
 def test_what_has_ended_is_not_waited_for_without_time_to_wait(client: Client) -> None:
-    run = client.submit(solution=calls("cancelled"))
+    run = client.submit(solution=calls("waits-and-is-cancelled"))
     run.cancel()
     assert run.wait(0).status == "cancelled"
     assert run.wait(0).status == "cancelled"
-    other = client.submit(solution=calls("under-way"))
+    other = client.submit(solution=calls("waits-without-time"))
     with pytest.raises(TimeoutError):
         other.wait(0)
     other.cancel()
