@@ -44,8 +44,8 @@ class Step:
         return cls(meter, meter.units)
 
     def __len__(self) -> int:
-        calls = (*self.outcomes, *self.rests, *self.delegated, *self.starts, *self.holds)
-        return len(calls)
+        ended = len(self.outcomes) + len(self.rests) + len(self.delegated)
+        return ended + len(self.starts) + len(self.holds)
 
     @property
     def is_empty(self) -> bool:
