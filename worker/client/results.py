@@ -164,9 +164,9 @@ class Assembly:
         self._run = run
         self._state = RunState(definition, instances, at=at)
 
-    def feed(self, entry: Entry) -> None:
-        """Take in the next entry."""
-        self._state.apply(entry)
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in entries, the next ones."""
+        self._state.feed(entries)
 
     def result(
         self, status: str, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
@@ -286,8 +286,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     if at is None and int(running or 0):
         at_work, page = history.at_work(), None  # what ends meanwhile is in the log then
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
-    for entry in history.entries(until=until, first=page if at is None else None):
-        assembly.feed(entry)
+    assembly.feed(history.entries(until=until, first=page if at is None else None))
     return assembly.result(status.decode() if at is None else progress.status_at(at), at_work, waits=waits)
 
 
@@ -302,10 +301,10 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
         _, (status, running), definition, instances, page = pipeline.execute()
     if definition is None or status is None or status.decode() not in ENDED or int(running or 0):
         return None
-    assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
-    for entry in history.entries(first=page):
-        assembly.feed(entry)
-    return assembly.result(status.decode())
+    with collecting_seldom():
+        assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
+        assembly.feed(history.entries(first=page))
+        return assembly.result(status.decode())
 
 
 def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
