@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROWS = re.findall(r"^\| (R[\d.,R -]+) \| .* \| (.*) \| (.*) \|$", (ROOT / "docs" / "rules.md").read_text("utf-8"), re.M)
+PAGE = (ROOT / "docs" / "rules.md").read_text("utf-8")
+ROWS = re.findall(r"^\| (R[\d.,R -]+) \| .* \| (.*) \| (.*) \|$", PAGE, re.M)
+SAID = set(re.findall(r"\*\*(R\d+\.\d+[a-z]?)\*\*", PAGE)) | set(re.findall(r"^### (R\d+) ", PAGE, re.M))
+WHERE_RULES_ARE_CITED = ("protocol", "worker", "broker_config", "acts_celery", "tests", "docs", "deploy")
 
 
 def place(name: str, package: str) -> Path:
@@ -33,3 +36,25 @@ def test_the_modules_of_a_rule_cite_it() -> None:
 def test_no_rule_of_the_core_is_left_out() -> None:
     named = {int(number) for rules, *_ in ROWS for number in re.findall(r"R(\d+)", rules)}
     assert named == set(range(1, 16))
+
+
+def test_a_rule_that_is_cited_is_said_on_the_page() -> None:
+    files = [
+        path
+        for folder in WHERE_RULES_ARE_CITED
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".lua") and not path.is_symlink()
+    ]
+    cited = {
+        rule: path
+        for path in [*files, ROOT / "README.md"]
+        for rule in re.findall(r"\bR(?:1[0-7]|[1-9])(?:\.\d+[a-z]?)?\b", path.read_text("utf-8"))
+    }
+    assert len(cited) > 80
+    assert {rule: path for rule, path in cited.items() if rule not in SAID} == {}, "say it in docs/rules.md"
+
+
+def test_each_rule_is_said_once_and_in_order() -> None:
+    said = re.findall(r"\*\*R(\d+)\.(\d+)([a-z]?)\*\*", PAGE)
+    numbers = [(int(chapter), int(rule), letter) for chapter, rule, letter in said]
+    assert numbers == sorted(set(numbers))
