@@ -24,6 +24,8 @@ from acts_celery.protocol.schemas.patterns import matches
 from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.scopes import NamedScopes
 
+from .output_pins import NamedPaths
+
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
 WHO: Final = ("_tool", "_activity", "_delegate")
@@ -188,9 +190,9 @@ class Tool:
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on. Scopes may be narrower
         than those that it admits (SPEC R8.1). A latent call may write to any one of the alternatives that it pins.
         """
-        if is_latent and properties.get("_outputPath") in self.pinned_places:
+        if is_latent and self._pinned_choices.named(properties.get("_outputPath")) in self.pinned_places:
             properties = {**properties, "_outputPath": self.constants["_outputPath"]}
-        problems_of = partial(self._problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
+        problems_of = partial(self._spelt_problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
         given = properties.get("_scopes", MISSING)
         if given is MISSING:
             return problems_of(properties)
@@ -204,6 +206,21 @@ class Tool:
                 if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):
                     return others
         return problems
+
+    def _spelt_problems(self, properties: Mapping[str, Any], **options: bool) -> list[Problem]:
+        """The problems of all of an output path, as the schema names it; or, where they are fewer, of each place."""
+        problems = self._problems(properties, **options)
+        path = properties.get("_outputPath")
+        if not problems or not self.names("_outputPath"):
+            return problems
+        if (named := self._named_paths.named(path)) != path:
+            problems = min(problems, self._problems({**properties, "_outputPath": named}, **options), key=len)
+        found: dict[Problem, None] = {}
+        for place in self._named_paths.places(path):
+            found.update(dict.fromkeys(self._problems({**properties, "_outputPath": place}, **options)))
+            if len(found) >= len(problems):
+                return problems
+        return list(found) if self._named_paths.places(path) else problems
 
     def _problems(
         self, properties: Mapping[str, Any], *, lenient: bool, strict_meta: bool, is_secret: bool
@@ -220,7 +237,19 @@ class Tool:
         None where that is no more than it takes to read the call.
         """
         work = self.compiled.work
-        return work.listing(properties) if work.applications > _CHEAP else 0
+        places = self._named_paths.places(properties.get("_outputPath")) if self.names("_outputPath") else ()
+        ways = 1 + len(places)
+        return ways * work.listing(properties) if ways * work.applications > _CHEAP else 0
+
+    @cached_property
+    def _pinned_choices(self) -> NamedPaths:
+        return NamedPaths(self.pinned_places)
+
+    @cached_property
+    def _named_paths(self) -> NamedPaths:
+        """The output paths that the schema names wherever it speaks of `_outputPath`."""
+        said = [part.get("properties", {}).get("_outputPath") for part in self._applied]
+        return NamedPaths(value for part in applied(said, self.document) for value in _values_of(part))
 
     @cached_property
     def _named_scopes(self) -> NamedScopes:

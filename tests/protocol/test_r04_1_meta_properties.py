@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol import Output, Rejected, check_submission
 from acts_celery.protocol.calls.tools import Tool
 
 from .building import ANY, call, checked, pointers, problems_of, run, statuses, submission
@@ -275,3 +275,84 @@ def test_r4_1_activities_with_derived_schemas_are_closed_to_parameters_as_well()
     schema = {"properties": {"a": {}}, "additionalProperties": False}
     plan = checked(call("t", to="†state.y", a=1), tools={}, activities={"t": {**ANY, "allOf": [schema]}})
     assert len(plan.calls) == 1
+
+
+BRANCHES = {
+    "by enum": {"enum": ["success", "failure"]},
+    "by enum, with daggers": {"enum": ["†state.success", "†state.failure"]},
+    "by oneOf": {"oneOf": [{"const": "†state.success"}, {"const": "failure"}]},
+    "by a pattern": {"pattern": "^(†state[.])?(success|failure)$"},
+}
+
+
+@in_place
+@pytest.mark.parametrize("pin", BRANCHES.values(), ids=BRANCHES)
+def test_r4_1_a_pin_of_the_output_path_speaks_of_each_of_its_places(
+    put: Callable[[Schema], Schema], pin: Schema
+) -> None:
+    tool = put({"properties": {"_outputPath": pin}})
+    for path in (
+        "success",
+        "success || failure",
+        "†state.success||failure",
+        "success && †state.failure",
+        "†state.failure",
+    ):
+        assert admitted(tool, _outputPath=path), path
+    for path in ("other", "success || other", "†input.success", "†state.success || †state", "success.failure"):
+        assert not admitted(tool, _outputPath=path), path
+
+
+@pytest.mark.parametrize(
+    "pin", [{"const": "success || failure"}, {"enum": ["†state.success  ||  †state.failure", "x"]}]
+)
+def test_r4_1_a_pin_of_several_places_speaks_of_the_whole_expression_however_it_is_spelt(pin: Schema) -> None:
+    tool = {"properties": {"_outputPath": pin}}
+    for path in ("success || failure", "†state.success||†state.failure", "success || †state.failure"):
+        assert admitted(tool, _outputPath=path), path
+    for path in ("success", "failure || success", "success && failure", "success || failure || x"):
+        assert not admitted(tool, _outputPath=path), path
+
+
+def test_r4_1_a_pattern_speaks_of_what_the_call_says() -> None:
+    tool = {"properties": {"_outputPath": {"pattern": '^†state[.a-z"[\\]|&]*$'}}}
+    for path in ("†state.a", "†state.a || †state.b", '†state["a||b"]&&†state.c', "†state.a||†state.b&&†state.c"):
+        assert admitted(tool, _outputPath=path), path
+    for path in ("a", "†state.a || b", "b && †state.a"):
+        assert not admitted(tool, _outputPath=path), path
+
+
+def test_r4_1_what_a_pin_says_of_each_place_counts_for_the_code_of_another_tool_too() -> None:
+    tools = {
+        "pay": {"properties": {"_outputPath": {"enum": ["success", "failure"]}}},
+        "t": {"properties": {"_activity": {"const": "pay"}}},
+    }
+    checked(call("t", to="success || failure"), tools=tools)
+    assert pointers(problems_of(call("t", to="success || secret"), tools=tools)) == ["/solution/calls/0/_outputPath"]
+
+
+def test_r4_1_what_else_is_wrong_with_a_call_is_told_beside_an_admitted_path() -> None:
+    tool = {
+        "properties": {"_outputPath": {"enum": ["success", "failure"]}, "b": {"type": "integer"}},
+        "required": ["b"],
+    }
+    found = problems_of(call("t", to="success || failure", b="x"), tools={"t": tool})
+    assert pointers(found) == ["/solution/calls/0/b"]
+
+
+@pytest.mark.parametrize("path", ["success", "†state.failure"])
+def test_r4_1_a_latent_call_chooses_of_a_pinned_choice_however_it_is_spelt(path: str) -> None:
+    tool = {"properties": {"_outputPath": {"const": "success || failure"}}}
+    checked(call("t", to=path, _output=1), tools={"t": tool}, activities={}, model=True)
+
+
+def test_r4_1_code_chooses_among_the_places_that_a_pin_lists() -> None:
+    tools = {"verify": {"properties": {"_outputPath": {"enum": ["success", "failure"]}}}}
+    result = run(
+        call("verify", to="success || failure"),
+        call("give", to="greeted", value="†state.success"),
+        call("give", to="sorry", value="†state.failure"),
+        tools=tools,
+        functions={"verify": lambda parameters, context: Output("†state.failure", {"reason": "unknown"})},
+    )
+    assert statuses(result) == ["done", "skipped", "done"]
