@@ -42,18 +42,19 @@ class AddressSettings(BaseSettings):
     broker_url: SecretUrl | None = Field(
         None,
         description="Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or "
-        "amqps. Unset, it is `redis_url`. With a password it belongs into the environment or a file, not into "
-        "--broker.",
+        "amqps. Unset: `redis_url`. Do not give a password with --broker: all users of the machine can see it.",
     )
     redis_url: SecretUrl | None = Field(
         None,
-        description="The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset, it "
-        "is the broker, when that is a Redis.",
+        description="The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset: "
+        "the broker, if that is a Redis.",
     )
     sentinel_master: str = Field("mymaster", description="The master's name, for sentinel:// addresses.")
-    sentinel_password: SecretStr | None = Field(None, description="The password of the Sentinels themselves.")
+    sentinel_password: SecretStr | None = Field(
+        None, description="The password of the Sentinels, if they have one of their own."
+    )
     result_backend_url: SecretUrl | None = Field(
-        None, description="Celery's result backend, for tasks of your own. Nothing of ours needs one."
+        None, description="Celery's result backend, for Celery tasks of your own. acts-celery needs none."
     )
 
     @field_validator("*", mode="before")

@@ -61,13 +61,13 @@ class Settings(AddressSettings):
     )
     delegates: CommaSeparated = Field(
         (),
-        description="Folders of request definitions (JSON) that calls may name, and web addresses (http, https) below "
-        "which they may stand; comma separated.",
+        description="Folders, and web addresses (http, https), below which calls may name request definitions (JSON), "
+        "separated by commas.",
     )
     allow: CommaSeparated = Field(
         (),
-        description="Activities and delegates in code that a worker carries out, comma separated, whatever else is "
-        "registered. Unset: all.",
+        description="The only activities and delegates in code that a worker carries out, separated by commas. "
+        "Unset: all that are registered.",
     )
 
     actor: str | None = Field(
@@ -79,20 +79,24 @@ class Settings(AddressSettings):
     model: str | None = Field(
         None,
         pattern=MODEL_PATTERN,
-        description="The model that is asked where no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, "
+        description="The model that is asked if no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, "
         "or one registered with @model.",
     )
     model_base_url: SecretUrl | None = Field(
-        None, description="Where it is asked, if not at its provider's: any OpenAI-compatible endpoint."
+        None,
+        description="The address where that model is asked: any OpenAI-compatible endpoint. Unset: its provider's.",
     )
-    model_api_key: SecretStr | None = Field(None, description="The key for it.")
+    model_api_key: SecretStr | None = Field(None, description="The API key of that model.")
     model_context_tokens: int | None = Field(
         None,
         gt=0,
-        description="Tokens it reads at once. What cannot fit is not sent; the worker's log tells of what may not.",
+        description="How many tokens that model can read in one request. A request that cannot fit is not sent; the "
+        "worker's log warns of one that may not.",
     )
     model_fallbacks: CommaSeparated = Field(
-        (), description="Models of `models` that are asked in this order when it does not answer, comma separated."
+        (),
+        description="Models of `models` that are asked, in this order, when that model does not answer; separated by "
+        "commas.",
     )
     models: Annotated[dict[str, ConfiguredModel], NoDecode] = Field(
         {},
@@ -100,107 +104,119 @@ class Settings(AddressSettings):
         '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "fallbacks": ["NAME"]}}.',
     )
     model_request_seconds: float = Field(
-        300, gt=0, description="How long a request to a model may take, retries included; a config can only shorten it."
+        300,
+        gt=0,
+        description="Seconds that a request to a model may take, with its retries. A `config` can only shorten it.",
     )
     strict_meta: bool = Field(
-        False, description="additionalProperties: false speaks of meta-properties too (SPEC R4.1)."
+        False,
+        description="`additionalProperties: false` in a tool's schema also refuses meta-properties that it does not "
+        "name (SPEC R4.1).",
     )
 
     hold_webhook_url: SecretStr | None = Field(
         None,
-        description="Where workers POST what is held for a person (SPEC R14), as JSON: http or https. Unset: nowhere.",
+        description="Address (http, https) to which workers POST each call that is held for a person (SPEC R14), as "
+        "JSON. Unset: none.",
     )
     hold_webhook_secret: SecretStr | None = Field(
         None,
-        description="What these requests are signed with (HMAC-SHA256, as Standard Webhooks has it): whsec_ and "
-        "base64, or any text; 16 bytes at least.",
+        description="The secret that signs these requests (HMAC-SHA256, as in Standard Webhooks): whsec_ and base64, "
+        "or any text; at least 16 bytes.",
     )
 
     key_prefix: str = Field(
         DEFAULT_PREFIX,
         pattern=PREFIX_PATTERN,
-        description="What all names in Redis begin with; the broker's only if it is not the default.",
+        description="The first part of all names in Redis; of names of the broker only if it is not the default.",
     )
-    retention_seconds: Count = Field(7 * 86_400, description="How long an ended run's keys are kept.")
+    retention_seconds: Count = Field(7 * 86_400, description="Seconds for which a run that has ended is kept.")
     queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")
     queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
     queue_background: QueueName = Field("background", description="Queue of the fire-and-forget calls (SPEC R5).")
     queue_reports: QueueName = Field(
-        "reports", description="Queue of the signs of life of calls outside of the log's workers; the sweep reads it."
+        "reports", description="Queue of the heartbeats of calls at work outside of the log's workers."
     )
 
     publish_window: Count = Field(
         500,
-        description="Tasks of one run that lie in the queue at a time; its other instances follow as they begin.",
+        description="How many tasks of one run lie in the queue at a time. Its other instances follow as these begin.",
     )
-    concurrency: Count = Field(256, description="Tasks at a time in one worker process.")
+    concurrency: Count = Field(256, description="How many tasks one worker process carries out at a time.")
     lease_seconds: float = Field(
-        6, gt=0, description="How long a call may go without a sign of life before it is published again."
+        6, gt=0, description="Seconds without a heartbeat after which a call counts as lost and is published again."
     )
-    sweep_interval_seconds: float = Field(1, gt=0, description="How often a worker looks for calls gone missing.")
-    send_events: bool = Field(True, description="Send Celery's task events, which Flower shows.")
+    sweep_interval_seconds: float = Field(
+        1, gt=0, description="Seconds between two searches of a worker for lost calls."
+    )
+    send_events: bool = Field(True, description="Send Celery's task events. Flower shows them.")
     health_folder: str | None = Field(
         None,
-        description="Folder in which each worker of this machine writes how it is, for `acts health`. Unset: none.",
+        description="Folder in which each worker of this machine writes its state for `acts health`. Unset: none.",
     )
     remote_control: bool = Field(
         False,
-        description="Take the commands of `celery control` that change a worker. Any client of the broker can "
-        "then stop it.",
+        description="Obey the commands of `celery control` that change a worker. Any client of the broker can "
+        "then stop workers.",
     )
 
     limit_submission_bytes: Size = Field(ByteSize(16 * _MIB), description="Size of one submission, encoded.")
     limit_call_bytes: Size = Field(
-        ByteSize(16 * _MIB), description="Size of what one call is given, encoded: its parameters and its scopes."
+        ByteSize(16 * _MIB), description="Size of the parameters and scopes of one call together, encoded."
     )
     limit_containers: Count = Field(
-        250_000, description="Objects and lists in one message, in one result, or in what one call is given."
+        250_000,
+        description="Objects and lists in one message, in one result, or in the parameters and scopes of one call.",
     )
     limit_message_bytes: Size = Field(ByteSize(_MIB), description="Size of one message, encoded.")
     limit_depth: Count = Field(64, description="Nesting of objects and lists in a submission or a result.")
     limit_calls: Count = Field(1_000_000, description="Calls executed in one run, over all its instances.")
     limit_solution_calls: Count = Field(1_000_000, description="Calls in one solution or plan.")
-    limit_elements: Count = Field(10_000, description="Elements for each of which one call with `_each` is executed.")
+    limit_elements: Count = Field(10_000, description="Elements of the list of one call with `_each`.")
     limit_messages: Count = Field(1_000_000, description="Messages in one submission's context.")
     limit_instances: Count = Field(100_000, description="Instances in one run.")
     limit_schema_work: Count = Field(
         500_000_000,
-        description="What a submission's schemas may take to be read and applied to its calls; 100,000 are about a ms.",
+        description="Work to read a submission's schemas and to apply them to its calls. 100,000 are about 1 ms.",
     )
     limit_run_bytes: Size = Field(
         ByteSize(256 * _MIB),
-        description="What may be written to one run after its submission; beyond, it fails, and refuses messages.",
+        description="What may be written to the log of one run after its submission. Beyond it the run fails, and "
+        "takes no messages.",
     )
     limit_run_schema_work: Count = Field(
         5_000_000_000,
-        description="What schemas may take in one run to be applied to results and resolved parameters; 100,000 are "
-        "about a ms. Beyond, the run fails.",
+        description="Work to apply schemas to the results and parameters of one run. 100,000 are about 1 ms. "
+        "Beyond it the run fails.",
     )
     limit_run_concurrency: Count | None = Field(
-        None, description="Calls of one run at work at a time; its config can only ask for less. Unset: no limit."
+        None, description="Calls of one run at work at a time. Its `config` can only lower it. Unset: no limit."
     )
-    limit_child_depth: Count = Field(5, description="How many child runs may stand one below the other.")
+    limit_child_depth: Count = Field(5, description="How deep child runs may be nested.")
     limit_ticks: Count | None = Field(
-        None, description="Ticks of one loop; its config can only ask for fewer. Unset: what that says, or 8."
+        None, description="Ticks of one loop. Its `config` can only lower it. Unset: what the `config` says, or 8."
     )
     limit_loop_calls: Count | None = Field(
         None,
-        description="Calls that one loop may start; its config can only ask for fewer. Unset: what that says, or 200.",
+        description="Calls that one loop may start. Its `config` can only lower it. Unset: what the `config` says, or "
+        "200.",
     )
     limit_tokens: Count | None = Field(
         None,
-        description="Tokens that one loop may take; its config can only ask for fewer. Unset: its config counts.",
+        description="Tokens that one loop may use. Its `config` can only lower it. Unset: what the `config` says.",
     )
     limit_loop_seconds: float | None = Field(
         None,
         gt=0,
-        description="Seconds that one loop may run; its config can only ask for fewer. Unset: its config counts.",
+        description="Seconds that one loop may run. Its `config` can only lower it. Unset: what the `config` says.",
     )
     limit_dead_letters: Count = Field(
-        10_000, description="Fire-and-forget calls that failed for good and are kept; beyond, the oldest go."
+        10_000,
+        description="Dead letters that are kept: fire-and-forget calls that failed for good. Beyond it the oldest are "
+        "dropped.",
     )
     limit_attempts: Count = Field(
-        5, description="Times a call is started before it counts as failed, also when its workers keep dying."
+        5, description="How often a call is started when its workers die, before it counts as failed."
     )
 
     @field_validator("models", mode="before")

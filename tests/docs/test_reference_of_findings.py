@@ -1,11 +1,12 @@
-"""The reference lists every finding of the catalogue, as the catalogue has it."""
+"""The reference lists every finding and every setting, as the code has them."""
 
 from __future__ import annotations
 
-from .generate import BEGIN, REFERENCE, with_table
+from .generate import BEGIN, REFERENCE, SETTINGS_BEGIN, with_tables
 
 
-def test_the_table_of_findings_is_up_to_date() -> None:
+def test_the_tables_of_findings_and_settings_are_up_to_date() -> None:
     page = REFERENCE.read_text(encoding="utf-8")
     assert BEGIN in page
-    assert with_table(page) == page, "run `python -m tests.docs.generate`"
+    assert SETTINGS_BEGIN in page
+    assert with_tables(page) == page, "run `python -m tests.docs.generate`"

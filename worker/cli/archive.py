@@ -27,9 +27,9 @@ from .output import flush, print_either, print_lines, tell
 def export(run: str, output: Path | None, script: bool, *, common: Common) -> int:
     """Write RUN as one file: its log, its definition and its result, as JSON lines.
 
-    The first line has the result as `acts show --json` prints it, so the file can be read without a server.
+    The first line has the result as `acts show --json` prints it, so no server is needed to read the file.
 
-    With --script the file is what ACTS_MODEL=scripted:FILE.json takes: the same request is answered as it was here.
+    With --script the file is one for ACTS_MODEL=scripted:FILE.json: the same request then has the same answers.
 
     Exit codes: 0 written, 3 not found, no server, or the file cannot be written.
     """
@@ -56,7 +56,7 @@ def export(run: str, output: Path | None, script: bool, *, common: Common) -> in
 @click.argument("file")
 @common_options
 def import_(file: str, *, common: Common) -> int:
-    """Read the run in FILE (or - for standard input) back under its id, to be looked at and forked; print the id.
+    """Read the run in FILE (or - for standard input) back under its id, and print the id. It can be shown and forked.
 
     Exit codes: 0 imported, 2 FILE is none, or the run is here already, 3 no server.
     """

@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from acts_celery.protocol.analysis.reach import Reach
 
 
-@click.command(short_help="Say all that can be known without running.")
-@click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json: inside it).")
-@click.option("--who-sees", metavar="PATH", help="The calls that can ever see a value there, as in '†state.user.ssn'.")
-@click.option("--simulate", "simulated", is_flag=True, help="Run it in memory, on values made up from the schemas.")
+@click.command(short_help="Find all errors and findings without running anything.")
+@click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json as `mermaid`).")
+@click.option(
+    "--who-sees", metavar="PATH", help="List the calls that can see a value there, such as '†state.user.ssn'."
+)
+@click.option(
+    "--simulate", "simulated", is_flag=True, help="Run it in memory, with values that are made from the schemas."
+)
 @ignore_option
 @source_options
 @common_options
@@ -37,7 +41,8 @@ def check(
     source: Source,
     common: Common,
 ) -> int:
-    """Check FILE (or - for standard input) without running anything: all errors, or the waves, branches and findings.
+    """Check FILE (or - for standard input) and run nothing. Prints all errors; or, if there are none, which calls run
+    when (waves), the branches and the findings.
 
     Exit codes: 0 valid, 2 not.
     """

@@ -54,13 +54,13 @@ def _checks(*, strict: bool, no_check: bool, ignore: tuple[str, ...]) -> Checks:
 
 
 ignore_option: Final = click.option(
-    "--ignore", metavar="CODE", multiple=True, help="Leave out these findings, by code or name; repeatable."
+    "--ignore", metavar="CODE", multiple=True, help="Leave out findings with this code or name; repeatable."
 )
 check_options: Final = bundled(
     "checks",
     _checks,
-    click.option("--strict", is_flag=True, help="Run nothing where `acts check` has a warning (exit code 2)."),
-    click.option("--no-check", is_flag=True, help="Do not look for what `acts check` warns of."),
+    click.option("--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2)."),
+    click.option("--no-check", is_flag=True, help="Do not look for findings."),
     ignore_option,
 )
 """What is done about findings, as `checks`."""

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 _MANY: Final = 100
 """So many calls are not given up on a terminal without a question."""
-_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask; on a terminal it does where much would end.")
+_yes_option = click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask. On a terminal it asks first if much would end."
+)
 
 
-@click.command(short_help="Begin no more calls of a run.")
+@click.command(short_help="Begin no more calls of a run until it is resumed.")
 @click.argument("run", metavar="RUN")
 @common_options
 def pause(run: str, *, common: Common) -> int:
-    """Begin no more calls of RUN. Those at work end and their results are kept; `acts resume` goes on.
+    """Begin no more calls of RUN. Calls at work end, and their results count. `acts resume` goes on.
 
     Exit codes: 0 paused, 3 not found, over already, or no server.
     """
@@ -36,22 +38,24 @@ def pause(run: str, *, common: Common) -> int:
 
 @click.command(short_help="Go on with a paused run.")
 @click.argument("run", metavar="RUN")
-@click.option("--ticks", type=click.IntRange(min=1), metavar="N", help="Let its loop ask N times more, even if failed.")
+@click.option(
+    "--ticks", type=click.IntRange(min=1), metavar="N", help="Let its loop ask N more times, also if it has failed."
+)
 @common_options
 def resume(run: str, ticks: int | None, *, common: Common) -> int:
-    """Go on with RUN where it was paused; with --ticks also with a loop that has reached a limit.
+    """Go on with RUN, which was paused; with --ticks also with a loop that has reached a limit.
 
     Exit codes: 0 under way, 3 not found, over already, or no server.
     """
     return _order(run, common, lambda found: found.resume(ticks=ticks))
 
 
-@click.command(short_help="End a run as it stands.")
+@click.command(short_help="End a run now; results that come later do not count.")
 @click.argument("run", metavar="RUN")
 @_yes_option
 @common_options
 def cancel(run: str, yes: bool, *, common: Common) -> int:
-    """End RUN as it stands. What is at work is stopped where it can be; no result is taken any more.
+    """End RUN now. Calls at work are stopped where that is possible; results that come later do not count.
 
     Exit codes: 0 cancelled, 3 not found, over already, or no server.
     """
@@ -66,16 +70,16 @@ def cancel(run: str, yes: bool, *, common: Common) -> int:
     return _order(run, common, order)
 
 
-@click.command(short_help="Begin a new run where another one was.")
+@click.command(short_help="Begin a new run from a moment of another run.")
 @click.argument("run", metavar="RUN")
 @at_option
-@click.option("--paused", is_flag=True, help="Begin nothing yet: amend or resume it.")
+@click.option("--paused", is_flag=True, help="Do not begin yet: amend or resume it first.")
 @common_options
 def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
-    """Begin a new run where RUN is now, or was at a past message, and print its id.
+    """Begin a new run from what RUN is now, or was at a past message, and print its id.
 
-    What had ended then is not done again, what had failed neither (`acts retry` does that); the rest is executed. RUN
-    itself is left as it is.
+    Calls that had ended then are not carried out again, also those that had failed (use `acts retry`); all others are.
+    RUN itself does not change.
 
     Exit codes: 0 forked, 3 not found, or no server.
     """
@@ -91,14 +95,14 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
 @click.command(short_help="Replace the calls of a run that have not begun.")
 @click.argument("run", metavar="RUN")
 @click.argument("file")
-@click.option("--add", is_flag=True, help="Add them instead, also to a run that has completed or failed.")
+@click.option("--add", is_flag=True, help="Add the calls and replace none, also in a run that has completed or failed.")
 @_yes_option
 @common_options
 def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
     """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
 
-    FILE holds {"calls": […]}, and "tools" and "delegates" where needed. The calls see what the run has come to. Those
-    replaced end as skipped; those at work go on. A run that is running is paused for the time of it.
+    FILE holds {"calls": […]}, and "tools" and "delegates" if they are needed. The new calls see all data of the run.
+    Replaced calls end as skipped; calls at work go on. A run that is running is paused meanwhile.
 
     Exit codes: 0 amended, 2 rejected and nothing changed, 3 not found, over already, or no server.
     """
@@ -117,12 +121,12 @@ def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
     return COMPLETED
 
 
-@click.command(short_help="Say something in a loop.")
+@click.command(short_help="Add a text that the next request of a loop shows.")
 @click.argument("run", metavar="RUN")
 @click.argument("text", metavar="TEXT")
 @common_options
 def say(run: str, text: str, *, common: Common) -> int:
-    """Add TEXT to the context of RUN's loop: the next request shows it. A loop that has ended goes on.
+    """Add TEXT to the context of RUN's loop, whose next request shows it. A loop that has ended goes on.
 
     Exit codes: 0 said, 3 not found, no loop, cancelled, or no server.
     """
@@ -136,8 +140,8 @@ def say(run: str, text: str, *, common: Common) -> int:
 def send(run: str, file: str, *, common: Common) -> int:
     """Add the data messages of FILE (or - for standard input) to RUN: all of them or none.
 
-    FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" says whose it is. They
-    are held against the schema of what was promised. Calls that wait for that go on.
+    FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" names the instance.
+    They are validated by the schema of the promise. Calls that wait for it go on.
 
     Exit codes: 0 added, 2 rejected and nothing added, 3 not found, over already, or no server.
     """

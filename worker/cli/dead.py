@@ -41,7 +41,7 @@ def list_(*, common: Common) -> int:
     return COMPLETED
 
 
-@dead.command(short_help="Print one, with what its call was sent with.")
+@dead.command(short_help="Print one, with the parameters and scopes that were sent.")
 @click.argument("id_", metavar="ID")
 @common_options
 def show(id_: str, *, common: Common) -> int:
@@ -71,7 +71,7 @@ def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
 @dead.command(short_help="Forget calls for ever.")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every one there is.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask; on a terminal --all does.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. On a terminal --all asks first.")
 @common_options
 def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> int:
     """Forget calls for ever.

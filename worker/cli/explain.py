@@ -22,15 +22,15 @@ _LONGEST: Final = 100
 _COLOURS: Final = {"contributes": "green", "overwritten": "yellow", "removes": "yellow", "conflict": "red"}
 
 
-@click.command(short_help="Print which messages a value came from.")
+@click.command(short_help="Print where a value came from, or why it is not there.")
 @click.argument("run", metavar="RUN")
 @click.argument("path", metavar="'†KIND.PATH'")
-@click.option("--instance", metavar="I", help="As this instance sees it.")
+@click.option("--instance", metavar="I", help="The value as this instance sees it.")
 @at_option
 @common_options
 def explain(run: str, path: str, instance: str | None, at: str | None, *, common: Common) -> int:
-    """Print which messages the value at a path of RUN came from, what is left of each, and what their calls had read;
-    where there is no value, the calls that were to write it and what became of them. The path may lack its †.
+    """Print the messages that the value at a path of RUN came from, what is left of each, and what their calls had
+    read. If there is no value: the calls that may write it, and how they ended. The † may be left out.
 
     Exit codes: 0 found, also where there is no value, 2 not a path, 3 no such run or instance, or no server.
     """

@@ -58,10 +58,12 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
 @click.pass_context
 def acts(ctx: click.Context) -> None:
-    """Run plans made of tool calls on Celery and Redis, and read what became of them.
+    """Run plans of tool calls on Celery and Redis, and read their results.
 
     Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran, 3 infrastructure or timeout.
     """

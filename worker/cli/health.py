@@ -24,7 +24,7 @@ _OLD_SECONDS: Final = 30.0
 @click.command(short_help="Say whether the workers of this machine are well.")
 @common_options
 def health(*, common: Common) -> int:
-    """Say of each worker that writes into ACTS_HEALTH_FOLDER whether it takes messages and finds what was lost.
+    """Say of each worker that writes into ACTS_HEALTH_FOLDER whether it takes messages and looks for lost calls.
 
     No server is asked, so it needs no permission on one.
 

@@ -33,16 +33,17 @@ _WIDTH: Final = 400
 """Characters of one message."""
 _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 
-at_option = click.option("--at", metavar="MESSAGE_ID", help="As of this message of the log (see `acts log`).")
+at_option = click.option("--at", metavar="MESSAGE_ID", help="As it was at this message of the log (see `acts log`).")
 
 
-@click.command(short_help="Print the calls of a run counted by status, now or as of a past message.")
+@click.command(short_help="Count the calls of a run by status, now or at a past message.")
 @click.argument("run", metavar="RUN")
 @at_option
 @view_options
 @common_options
 def status(run: str, at: str | None, *, view: View, common: Common) -> int:
-    """Print the status of RUN, and its calls counted by theirs; with --failed or --tool those calls, with their causes.
+    """Print the status of RUN and how many calls have which status; with --failed or --tool these calls, with their
+    errors.
 
     Exit codes: 0 found, 3 not found, or no server.
     """
@@ -61,20 +62,22 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
     return COMPLETED
 
 
-@click.command(short_help="Print the data of a run, now or as of a past message.")
+@click.command(short_help="Print the data of a run, now or at a past message.")
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
 @click.option("--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs.")
-@click.option("--timings", is_flag=True, help="Say when calls began, what they waited and took; the slowest first.")
+@click.option(
+    "--timings", is_flag=True, help="Print when calls began, how long they waited and ran; the slowest first."
+)
 @at_option
 @view_options
 @common_options
 def show(
     run: str, instance: str | None, mermaid: bool, timings: bool, at: str | None, *, view: View, common: Common
 ) -> int:
-    """Print what failed and was skipped in RUN, and its folded data, now or as of a past message.
+    """Print what failed and was skipped in RUN, and its data, now or at a past message.
 
-    Of many instances a few are shown, of large values the beginning; --all prints everything, and --json always does.
+    A few of many instances are printed, and the beginning of large values; --all and --json print everything.
 
     Exit codes: 0 found, 3 not found, or no server.
     """
@@ -99,16 +102,16 @@ def show(
 @click.command(short_help="Print the messages of a run.")
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only the messages of this instance.")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the run ends.")
-@click.option("--audit", is_flag=True, help="Only who submitted, cancelled, amended … it, and from which host.")
+@click.option("--follow", "-f", is_flag=True, help="Print new messages until the run ends.")
+@click.option("--audit", is_flag=True, help="Print who submitted, cancelled, amended … the run, and from which host.")
 @view_options
 @common_options
 def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View, common: Common) -> int:
-    """Print the newest messages of RUN in order, one line each; with --follow stderr says in the end how it ended.
+    """Print the newest messages of RUN in order, one line each; with --follow, at last, the status on stderr.
 
-    Of a long log the last messages are printed, of a large value the beginning; --all prints everything, and --json
-    always does. With --all there are also calls that have left no message: sent and forgotten, passing thoughts,
-    skipped. --failed and --tool choose by the call that wrote a message, --quiet prints how many there are.
+    The last messages of a long log are printed, and the beginning of large values; --all and --json print everything.
+    --all also lists calls without a message: sent and forgotten, skipped, and notes of a model (latent calls without an
+    output path). --failed and --tool choose by the call that wrote a message; --quiet prints how many there are.
 
     --audit prints who did what to the run instead.
 

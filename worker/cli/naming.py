@@ -32,6 +32,6 @@ naming_options: Final = bundled(
     "naming",
     Naming,
     click.option("--id", metavar="ID", help="The run's id. The same id twice is one run."),
-    click.option("--name", metavar="TEXT", help="What people call the run; RUN may be given so, too."),
+    click.option("--name", metavar="TEXT", help="A name for the run; other commands take it as RUN."),
     click.option("--tag", "tags", metavar="TEXT", multiple=True, help="A tag for `acts runs --name`; repeatable."),
 )

@@ -103,27 +103,28 @@ def _common(*, debug: bool, **given: Any) -> Common:
 common_options: Final = bundled(
     "common",
     _common,
-    click.option("--json", is_flag=True, help="Machine output on stdout, and nothing else there."),
+    click.option("--json", is_flag=True, help="Print JSON on stdout, and nothing else there."),
     click.option(
         "--activities",
         multiple=True,
         metavar="MODULE_OR_FILE.py",
-        help="Code that registers activities and delegates; may be repeated [ACTS_ACTIVITIES].",
+        help="Module or file that registers activities and delegates; repeatable [ACTS_ACTIVITIES].",
     ),
     click.option(
         "--broker",
         metavar="URL",
-        help="Celery's broker, e.g. redis://localhost:6379/0; one with a password belongs into the environment or an "
-        "--env-file, since all users of the machine see a command line [ACTS_BROKER_URL].",
+        help="Celery's broker, such as redis://localhost:6379/0. All users of the machine can see a command line: "
+        "set an address with a password in the environment or in an --env-file [ACTS_BROKER_URL].",
     ),
     click.option(
-        "--redis", metavar="URL", help="The Redis of the log, likewise; default: the broker [ACTS_REDIS_URL]."
+        "--redis", metavar="URL", help="The Redis that holds the log, likewise. Default: the broker [ACTS_REDIS_URL]."
     ),
     click.option(
         "--env-file",
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False),
-        help="Settings, NAME=value a line; code that a .env names is loaded only from one named here [ACTS_ENV_FILE].",
+        help="File of settings, one NAME=value in each line. Only a file named here may name code to load "
+        "[ACTS_ENV_FILE].",
     ),
     click.option("--debug", is_flag=True, help=f"Show tracebacks of errors [{DEBUG}]."),
 )

@@ -47,7 +47,7 @@ _many_options = bundled(
     click.option("--all", "is_all", is_flag=True, help="All calls that are held now."),
     click.option("--tool", "tools", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."),
     click.option(
-        "--yes", "-y", "is_sure", is_flag=True, help="Do not ask; on a terminal it does where it is more than one."
+        "--yes", "-y", "is_sure", is_flag=True, help="Do not ask. On a terminal it asks first if there are several."
     ),
 )
 
@@ -63,11 +63,11 @@ class Decision:
 _decision_options = bundled(
     "decision",
     Decision,
-    click.option("--by", metavar="NAME", help="Who decides, as the log says it [ACTS_ACTOR]."),
+    click.option("--by", metavar="NAME", help="Who decides; the log keeps it [ACTS_ACTOR]."),
     click.option(
         "--shown",
         metavar="ID",
-        help="What `acts held` showed beside the call: refused where another one waits by now.",
+        help="What `acts held` showed beside the call: the decision is refused if another call waits now.",
     ),
 )
 
@@ -93,17 +93,17 @@ class Instead:
 _instead_options = bundled(
     "instead",
     Instead,
-    click.option("--parameters", metavar="JSON", help="Run it with these instead: an object, with nothing left out."),
+    click.option("--parameters", metavar="JSON", help="Run it with these parameters: an object of all of them."),
     click.option("--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'),
 )
 
 
-@click.command(short_help="Print what waits for a person.")
+@click.command(short_help="Print the calls that wait for a person.")
 @click.argument("run", metavar="RUN")
 @common_options
 def held(run: str, *, common: Common) -> int:
-    """Print the calls of RUN that wait for a person, those that wait longest first, with all that they will run with.
-    Of a loop that only plans (mode: lazy), the plan with its digest.
+    """Print the calls of RUN that wait for a person, with the parameters and scopes that they will run with; the one
+    that has waited longest comes first. In mode lazy, print the plan that waits, with its digest.
 
     Exit codes: 0 found, also where nothing waits, 3 not found, or no server.
     """
@@ -127,7 +127,7 @@ def held(run: str, *, common: Common) -> int:
 @click.argument("run", metavar="RUN")
 @click.argument("call", metavar="[CALL]", required=False)
 @_instead_options
-@click.option("--plan", metavar="DIGEST", help="Let the plan run that `acts held` shows under this digest.")
+@click.option("--plan", metavar="DIGEST", help="Run the plan that `acts held` shows with this digest.")
 @_many_options
 @_decision_options
 @common_options
@@ -141,8 +141,8 @@ def approve(
     decision: Decision,
     common: Common,
 ) -> int:
-    """Let CALL of RUN run as it was shown. CALL is its id, or its index where only one held call has it. With --plan it
-    is the plan of a loop that runs, refused where another one waits by now.
+    """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. --plan
+    approves the plan of a loop; this is refused if another plan waits now.
 
     Exit codes: 0 approved, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
@@ -176,11 +176,11 @@ def approve(
 @click.argument("run", metavar="RUN")
 @click.argument("call", metavar="CALL")
 @click.argument("text", metavar="TEXT", required=False)
-@click.option("--value", metavar="JSON", help="The answer where it is no text.")
+@click.option("--value", metavar="JSON", help="The answer, if it is not a text.")
 @_decision_options
 @common_options
 def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> int:
-    """Answer CALL of RUN, a call of ask_human, with TEXT, or with the value of --value: it is the call's result.
+    """Answer CALL of RUN, a question (ask_human). TEXT, or the value of --value, is the call's result.
 
     Exit codes: 0 answered, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """
@@ -196,12 +196,12 @@ def answer(run: str, call: str, text: str | None, value: str | None, *, decision
 @click.command(short_help="Reject a held call.")
 @click.argument("run", metavar="RUN")
 @click.argument("call", metavar="[CALL]", required=False)
-@click.option("--reason", metavar="TEXT", required=True, help="Why: the message of the error that the call ends with.")
+@click.option("--reason", metavar="TEXT", required=True, help="The message of the error with which the call ends.")
 @_many_options
 @_decision_options
 @common_options
 def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> int:
-    """Have CALL of RUN end with the error Rejected, which goes where an exception would.
+    """End CALL of RUN with an error of type Rejected, which goes where an exception of its activity would go.
 
     Exit codes: 0 rejected, 2 refused and nothing changed, 3 no such run, over already, or no server.
     """

@@ -18,16 +18,18 @@ from .source import allow_option, read_submission
 
 @click.command(short_help="Show what a model would be asked.")
 @click.argument("file", metavar="FILE|RUN")
-@click.option("--tick", type=click.IntRange(min=0), metavar="N", help="Show what RUN has asked in this tick, from 0.")
+@click.option(
+    "--tick", type=click.IntRange(min=0), metavar="N", help="Show what RUN asked in this tick; the first is 0."
+)
 @allow_option
 @common_options
 def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Common) -> int:
     """Show the messages and the composed schema of FILE's request (or - for standard input), without asking a model.
 
-    A staged plan asks twice: shown is what would be asked first, and what for each of the tools once, in their order.
+    A staged plan asks twice. Both requests are shown; the second as it is if each tool is chosen once, in order.
 
-    A solution in FILE is passed over; without a schema in FILE the only output is null. With --tick it is a run that is
-    named, and what its loop has asked then is shown.
+    A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
+    loop asked in that tick is shown.
 
     Exit codes: 0 shown, 2 FILE is not valid, 3 no such run or tick, or no server.
     """

@@ -23,13 +23,13 @@ from .rendering import counted
     is_flag=False,
     flag_value="null",
     metavar="[JSON]",
-    help="Do not do them: they count as done with this value (null where none is given).",
+    help="Do not carry them out: they count as done with this value (null without one).",
 )
 @common_options
 def retry(run: str, call: int | None, instance: str | None, skip: str | None, *, common: Common) -> int:
     """Do the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
 
-    A run that has ended goes on. What was sent and not awaited is sent again by `acts dead resend`.
+    A run that has ended goes on. Calls that were sent and forgotten are sent again by `acts dead resend`.
 
     Exit codes: 0 under way, 2 the value does not fit, 3 not found, nothing has failed, or no server.
     """

@@ -52,7 +52,7 @@ class _Asked:
     "--worker-log",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Keep the log of the embedded worker, tracebacks included, in this file.",
+    help="Write the log of the embedded worker, with tracebacks, to this file.",
 )
 @source_options
 @naming_options
@@ -71,10 +71,10 @@ def run(
 ) -> int:
     """Submit FILE (or - for standard input), wait for its end and print the result.
 
-    Without a configured broker a server and a worker are brought up for the time of the run, and nothing of them is
-    left behind. What was sent and not awaited is done, or has failed for good, before it goes.
+    If no broker is configured, a server and a worker are started for the time of the run, and nothing of them is left
+    behind. They end when the calls that were sent and forgotten have ended, too.
 
-    What `acts check` warns of is told on stderr; --json has all of its findings.
+    Warnings of `acts check` are printed on stderr; --json has all its findings.
 
     Exit codes: 0 completed, 1 failed or cancelled (with a backend of its own also where a call that was sent and not
     awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.

@@ -21,7 +21,7 @@ allow_option: Final = click.option(
     "--allow",
     multiple=True,
     metavar="NAME",
-    help="A tool, activity or delegate that may be called, and no other whatever FILE declares; may be repeated.",
+    help="Allow this tool, activity or delegate, and no other, whatever FILE declares; repeatable.",
 )
 """For commands that take a submission (SPEC R4.2a); they receive a tuple of names, empty where all are allowed."""
 
@@ -58,7 +58,7 @@ source_options: Final = bundled(
         "contexts",
         metavar="FILE.jsonl",
         multiple=True,
-        help="Add messages to FILE's context, one JSON object a line; repeatable.",
+        help="Add messages to FILE's context, one JSON object in each line; repeatable.",
     ),
 )
 """What is submitted, as `source`."""

@@ -20,7 +20,7 @@ from .source import Source, source_options
 def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) -> int:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
-    What `acts check` warns of is told on stderr; --json has all of its findings.
+    Warnings of `acts check` are printed on stderr; --json has all its findings.
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
     """

@@ -83,7 +83,7 @@ view_options: Final = bundled(
     click.option("--failed", "is_failed", is_flag=True, help="Only what failed."),
     click.option("--tool", metavar="NAME", help="Only calls of this tool."),
     click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many."),
-    click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Only the first line: how it stands."),
+    click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Print the first line only: the status."),
 )
 """How much a command prints, as `view`."""
 

@@ -82,16 +82,22 @@ class _Start:
 @bundled(
     "start",
     _Start,
-    click.option("--queues", "-Q", metavar="A,B", help="Serve these; default: all that settings and activities name."),
+    click.option(
+        "--queues", "-Q", metavar="A,B", help="Serve these queues. Default: all that settings and activities name."
+    ),
     click.option("--activity-queues", is_flag=True, help="Serve also the queues that activities have of their own."),
     click.option(
-        "--concurrency", "-c", type=click.IntRange(min=1), metavar="N", help="Tasks at a time [ACTS_CONCURRENCY]."
+        "--concurrency",
+        "-c",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Tasks at a time in each process [ACTS_CONCURRENCY].",
     ),
     click.option(
         "--processes",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Worker processes; default: one for each processor, and one with --pool prefork, which forks its own.",
+        help="Worker processes. Default: one for each processor; one with --pool prefork, which forks its own.",
     ),
     click.option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>."),
     click.option(
@@ -104,10 +110,10 @@ class _Start:
 )
 @common_options
 def worker(*, start: _Start, common: Common) -> int:
-    """Run workers until SIGTERM or Ctrl-C; tasks under way are finished first. A second one ends them at once.
+    """Run workers until SIGTERM or Ctrl-C. Tasks at work are finished first; a second signal ends them at once.
 
-    Of several processes each is a worker of its own: NAME, NAME-2, NAME-3 and so on where a name is given. One that
-    ends unasked is started again.
+    Each of several processes is a worker, named NAME, NAME-2, NAME-3 and so on if a name is given. A process that ends
+    by itself is started again.
 
     With --json it prints one line once all are ready: {"worker": …, "queues": […], "pid": …}, and of several processes
     also "processes": [{"worker": …, "pid": …}, …]. Logs go to stderr.
