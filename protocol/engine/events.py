@@ -90,9 +90,15 @@ class ChildStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallsUndone:
-    """Calls that had ended are tried again: what the log says of their ends before this entry counts no more."""
+    """Calls are carried out again: what the log says before this entry of their ends, and what they have written,
+    counts no more (SPEC R11.8).
+    """
 
     calls: tuple[int, ...]
+    keeping: tuple[int, ...] = ()
+    """Those of them of which only the elements that failed are."""
+    stale: tuple[int, ...] = ()
+    """Calls that had begun and are not carried out again, although they have read what may be written now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ A reader in an instance sees the instance's operations on top of the global ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import partial
 from typing import Any
 
@@ -32,9 +32,11 @@ class Fold:
         self._descriptions: dict[str, str] = {}
         self._texts: list[Message] = []
 
-    def append(self, message: Message, source: str) -> None:
-        """Take in the next message of the log; one that carries no data changes no value."""
-        operation = read_operation(message, source)
+    def append(self, message: Message, source: str, writer: int | None = None) -> None:
+        """Take in the next message of the log; one that carries no data changes no value. `writer` is the call of the
+        lane that wrote it.
+        """
+        operation = read_operation(message, source, writer)
         if operation is None:
             if message.get("type") in TEXT_TYPES:
                 self._texts.append(message)
@@ -56,6 +58,13 @@ class Fold:
             below = partial(self._base._kind, name) if self._base is not None and name != ERROR else None
             self._kinds[name] = Kind(below)
         self._kinds[name].operations.append(operation)
+
+    def withdraw(self, writers: Container[int | None]) -> None:
+        """Fold from now on without what some calls have written: they are carried out again (SPEC R11.8)."""
+        for kind in self._kinds.values():
+            kind.withdraw(writers)
+        if ERROR in self._kinds and not self._kinds[ERROR].operations:
+            del self._kinds[ERROR]  # the global ones count again
 
     def value(self, reference: Reference) -> Any:
         """The folded value, or `MISSING`. To be read, not changed. Raises `Conflict` (SPEC R3.4)."""

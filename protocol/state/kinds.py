@@ -11,7 +11,7 @@ nothing to do with, the instance takes them over; else its operations are applie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Conflict
@@ -36,7 +36,8 @@ class Kind:
         self.operations: list[Operation] = []
         self._is_lowest = below is None
         self._below = below or _nothing
-        self._below_version = 0
+        self._withdrawals = 0
+        self._below_version = 0, 0
         self._own_places = _Places()
         self._noted = 0
         self._forget()
@@ -50,10 +51,21 @@ class Kind:
         self._above_texts: set[Key] = set()
 
     @property
-    def version(self) -> int:
-        """How many operations there are, those below included."""
+    def version(self) -> tuple[int, int]:
+        """How often something was withdrawn, and how many operations there are, those below included."""
         below = self._below()
-        return len(self.operations) + (below.version if below is not None else 0)
+        withdrawals, count = below.version if below is not None else (0, 0)
+        return self._withdrawals + withdrawals, len(self.operations) + count
+
+    def withdraw(self, writers: Container[int | None]) -> None:
+        """Forget the operations of some calls: what is there is folded without them (SPEC R11.8)."""
+        kept = [operation for operation in self.operations if operation.writer not in writers]
+        if len(kept) < len(self.operations):
+            self.operations = kept
+            self._withdrawals += 1
+            self._own_places, self._noted = _Places(), 0
+            self._forget()
+            self._below_version = -1, 0
 
     def root(self) -> Any:
         """The whole value, without regard to conflicts."""
@@ -93,12 +105,12 @@ class Kind:
     def _refresh(self) -> None:
         """Apply what has arrived since the last look."""
         below = self._below()
-        if below is not None and below.version != self._below_version:
+        if below is not None and (version := below.version) != self._below_version:
             if not self._taken_over(below):
                 self._forget()
                 self._root = below.root()
                 self._conflicts = below._conflicts.copy()
-            self._below_version = below.version
+            self._below_version = version
         while self._applied < len(self.operations):
             operation = self.operations[self._applied]
             self._applied += 1
@@ -111,13 +123,14 @@ class Kind:
 
     def _taken_over(self, below: Kind) -> bool:
         """Take over what is new below, unless it could make a difference to our own operations: says whether."""
-        if not self._applied or below._below() is not None:
+        withdrawals, seen = self._below_version
+        if not self._applied or below._below() is not None or below.version[0] != withdrawals:
             return False
         root = below.root()
         if self._conflicts or below._conflicts:
             return False
         self._note()
-        new = below.operations[self._below_version :]
+        new = below.operations[seen:]
         places = [place for operation in new for place in touched(operation)]
         if any(self._own_places.overlap(place) for place in places):
             return False

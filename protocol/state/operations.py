@@ -36,6 +36,8 @@ class Operation(NamedTuple):
     method: Method
     value: Any
     source: str
+    writer: int | None = None
+    """The call of the reader's lane that wrote it, where that is known."""
 
 
 NEEDS_A_PATH: Final = frozenset({Method.PUSH, Method.CONCAT})
@@ -43,8 +45,8 @@ NEEDS_A_PATH: Final = frozenset({Method.PUSH, Method.CONCAT})
 Own = Callable[[Any], Any]
 
 
-def read_operation(message: Message, source: str) -> Operation | None:
-    """The operation a message stands for, or None where it carries no data (SPEC R3.1)."""
+def read_operation(message: Message, source: str, writer: int | None = None) -> Operation | None:
+    """The operation a message stands for, or None where it carries no data (SPEC R3.1); `writer` as in `Operation`."""
     data = read_data(message)
     if data is None:
         return None
@@ -52,10 +54,11 @@ def read_operation(message: Message, source: str) -> Operation | None:
     written = written_place(message, data)
     if written is not None:
         place, value = written
-        return Operation(place, Method(method) if method is not None else Method.SET, value, source)
+        return Operation(place, Method(method) if method is not None else Method.SET, value, source, writer)
     if data.kind == ERROR:
         method = Method.SET
-    return Operation(Reference(data.kind), Method(method) if method is not None else Method.MERGE, data.payload, source)
+    place = Reference(data.kind)
+    return Operation(place, Method(method) if method is not None else Method.MERGE, data.payload, source, writer)
 
 
 def written_place(message: Message, data: DataMessage) -> tuple[Reference, Any] | None:

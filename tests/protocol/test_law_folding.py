@@ -102,6 +102,38 @@ def test_going_on_from_any_checkpoint_gives_what_the_whole_log_gives(
     assert shown(resumed) == shown(whole)
 
 
+# R11.8: what calls have written is withdrawn
+
+
+_by = st.one_of(st.none(), st.integers(0, 2))
+_arrivals = st.lists(st.tuples(log_messages, st.booleans(), _by, st.booleans()), max_size=8)
+
+
+@law
+@given(_arrivals, st.sets(st.integers(0, 2)), st.booleans(), _arrivals)
+def test_r11_8_what_is_withdrawn_was_never_there_for_what_is_read_later(
+    before: list[Any], calls: set[int], of_all: bool, after: list[Any]
+) -> None:
+    shared, shared_without = Fold(), Fold()
+    mine, mine_without = Fold(shared), Fold(shared_without)
+
+    def arrive(arrivals: list[Any], withdrawn: set[int]) -> None:
+        for number, (message, is_global, by, is_read) in enumerate(arrivals):
+            (shared if is_global else mine).append(message, f"message {number}", by)
+            if by not in withdrawn or (is_global and not of_all):
+                (shared_without if is_global else mine_without).append(message, f"message {number}", by)
+            if is_read:
+                shown(mine)
+
+    arrive(before, calls)
+    mine.withdraw(calls)
+    if of_all:
+        shared.withdraw(calls)
+    arrive(after, set())
+    assert shown(mine) == shown(mine_without)
+    assert shown(shared) == shown(shared_without)
+
+
 @law
 @given(st.lists(st.tuples(log_messages, st.sampled_from(["global", "own", "own, then read"])), max_size=8))
 def test_folding_does_not_depend_on_how_the_messages_are_chunked(arrivals: list[tuple[dict[str, Any], str]]) -> None:

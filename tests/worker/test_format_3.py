@@ -69,6 +69,20 @@ def run_of(backend: Backend, name: str) -> Run:
     return backend.client.run(RUNS[name]["run"])
 
 
+def counting(result: dict[str, Any]) -> dict[str, Any]:
+    """A result as it was recorded, without the errors of calls that were carried out again: that version had them
+    count on (SPEC R3.1).
+    """
+    failed = {(call["instance"], call["tool"]) for call in result["calls"] if call["status"] == "failed"}
+    instances = {
+        name: {
+            kind: value for kind, value in data.items() if kind != "error" or (name, value["call"]["_tool"]) in failed
+        }
+        for name, data in result["instances"].items()
+    }
+    return {**result, "instances": instances}
+
+
 def logged(run: Run) -> list[Any]:
     """What a reader is shown of the log, as it was recorded."""
     return [
@@ -93,10 +107,10 @@ def added_to(backend: Backend, run: Run, after: str = "0-0") -> list[dict[bytes,
 def test_what_the_version_before_has_written_is_read_as_it_read_it(upgraded: Backend, name: str) -> None:
     run, recorded = run_of(upgraded, name), RUNS[name]
     assert run.status() == recorded["status"]
-    assert run.result().to_dict() == recorded["result"]
+    assert run.result().to_dict() == counting(recorded["result"])
     assert logged(run) == recorded["log"]
     for at, result in recorded["past"].items():
-        assert run.result(at).to_dict() == result
+        assert run.result(at).to_dict() == counting(result)
 
 
 @pytest.mark.parametrize("name", ["ended", "ticks"])
@@ -104,7 +118,7 @@ def test_files_of_the_version_before_are_imported(name: str) -> None:
     recorded = RUNS[name]
     with EmbeddedServer() as server, Client(settings_for(server)) as client:
         run = client.import_run(recorded["export"])
-        assert run.result().to_dict() == recorded["result"]
+        assert run.result().to_dict() == counting(recorded["result"])
         assert logged(run)[:-1] == recorded["log"]
         assert run.fork(paused=True).result().to_dict()["calls"] == recorded["result"]["calls"]
         head, *entries = [json.loads(line) for line in run.export()]

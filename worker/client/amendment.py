@@ -37,6 +37,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.storage.withdrawn import counting
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
@@ -160,11 +161,9 @@ class Amender:
     def _read(self) -> _Found:
         definition, begun = self._history.definition(), self._history.open_calls()
         run = RunState(definition, self._history.instances())
-        messages = []
-        for entry in self._history.entries():
-            run.apply(entry)
-            if entry.message is not None and entry.is_of_lane:
-                messages.append(entry.message)
+        entries = list(self._history.entries())
+        run.feed(entries)
+        messages = [entry.message for entry in counting(entries) if entry.message is not None]
         lanes = [_lane(run.definition, lane, begun) for lane in run.lanes.values()]
         return _Found(
             lanes, run.definition, messages, 1 + max(max(lane.known, default=-1) for lane in run.lanes.values())

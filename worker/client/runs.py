@@ -22,6 +22,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.retention import delete_run
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.storage.withdrawn import counting
 
 from .control import Control
 from .log_entries import LogEntry, Messages
@@ -338,7 +339,7 @@ class Run:
         reference = self._place(path, instance)
         with redis_errors(self._settings):
             seen = self._history.seen(instance, at)
-        logged = [Logged(entry.id, entry.message, entry.call) for entry in seen if entry.message is not None]
+        logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in counting(seen)]
         return explain(reference, logged, instance=instance)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:

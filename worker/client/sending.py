@@ -22,6 +22,7 @@ from acts_celery.worker.storage.entries import id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.scripts import Script
+from acts_celery.worker.storage.withdrawn import counting
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
@@ -73,8 +74,8 @@ class Sender:
         named = {message.get("_instance") for message in sent if isinstance(message, dict)}
         lanes = (None, *(instance for instance in instances if instance in named))
         entries = (entry for lane in lanes for entry in self._history.lane(lane))
-        found = sorted((id_key(entry.id), entry.message) for entry in entries if entry.message is not None)
-        return [message for _, message in found]
+        found = counting(sorted(entries, key=lambda entry: id_key(entry.id)))
+        return [entry.message for entry in found if entry.message is not None]
 
     def _append(self, messages: Sequence[Mapping[str, Any]], order: AuditRecord) -> dict[str, Any]:
         """Run the script (see send.lua)."""

@@ -33,6 +33,8 @@ from acts_celery.worker.wire.tokens import Tokens
 
 _DIGEST: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""
+_WITHDRAWN: Final = {"type": "withdrawn"}
+"""Stands for what a call had written that is carried out again (SPEC R11.8): the other messages keep their places."""
 
 Where = tuple[str | None, int]
 """A call, by its instance and index."""
@@ -89,6 +91,8 @@ class LoopView:
         self._ran_ms = 0
         self._running_since: int | None = None
         self._written: list[Mapping[str, Any]] = []
+        self._positions: dict[Where, list[int]] = {}
+        """Which of `messages` each call has written."""
 
     @classmethod
     async def open_run(cls, log: MessageLog, run: str, settings: Settings) -> LoopView:
@@ -262,6 +266,8 @@ class LoopView:
         if entry.record is not None:
             self._last_index = max(self._last_index, max(lane.known, default=-1))
         if entry.message is not None:
+            if entry.call is not None:
+                self._positions.setdefault((entry.instance, entry.call), []).append(len(self.messages))
             self.messages.append(entry.message)
             (self._known if entry.call is None else self._written).append(entry.message)
         match entry.event:
@@ -272,6 +278,8 @@ class LoopView:
             case CallsUndone() as event:
                 for index in event.calls:
                     self.ended.pop((entry.instance, index), None)
+                    for position in self._positions.pop((entry.instance, index), ()):
+                        self.messages[position] = _WITHDRAWN
 
     def position(self, index: int) -> int:
         """Where in the solution of the current tick a call stands."""

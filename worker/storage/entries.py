@@ -134,6 +134,10 @@ def _element_ended(said: _Said) -> ElementEnded:
     )
 
 
+def _listed(said: _Said, name: bytes) -> tuple[int, ...]:
+    return tuple(unpack(said.fields[name])) if name in said.fields else ()
+
+
 def _snapshot(said: _Said) -> Any:
     assert said.hold is not None
     return said.hold.snapshot
@@ -146,7 +150,9 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     names.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
     names.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
     names.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
-    names.UNDONE: lambda said: CallsUndone(tuple(unpack(said.value))),
+    names.UNDONE: lambda said: CallsUndone(
+        tuple(unpack(said.value)), _listed(said, names.KEEPING), _listed(said, names.STALE)
+    ),
     names.GAVE_UP: lambda said: PromisesGivenUp(),
 }
 """By the first field of an entry that is one of these; an entry without any, and with a message, adds that."""

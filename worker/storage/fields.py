@@ -14,7 +14,9 @@
 | `decided` | what was decided of it (msgpack) |
 | `fan_out` | the call is carried out for each element, with this (msgpack, as `held`) |
 | `child` | the run that is to answer the call |
-| `undone` | calls (msgpack) whose ends before it count no more: they are tried again |
+| `undone` | calls (msgpack) that are carried out again: their ends, and what they wrote, before it count no more |
+| `keeping` | beside it: those of them (msgpack) of which only the elements that failed are carried out again |
+| `stale` | beside it: calls (msgpack) that have read what those may now write, and are not carried out again |
 | `gave_up` | what was promised and has not come is not waited for any more |
 | `amendment` | beside the global lane's record: what the lanes share of an amendment |
 | `audit` | who did it, where that was done from outside (msgpack, see `audit`); an entry may hold nothing else |
@@ -44,6 +46,8 @@ DECIDED: Final = b"decided"
 FAN_OUT: Final = b"fan_out"
 CHILD: Final = b"child"
 UNDONE: Final = b"undone"
+KEEPING: Final = b"keeping"
+STALE: Final = b"stale"
 GAVE_UP: Final = b"gave_up"
 AMENDMENT: Final = b"amendment"
 AUDIT: Final = b"audit"

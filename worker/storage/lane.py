@@ -343,10 +343,13 @@ class LaneView:
         """Read the values of all instances, as far as calls read them."""
         kinds = {place.kind for call in calls for place in (*call.scopes, *_places(call))}
         folds = {instance: Fold(self.fold) for instance in await log.instances(self.run.run)}
-        async for id_, instance, message in log.messages(self.run.run):
+        async for id_, instance, call, message in log.messages(self.run.run):
+            if isinstance(message, frozenset):
+                folds[instance].withdraw(message)
+                continue
             operation = read_operation(message, f"message {id_}")
             if operation is not None and operation.place.kind in kinds:
-                folds[instance].append(message, f"message {id_}")
+                folds[instance].append(message, f"message {id_}", call)
         self._gathered.calls, self._gathered.folds = frozenset(call.index for call in calls), folds
 
     def let_go(self) -> None:
@@ -355,12 +358,16 @@ class LaneView:
 
 
 def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The entries of a lane; of calls that were tried again later, only the messages."""
-    undoing = {n: entry.event.calls for n, entry in enumerate(entries) if isinstance(entry.event, CallsUndone)}
-    last = {call: n for n, calls in undoing.items() for call in calls}
+    """The entries of a lane, without what counts no more of calls that were carried out again later (SPEC R11.8)."""
+    undoing = {n: entry.event for n, entry in enumerate(entries) if isinstance(entry.event, CallsUndone)}
+    last = {call: n for n, event in undoing.items() for call in event.calls}
+    whole = {call: n for n, event in undoing.items() for call in event.calls if call not in event.keeping}
     for n, entry in enumerate(entries):
         if last and entry.call is not None and n < last.get(entry.call, -1):
-            entry = entry._replace(event=MessageAdded(entry.message, entry.call) if entry.message is not None else None)
+            event, is_kept = entry.event, n > whole.get(entry.call, -1)
+            is_end = isinstance(event, MessageAdded | CallEnded)
+            if not is_kept or is_end or (isinstance(event, ElementEnded) and event.status is Status.FAILED):
+                entry = entry._replace(event=None)
         yield entry
 
 

@@ -38,6 +38,13 @@ class Elements:
     statuses: dict[int, Status] = field(default_factory=dict)
     """How each has ended that has, by its number (see `protocol.calls.elements`)."""
 
+    def without_failed(self) -> Elements:
+        """Those that have not failed: the others are carried out again."""
+        left = Elements(self.total)
+        left.statuses |= ((at, status) for at, status in self.statuses.items() if status is not Status.FAILED)
+        left.ended = len(left.statuses)
+        return left
+
     def to_dict(self) -> dict[str, int]:
         """As JSON."""
         return {"total": self.total, "ended": self.ended, "failed": self.failed}
@@ -73,6 +80,8 @@ class CallState:
     """What asking models for it has cost, also before it was tried again."""
     since_ms: int = 0
     """When its lane was laid out, or it was decided on: before that it could not begin."""
+    is_stale: bool = False
+    """Whether it has read what other calls, carried out again since, may have written otherwise (SPEC R11.8)."""
 
     @property
     def is_held(self) -> bool:
@@ -158,7 +167,7 @@ class LaneState:
         if entry.lays_out:
             self.laid_out_ms = moment_ms(entry.id)
         if entry.message is not None:
-            self.fold.append(entry.message, f"message {entry.id}")
+            self.fold.append(entry.message, f"message {entry.id}", entry.call)
         if (change := _CHANGES.get(type(entry.event))) is not None:
             change(self, entry, entry.event)
 
@@ -204,12 +213,16 @@ class LaneState:
             call.cost = {"tokens": (call.cost or {}).get("tokens", 0) + event.cost["tokens"]}
 
     def _undo(self, entry: Entry, event: CallsUndone) -> None:
+        self.fold.withdraw(frozenset(event.calls))
         for index in event.calls:
             before = self.calls.pop(index, _UNKNOWN)
             self.held -= before.is_held
             self.left += before.end is not None
-            if before.cost is not None:
-                self.calls[index] = CallState(cost=before.cost)
+            elements = before.elements.without_failed() if index in event.keeping and before.elements else None
+            if before.cost is not None or elements is not None:
+                self.calls[index] = CallState(cost=before.cost, elements=elements, since_ms=self.laid_out_ms)
+        for index in event.stale:
+            self._state(index).is_stale = True
 
 
 _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {

@@ -235,17 +235,25 @@ class MessageLog:
             if len(page) < INSTANCES_AT_ONCE:
                 return found
 
-    async def messages(self, run: str) -> AsyncIterator[tuple[str, str, Mapping[str, Any]]]:
-        """The messages of all instances as they are now, in order: id, instance, message."""
+    async def messages(
+        self, run: str
+    ) -> AsyncIterator[tuple[str, str, int | None, Mapping[str, Any] | frozenset[int]]]:
+        """The messages of all instances as they are now, in order: id, instance, the call that wrote it, message; in
+        place of a message also the calls of which nothing before counts.
+        """
         key, after = self._keys(run).log, "-"
         last = await self._commands.execute("XREVRANGE", key, "+", "-", "COUNT", 1)
         until = last[0][0] if last else "0-0"
         while True:
             page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
             for id_, fields in page:
-                if names.MESSAGE not in fields or not (lane := fields[names.LANE]) or lane == LOOP.encode():
+                if not (lane := fields.get(names.LANE)) or lane == LOOP.encode():
                     continue
-                yield id_.decode(), lane.decode(), unpack(fields[names.MESSAGE])
+                if names.MESSAGE in fields:
+                    call = int(fields[names.CALL]) if names.CALL in fields else None
+                    yield id_.decode(), lane.decode(), call, unpack(fields[names.MESSAGE])
+                elif names.UNDONE in fields:
+                    yield id_.decode(), lane.decode(), None, frozenset(unpack(fields[names.UNDONE]))
             if len(page) < _PAGE:
                 return
             after = f"({page[-1][0].decode()}"
