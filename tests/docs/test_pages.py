@@ -22,9 +22,10 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     run_page((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), folder)
 
 
-def test_the_examples_of_the_python_page_run() -> None:
+@pytest.mark.parametrize("page", [PYTHON, ROOT / "docs" / "activities.md"], ids=["python", "activities"])
+def test_the_examples_of_a_page_of_python_run(page: Path) -> None:
     kept = without_settings()
-    command = [sys.executable, "-m", "tests.docs.python_page", str(PYTHON)]
+    command = [sys.executable, "-m", "tests.docs.python_page", str(page)]
     done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
 

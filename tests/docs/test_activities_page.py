@@ -1,0 +1,90 @@
+"""The tables of docs/activities.md hold, row by row: what a signature may hold, what a function gets and may return."""
+
+from __future__ import annotations
+
+import json
+import re
+from io import TextIOWrapper
+from typing import Any, Final
+
+import pytest
+
+from acts_celery.protocol import Limits
+from acts_celery.protocol.schemas import compiled
+from acts_celery.worker.errors import ActivitiesError, CallFailed
+from acts_celery.worker.lanes.values import to_json_value
+from acts_celery.worker.registry.activities import Activity, Policy, make_activity
+
+from .pages import ROOT
+
+PAGE: Final = (ROOT / "docs" / "activities.md").read_text(encoding="utf-8")
+BLOCKS: Final = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+NAMES: dict[str, Any] = {"__name__": __name__}
+exec(compile(BLOCKS[0], "activities.md", "exec", dont_inherit=True), NAMES)
+
+
+def rows(table: str) -> list[tuple[str, ...]]:
+    text = PAGE.split(f"<!-- {table} -->\n")[1].split("\n<!--")[0]
+    lines = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in text.splitlines()[2:]]
+    return [tuple(cell.replace("\\|", "|") for cell in line) for line in lines]
+
+
+def code(cell: str) -> str:
+    """The first code of a cell."""
+    found = re.match(r"`(.*?)`", cell)
+    assert found, cell
+    return found[1]
+
+
+def activity_of(annotation: str) -> Activity:
+    def function(value: Any) -> Any:
+        return value
+
+    function.__annotations__ = {"value": eval(annotation, NAMES)}
+    return make_activity(function, None, None, Policy())
+
+
+@pytest.mark.parametrize(("annotation", "given", "gets"), rows("parameters"))
+def test_a_function_gets_what_the_page_says(annotation: str, given: str, gets: str) -> None:
+    activity, value = activity_of(code(annotation)), json.loads(code(given))
+    assert compiled(dict(activity.schema)).problems({"value": value}) == []
+    got, expected = activity.bind({}, {"value": value}, {})(), eval(code(gets), NAMES)
+    assert (type(got), got) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(("annotation", "given", "why"), rows("refused"))
+def test_a_call_is_refused_for_what_the_page_says(annotation: str, given: str, why: str) -> None:
+    problems = compiled(dict(activity_of(code(annotation)).schema)).problems({"value": json.loads(code(given))})
+    assert [problem for problem in problems if why in problem.message], problems
+
+
+@pytest.mark.parametrize(("returned", "stored"), rows("results")[1:])
+def test_a_result_is_stored_as_the_page_says(returned: str, stored: str) -> None:
+    value = eval(code(returned), NAMES)
+    if stored.startswith("fails: "):
+        with pytest.raises(CallFailed, match=re.escape(stored.removeprefix("fails: "))):
+            to_json_value(value, Limits())
+    else:
+        assert to_json_value(value, Limits()) == json.loads(code(stored))
+
+
+def any_more(*values: int) -> None: ...
+def only_in_order(value: int, /) -> None: ...
+def hidden(_value: int) -> None: ...
+def a_file(value: TextIOWrapper) -> None: ...
+def unknown(value: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037  # it is what is refused
+
+
+@pytest.mark.parametrize("function", [any_more, only_in_order, hidden, a_file, unknown])
+def test_what_a_signature_may_not_hold_is_refused_when_it_is_registered(function: Any) -> None:
+    with pytest.raises(ActivitiesError):
+        make_activity(function, None, None, Policy())
+
+
+def test_a_bound_method_is_an_activity_and_further_parameters_are_given() -> None:
+    class Service:
+        def ask(self, question: str, **rest: Any) -> Any:
+            return question, rest
+
+    activity = make_activity(Service().ask, "ask", None, Policy())
+    assert activity.bind({}, {"question": "q", "more": 1}, {})() == ("q", {"more": 1})
