@@ -12,16 +12,18 @@ import acts_celery
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
 from acts_celery.worker.client.authoring import DraftCall
-from acts_celery.worker.client.labels import LabelOptions, label_of
+from acts_celery.worker.client.awaiting import Twin
+from acts_celery.worker.client.labels import LabelOptions
 from acts_celery.worker.client.log_entries import CallEnd
 from acts_celery.worker.client.overview import Summary
 from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.retrying import Retried
+from acts_celery.worker.client.submitting import SubmissionOptions
 from acts_celery.worker.client.timings import Timing
 
 _GIVEN: Final = (TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
 """What methods of public names give or raise, and is imported from nowhere."""
-_NOT_FOR_USERS: Final = ("run_of", "require", "add")
+_NOT_FOR_USERS: Final = ("run_of", "require", "add", "reading")
 _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")
 
 
@@ -60,8 +62,13 @@ def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
         yield "- Fields: " + ", ".join(f"`{each.name}: {_plain(each.type)}`" for each in fields(one)) + "."
     elif "__init__" in vars(one) and not name.endswith(("Run", "Ref", "DeadLetters", "DraftCall")):
         yield f"- `{name}{signature(one)}`"
+    twins = [name for name, value in vars(one).items() if issubclass(one, Twin) and hasattr(value, "__wrapped__")]
+    if twins:
+        yield "- Awaited (`async for` where an iterator is given), as in the plain class: " + ", ".join(
+            f"`.{twin}`" for twin in twins if twin not in _NOT_FOR_USERS
+        )
     for member, value in vars(one).items():
-        if member.startswith("_") or member in _NOT_FOR_USERS:
+        if member.startswith("_") or member in (*_NOT_FOR_USERS, *twins):
             continue
         if isinstance(value, property):
             yield from _item(f".{member}", value)
@@ -91,12 +98,11 @@ def signature(function: Callable[..., Any]) -> str:
 
 def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
     """The parameter, or those that a bundle of keywords stands for."""
-    if parameter.kind is not inspect.Parameter.VAR_KEYWORD or parameter.annotation != "Unpack[LabelOptions]":
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD or parameter.annotation != "Unpack[SubmissionOptions]":
         yield parameter
         return
-    for name, default in inspect.signature(label_of).parameters.items():
-        if name in LabelOptions.__annotations__:
-            yield default
+    for name in sorted(SubmissionOptions.__annotations__, key=lambda name: name in LabelOptions.__annotations__):
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=() if name == "tags" else None)
 
 
 def sentence(documented: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from acts_celery import AsyncClient, AsyncRun, RunNotFound, RunOver
+from acts_celery.protocol import Rejected
 
 from .backend import ROOT, Backend
 
@@ -114,6 +115,38 @@ def test_the_example_of_the_reference_runs(backend: Backend, monkeypatch: pytest
     exec(example, names)  # the project's own text
     words = asyncio.run(names["echo_all"](["a", "b"]))
     assert words == ["a", "b"]
+
+
+def test_what_reads_many_things_reads_them_without_an_end_of_the_loop(backend: Backend) -> None:
+    async def scene(client: AsyncClient) -> None:
+        call = {"_tool": "echo", "value": "x", "_outputPath": "†state.word"}
+        run = await client.submit(solution={"calls": [call]}, name="many things", tags=["twins"])
+        assert [entry.message["data"] async for entry in run.log(follow=True)] == [{"word": "x"}]
+        assert [summary.run async for summary in client.runs(name="twins")] == [run.id]
+        lines = [line async for line in run.export()]
+        assert await run.total == 1
+        assert (await client.find("many things")).id == run.id
+        await run.delete()
+        again = await client.import_run(lines)
+        assert (await again.result()).data()["state"] == {"word": "x"}
+        await again.delete()
+
+    play(backend, scene)
+
+
+def test_parts_that_are_given_stand_beside_those_of_a_document(backend: Backend) -> None:
+    async def scene(client: AsyncClient) -> None:
+        call = {"_tool": "echo", "value": "x", "_outputPath": "†state.word"}
+        document = {"solution": {"calls": [call]}, "config": {"approve": ["echo"], "approve_seconds": 60}}
+        tool = {"type": "object", "properties": {"value": {"const": "y"}}}
+        with pytest.raises(Rejected, match="/solution/calls/0/value"):
+            await client.submit_document(document, tools={"echo": tool})
+        run = await client.submit_document(document, config={"approve": []}, name="parts")
+        assert (await run.wait(timeout_seconds=30)).status == "completed"
+        assert document["config"] == {"approve": ["echo"], "approve_seconds": 60}
+        assert (await client.find("parts")).id == run.id
+
+    play(backend, scene)
 
 
 async def _events(run: AsyncRun) -> list[str]:

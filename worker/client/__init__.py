@@ -2,6 +2,8 @@
 
 `client`         submit, find runs again
 `async_client`   the same for asyncio programs
+`awaiting`       its methods, made from those of the client
+`submitting`     what a client is handed to be run
 `authoring`      plans written in code
 `overview`       which runs there are, and which one is meant
 `archive`        a run as one file

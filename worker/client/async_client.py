@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from acts_celery.broker_config import Settings
-from acts_celery.protocol import Plan
-from acts_celery.protocol.analysis.provenance import Explanation
 from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import PASSING, connect_async_client, redis_errors
+from acts_celery.worker.storage.dead_letters import DeadLetters
 from acts_celery.worker.storage.entries import Entry, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
+from .awaiting import Twin, awaited, converted, in_threads, iterated
 from .client import Client
-from .labels import LabelOptions
+from .log_entries import LogEntry
 from .progress import AT_ONCE, Deadline, Event, event_of, is_newest, read_stream
 from .results import Result
 from .runs import Run
@@ -30,11 +31,22 @@ from .runs import Run
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from .absence import Absence
-    from .retrying import Retried
+
+def _async_run(twin: AsyncClient | AsyncRun, run: Run) -> AsyncRun:
+    return twin.run_of(run)
 
 
-class AsyncClient:
+class AsyncDeadLetters(Twin[DeadLetters]):
+    """The fire-and-forget calls that failed for good: the methods of `DeadLetters`, awaited."""
+
+    list = awaited(DeadLetters.list)
+    count = awaited(DeadLetters.count)
+    get = awaited(DeadLetters.get)
+    resend = awaited(DeadLetters.resend)
+    drop = awaited(DeadLetters.drop)
+
+
+class AsyncClient(Twin[Client]):
     """Submits to the configured broker, and reads the log. Make it and use it in one event loop.
 
     Settings come from the environment unless given; the activities that they name are loaded.
@@ -48,8 +60,8 @@ class AsyncClient:
         redis: str | None = None,
         registry: Registry | None = None,
     ) -> None:
-        self._client = Client(settings, broker=broker, redis=redis, registry=registry)
-        self.settings = self._client.settings
+        super().__init__(Client(settings, broker=broker, redis=redis, registry=registry))
+        self.settings = self._plain.settings
         self._redis = connect_async_client(self.settings)
 
     async def __aenter__(self) -> Self:
@@ -63,52 +75,44 @@ class AsyncClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._redis.aclose()
-        await to_thread(self._client.close)
+        await to_thread(self._plain.close)
 
-    async def submit(
-        self,
-        context: Iterable[Mapping[str, Any]] = (),
-        solution: Mapping[str, Any] | None = None,
-        *,
-        tools: Mapping[str, Any] | None = None,
-        delegates: Mapping[str, Any] | None = None,
-        allow: Iterable[str] | None = None,
-        **label: Unpack[LabelOptions],
-    ) -> AsyncRun:
-        """As `Client.submit`. Raises `protocol.Rejected`, `InfrastructureError`."""
-        submit = self._client.submit
-        run = await to_thread(submit, context, solution, tools=tools, delegates=delegates, allow=allow, **label)
-        return self._run_of(run)
+    submit = converted(Client.submit, _async_run)
+    submit_document = converted(Client.submit_document, _async_run)
+    submit_plan = converted(Client.submit_plan, _async_run)
+    check_submission = awaited(Client.check_submission)
+    check = awaited(Client.check)
+    run = converted(Client.run, _async_run)
+    find = converted(Client.find, _async_run)
+    runs = iterated(Client.runs)
+    import_run = converted(Client.import_run, _async_run)
 
-    async def submit_document(self, value: Any, *, allow: Iterable[str] | None = None) -> AsyncRun:
-        """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        return self._run_of(await to_thread(self._client.submit_document, value, allow=allow))
+    def run_of(self, run: str | Run) -> AsyncRun:
+        """A run, without looking whether it is there."""
+        return AsyncRun(run if isinstance(run, Run) else self._plain.run_of(run), self._redis, self.settings)
 
-    async def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
-        """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""
-        return await to_thread(self._client.check, value, allow=allow)
+    def dead_letters(self) -> AsyncDeadLetters:
+        """The fire-and-forget calls that failed for good (SPEC R5.3)."""
+        return AsyncDeadLetters(self._plain.dead_letters())
 
-    async def run(self, run: str) -> AsyncRun:
-        """A run by its id. Raises `RunNotFound`, `InfrastructureError`."""
-        return self._run_of(await to_thread(self._client.run, run))
-
-    async def find(self, text: str) -> AsyncRun:
-        """A run by its id, the beginning of it, its name, or `latest`. Raises as `Client.find` does."""
-        return self._run_of(await to_thread(self._client.find, text))
-
-    def _run_of(self, run: Run) -> AsyncRun:
-        return AsyncRun(run, self._redis, self.settings)
+    @property
+    def checker(self) -> Checker:
+        """Checks submissions (see `Client`)."""
+        return self._plain.checker
 
 
-class AsyncRun:
+class AsyncRun(Twin[Run]):
     """A submission under way or ended. Get one from `AsyncClient.submit` or `AsyncClient.run`."""
 
     def __init__(self, run: Run, redis: Redis, settings: Settings) -> None:
+        super().__init__(run)
         self.id = run.id
-        self._run = run
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run.id)
+
+    def __repr__(self) -> str:
+        return f"<AsyncRun {self.id}>"
 
     async def wait(self, timeout_seconds: float | None = None) -> Result:
         """Wait until the run has ended. Raises `TimeoutError`; the run goes on then."""
@@ -122,95 +126,60 @@ class AsyncRun:
             if (event := event_of(entry)) is not None:
                 yield event
 
-    async def result(self, at: str | None = None, *, waits: bool = False) -> Result:
-        """What the run has come to, now or as of a past id. As `Run.result`."""
-        return await to_thread(self._run.result, at, waits=waits)
+    async def log(
+        self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
+    ) -> AsyncIterator[LogEntry]:
+        """The messages in order; as `Run.log`. Raises `InstanceNotFound`."""
+        reading = await to_thread(self._plain.reading, instance, audit=audit, every=every)
+        with redis_errors(self._settings):
+            async for shown in in_threads(reading.past()):
+                yield shown
+        if follow:
+            async for entry in self._entries(self._keys.log, None, reading.seen):
+                for shown in reading.shown(entry):
+                    yield shown
 
-    async def status(self, at: str | None = None) -> dict[str, Any]:
-        """The run's status and its calls counted by theirs: `acts status --json`."""
-        return await to_thread(self._run.status, at)
+    status = awaited(Run.status)
+    result = awaited(Run.result)
+    pause = awaited(Run.pause)
+    resume = awaited(Run.resume)
+    cancel = awaited(Run.cancel)
+    say = awaited(Run.say)
+    asked = awaited(Run.asked)
+    send = awaited(Run.send)
+    held = awaited(Run.held)
+    approve = awaited(Run.approve)
+    answer = awaited(Run.answer)
+    reject = awaited(Run.reject)
+    plan = awaited(Run.plan)
+    approve_plan = awaited(Run.approve_plan)
+    fork = converted(Run.fork, _async_run)
+    amend = awaited(Run.amend)
+    retry = awaited(Run.retry)
+    export = iterated(Run.export)
+    script = awaited(Run.script)
+    delete = awaited(Run.delete)
+    explain = awaited(Run.explain)
+    explain_absence = awaited(Run.explain_absence)
+    require = awaited(Run.require)
 
-    async def pause(self) -> None:
-        """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
-        await to_thread(self._run.pause)
+    def child(self, run: str) -> AsyncRun:
+        """A child run, by the id that its call names (SPEC R9.3)."""
+        return self.run_of(self._plain.child(run))
 
-    async def resume(self, *, ticks: int | None = None) -> None:
-        """Go on where the run was paused, with `ticks` also with a loop that has reached a limit.
+    def run_of(self, run: Run) -> AsyncRun:
+        """Another run, read in the same event loop."""
+        return AsyncRun(run, self._redis, self._settings)
 
-        Raises `RunOver`, `NoLoop`.
-        """
-        await to_thread(self._run.resume, ticks=ticks)
+    @property
+    def total(self) -> Awaitable[int]:
+        """How many calls the run has, over all instances: `await run.total`."""
+        return to_thread(lambda: self._plain.total)
 
-    async def say(self, text: str) -> None:
-        """Add a text to the context of a loop; one that has ended goes on. Raises `NoLoop`, `RunOver`."""
-        await to_thread(self._run.say, text)
-
-    async def asked(self, tick: int) -> dict[str, Any]:
-        """What the model was asked in a tick of a loop. Raises `NoLoop`, `NoSuchTick`."""
-        return await to_thread(self._run.asked, tick)
-
-    async def cancel(self) -> None:
-        """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
-        await to_thread(self._run.cancel)
-
-    async def fork(self, at: str | None = None, *, paused: bool = False) -> AsyncRun:
-        """A new run that goes on from where this one was at an id, or is now. Raises `RunNotFound`."""
-        return AsyncRun(await to_thread(self._run.fork, at, paused=paused), self._redis, self._settings)
-
-    async def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
-        """Put other calls in place of those that have not begun, or `add` them. Raises as `Run.amend` does."""
-        await to_thread(self._run.amend, amendment, add=add)
-
-    async def retry(
-        self, *, call: int | None = None, instance: str | None = None, skip: bool = False, value: Any = None
-    ) -> Retried:
-        """Do failed calls again, in this run, or let them count as done. Raises as `Run.retry` does."""
-        return await to_thread(self._run.retry, call=call, instance=instance, skip=skip, value=value)
-
-    async def delete(self) -> None:
-        """Forget a run that has ended. Raises `RunNotFound`, `RunOver` where it has not."""
-        await to_thread(self._run.delete)
-
-    async def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-        """Add data messages to a run under way; returns their ids. Raises as `Run.send` does."""
-        return await to_thread(self._run.send, messages)
-
-    async def held(self) -> list[dict[str, Any]]:
-        """The calls that wait for a person: what `acts held --json` prints."""
-        return await to_thread(self._run.held)
-
-    async def approve(
-        self,
-        call: str | int,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        by: str | None = None,
-        shown: str | None = None,
-    ) -> str:
-        """Let a held call run, as shown, with other parameters, or other calls in its place. As `Run.approve`."""
-        return await to_thread(self._run.approve, call, parameters=parameters, calls=calls, by=by, shown=shown)
-
-    async def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
-        """Answer a question: the value is the call's result. As `Run.answer`."""
-        return await to_thread(self._run.answer, call, value, by=by, shown=shown)
-
-    async def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
-        """Have a held call end with the error `Rejected`. As `Run.reject`."""
-        return await to_thread(self._run.reject, call, reason, by=by, shown=shown)
-
-    async def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
-        """Which messages a value came from. Raises as `Run.explain` does."""
-        return await to_thread(self._run.explain, path, instance=instance, at=at)
-
-    async def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
-        """Why there is no value. Raises as `Run.explain` does."""
-        return await to_thread(self._run.explain_absence, path, instance=instance, at=at)
-
-    async def _entries(self, stream: str, timeout_seconds: float | None) -> AsyncIterator[Entry]:
-        """The entries of a stream of the run, as they come, until the run has ended. Raises `TimeoutError`."""
-        await to_thread(self._run.require)
-        deadline, seen = Deadline(self.id, timeout_seconds), "0-0"
+    async def _entries(self, stream: str, timeout_seconds: float | None, seen: str = "0-0") -> AsyncIterator[Entry]:
+        """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
+        await to_thread(self._plain.require)
+        deadline = Deadline(self.id, timeout_seconds)
         is_over = (await self._newest()).run_status in ENDED
         while True:
             found = await self._next(stream, seen, deadline, blocks=not is_over)

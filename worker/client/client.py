@@ -15,8 +15,9 @@ from acts_celery.worker.storage.connections import connect, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
 
 from .collecting import collecting_seldom
-from .labels import Label, LabelOptions, label_of
+from .labels import Label, label_of
 from .runs import Run
+from .submitting import SubmissionOptions, document_of, label_options, with_parts
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -64,25 +65,22 @@ class Client:
         self,
         context: Iterable[Mapping[str, Any]] = (),
         solution: Mapping[str, Any] | None = None,
-        *,
-        tools: Mapping[str, Any] | None = None,
-        delegates: Mapping[str, Any] | None = None,
-        allow: Iterable[str] | None = None,
-        **label: Unpack[LabelOptions],
+        **options: Unpack[SubmissionOptions],
     ) -> Run:
-        """Submit a solution, or the plan messages of the context. With `allow` only the tools, activities and delegates
-        that it names may be called, now and by amendments (SPEC R4.2a). The same `id` twice is one run; `name` and
-        `tags` are for people, and to find it by. Raises `protocol.Rejected`, `InfrastructureError`.
+        """Submit a solution, the plan messages of the context, or with a `schema` a request for a model. With `allow`
+        only the tools, activities and delegates that it names may be called, now and by amendments (SPEC R4.2a). The
+        same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises `protocol.Rejected`,
+        `InfrastructureError`.
         """
-        parts = {"solution": solution, "tools": tools, "delegates": delegates}
-        value = {"context": [dict(message) for message in context]}
-        whole = {**value, **{key: part for key, part in parts.items() if part is not None}}
-        named = label_of(whole, **label)
-        return self.submit_plan(self.check_submission(whole, allow=allow), named)
+        return self.submit_document(document_of(context, solution), **options)
 
-    def submit_document(self, value: Any, *, allow: Iterable[str] | None = None, label: Label | None = None) -> Run:
-        """Submit a whole submission as it stands in a file. Raises `protocol.Rejected`, `InfrastructureError`."""
-        return self.submit_plan(self.check_submission(value, allow=allow), label)
+    def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> Run:
+        """Submit a whole submission as it stands in a file. `tools`, `delegates` and `config` are added to its own, and
+        replace those of the same name; all else is as in `submit`. Raises `protocol.Rejected`, `InfrastructureError`.
+        """
+        whole = with_parts(value, options)
+        label = label_of(whole, **label_options(options))
+        return self.submit_plan(self.check_submission(whole, allow=options.get("allow")), label)
 
     @collecting_seldom()
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:

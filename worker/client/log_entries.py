@@ -9,6 +9,7 @@ from typing import Any
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.worker.storage.audit import AuditRecord
 from acts_celery.worker.storage.entries import Entry, id_key
+from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.run_state import RunState
 
 from .timings import Timing, timing_of
@@ -43,21 +44,40 @@ class LogEntry:
     end: CallEnd | None = None
 
 
-class Messages:
-    """Chooses what is shown: entries with a message; with `audit` also those that say who did what.
+class LogReading:
+    """Reads a log and chooses what is shown of it, of one instance or of all: entries with a message; with `audit` also
+    those that say who did what.
 
-    With a run's state, that has read the global lane, also those that say no more than that a call has ended: it was
-    sent and forgotten, a passing thought (a latent call without a path), or skipped.
+    With `every` also those that say no more than that a call has ended: it was sent and forgotten, a passing thought (a
+    latent call without a path), or skipped.
     """
 
-    def __init__(self, *, audit: bool = False, run: RunState | None = None) -> None:
+    def __init__(self, history: History, instance: str | None, *, audit: bool, every: bool) -> None:
+        """Raises `RunNotFound`, `RedisError`."""
+        self.seen = "0-0"
+        """The id of the last entry that was read."""
+        self._history = history
+        self._instance = instance
         self._audit = audit
-        self._run = run
-        self._read = id_key(run.shared.last) if run is not None else (0, 0)
+        self._run = RunState(history.definition()) if every else None
+        if self._run is not None:
+            self._run.feed(history.lane(None))
+        self._read = id_key(self._run.shared.last) if self._run is not None else (0, 0)
         """So far the global lane was read."""
 
-    def shown(self, entry: Entry) -> Iterator[LogEntry]:
-        """What is shown of an entry, if anything; give it all that are read, in order."""
+    def past(self) -> Iterator[LogEntry]:
+        """What is shown of what has happened. Raises `RedisError`."""
+        entries = self._history.entries() if self._instance is None else self._history.lane(self._instance)
+        for entry in entries:
+            self.seen = entry.id
+            yield from self._shown(entry)
+
+    def shown(self, entry: Entry) -> list[LogEntry]:
+        """What is shown of an entry that came later; give it all of them, in order."""
+        shown = list(self._shown(entry))
+        return shown if self._instance in (None, entry.instance) else []
+
+    def _shown(self, entry: Entry) -> Iterator[LogEntry]:
         run = self._run
         is_new = entry.instance is not None or id_key(entry.id) > self._read
         if run is not None and entry.tick is None and is_new:

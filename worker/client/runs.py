@@ -21,11 +21,10 @@ from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.retention import delete_run
-from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.withdrawn import counting
 
 from .control import Control
-from .log_entries import LogEntry, Messages
+from .log_entries import LogEntry, LogReading
 from .progress import Deadline, Event, Progress
 from .results import Result, read_end, read_result
 from .run_status import read_state, status_of
@@ -361,20 +360,18 @@ class Run:
         With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
         left no message: sent and forgotten, passing thoughts, skipped. Raises `InstanceNotFound`.
         """
+        reading = self.reading(instance, audit=audit, every=every)
+        with redis_errors(self._settings):
+            yield from reading.past()
+        for entry in self._progress.entries(reading.seen) if follow else ():
+            yield from reading.shown(entry)
+
+    def reading(self, instance: str | None, *, audit: bool, every: bool) -> LogReading:
+        """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
         self._state()
         self._hold(instance)
         with redis_errors(self._settings):
-            run = RunState(self._history.definition()) if every else None
-            if run is not None:
-                run.feed(self._history.lane(None))
-            messages, seen = Messages(audit=audit, run=run), "0-0"
-            for entry in self._history.entries() if instance is None else self._history.lane(instance):
-                seen = entry.id
-                yield from messages.shown(entry)
-        for entry in self._progress.entries(seen) if follow else ():
-            shown = list(messages.shown(entry))
-            if instance in (None, entry.instance):
-                yield from shown
+            return LogReading(self._history, instance, audit=audit, every=every)
 
     def _place(self, path: str, instance: str | None) -> Reference:
         """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""
