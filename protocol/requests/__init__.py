@@ -8,6 +8,7 @@
 `rendering`     the messages in which a model is asked, and what follows a tick
 `texts`         the engine's own words in them
 `answers`       what a model has written, as calls that may run, an output, and errors
+`early_results`  results that a model has written before what their calls refer to is there
 `growing`       the calls of an answer whose text is still being written
 `streaming`     which of them can begin, and what such an answer comes to in the end
 `staged`        a tick that asks twice: for the tools, and then for their parameters

@@ -18,7 +18,6 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Problem, Rejected, pointer, segments
 from acts_celery.protocol.language.limits import exceeded, size_of, value_problems
 from acts_celery.protocol.language.messages import Message
-from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.schemas.validation import Checker
 from acts_celery.protocol.state.context import Context
@@ -29,6 +28,7 @@ from acts_celery.protocol.submission.output import misfit_problems
 from .asides import advice_findings, judge_asides
 from .composition import compose
 from .dependents import dependents
+from .early_results import premature
 from .request import Request
 from .wire import without_nulls
 
@@ -230,7 +230,7 @@ class _Reading:
         """The layout of calls that may all run; else what is wrong."""
         try:
             layout = self._laid_out(calls, output)
-            problems = list(_premature(layout))
+            problems = list(premature(layout))
         except Rejected as rejected:
             layout, problems = None, list(rejected.errors)
         about = {_call_of(problem) for problem in problems}
@@ -316,20 +316,6 @@ def _call_checkers(request: Request) -> Mapping[str, Checker]:
     compiled = CompiledSchema(_composed(request))
     places = (("properties", "calls", "items", "anyOf", index) for index in range(len(request.tools)))
     return {name: compiled.checker(place) for name, place in zip(request.tools, places, strict=True)}
-
-
-def _premature(layout: Layout) -> Iterator[Problem]:
-    """Latent calls whose result was written before what they refer to is there (SPEC R12.4)."""
-    by_index = {call.index: call for call in layout.calls}
-    for writer, readers in layout.readers.items():
-        for reader in sorted(readers):
-            call = by_index.get(reader)
-            if call is None or call.given is MISSING or writer not in by_index:
-                continue
-            read = [place for expression in call.expressions for place in expression.references]
-            if any(place.overlaps(written) for place in read for written in by_index[writer].written):
-                text = f"its result was written before call {writer}, which it refers to, has run: leave _output out"
-                yield Problem(pointer(*layout.submission.place(reader), "_output"), text)
 
 
 def _call_of(problem: Problem) -> int | str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -39,7 +39,7 @@ call may refer to that place. "A || B" lets the tool choose one of two places.
 "assign" join objects, "push" adds an element to a list, "concat" joins lists or texts.
 - "_scopes" lists the data that the tool may see besides its parameters.
 - "_output" is the result of a call that you give yourself. Leave it out where it depends on a value that is not \
-there."""
+there: of the calls of this answer it may build on those before it that have "_output", too."""
 _INSTANCES: Final = """\
 Instances
 - Data with a mark behind its name, such as "†state ①", belongs to that instance alone. A call with "_instance" reads \

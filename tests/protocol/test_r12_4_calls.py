@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.requests import compose, read_answer
@@ -111,6 +113,68 @@ def test_r12_4_a_latent_result_written_before_what_it_refers_to_has_run_is_an_er
     assert errors(asked, get, early) == ["/calls/1/_output"]
     assert errors(asked, get, {key: value for key, value in early.items() if key != "_output"}) == []
     assert errors(asked, get, {**early, "about": "†state.old"}) == []
+
+
+def latent(name: str, to: str, **more: Any) -> dict[str, Any]:
+    return {"_tool": "t", "_output": name, "_outputPath": f"†state.{to}", **more}
+
+
+def test_r4_8a_a_latent_result_may_refer_to_those_written_before_it_in_a_chain() -> None:
+    tools: dict[str, Any] = {"get": {"properties": {}}, "t": {"properties": {"about": {}}}}
+    asked = request({"tools": tools, "context": [{"type": "state", "old": 1}]}, activities={"get": {}})
+    one, two = latent("one", "a"), latent("two", "b", about="†state.a")
+    three = latent("three", "c", about={"of": ["†state.b", "†state.a", "†state.old"]})
+    assert errors(asked, one, two, three) == []
+    assert errors(asked, one, latent("x", "old"), two, latent("three", "c", about="†state.old")) == []
+    assert errors(asked, two, one) == ["/calls/0/_output"]
+    assert errors(asked, {"_tool": "get", "_outputPath": "†state.a"}, two, three) == [
+        "/calls/1/_output",
+        "/calls/2/_output",
+    ]
+    also = {"_tool": "get", "_outputPath": "†state.a.more"}
+    assert errors(asked, one, two, also) == ["/calls/1/_output"]
+    assert errors(asked, one, latent("x", "b", about="†state.old"), {**also, "_outputPath": "†state.old"}) == []
+    without = {key: value for key, value in one.items() if key != "_output"}
+    assert errors(asked, without, two) == ["/calls/1/_output"]
+
+
+WRITTEN = st.lists(
+    st.tuples(st.booleans(), st.sampled_from("abc"), st.lists(st.sampled_from("abco"), max_size=2)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(WRITTEN)
+def test_r4_8a_law_a_result_is_refused_where_it_reads_what_another_than_a_result_before_it_writes(calls: Any) -> None:
+    tools: dict[str, Any] = {"get": {"properties": {"about": {}}}, "t": {"properties": {"about": {}}}}
+    asked = request({"tools": tools, "context": [{"type": "state", "o": 1}]}, activities={"get": {}})
+    written = []
+    for is_latent, to, read in calls:
+        about = [f"†state.{one}" for one in read]
+        call = latent("x", to, about=about)
+        written.append(call if is_latent else {**{k: v for k, v in call.items() if k != "_output"}, "_tool": "get"})
+    expected = []
+    for at, (is_latent, _, read) in enumerate(calls):
+        for one in read if is_latent else ():
+            writers = [other for other, (_, to, _) in enumerate(calls) if to == one and other != at]
+            answered = [other for other in writers if calls[other][0]]
+            if writers and (answered != writers or min(answered) > at):
+                expected.append(f"/calls/{at}/_output")
+                break
+    found = errors(asked, *written)
+    assume(all(one.endswith("/_output") for one in found))  # else the graph has no order, or a call reads itself alone
+    assert found == expected
+
+
+def test_r4_8a_what_another_instance_writes_is_none_of_it() -> None:
+    tools: dict[str, Any] = {"get": {"properties": {}}, "t": {"properties": {"about": {}}}}
+    context = [{"type": "state", "_instance": name, "old": 1} for name in "ab"]
+    asked = request({"tools": tools, "context": context}, activities={"get": {}})
+    one, two = latent("one", "x", _instance="a"), latent("two", "y", _instance="a", about="†state.x")
+    for instance, expected in (("a", ["/calls/1/_output"]), ("b", []), (None, ["/calls/1/_output"])):
+        other = {"_tool": "get", "_outputPath": "†state.x", **({"_instance": instance} if instance else {})}
+        assert errors(asked, one, two, other) == expected
 
 
 def test_r12_4_code_is_offered_where_the_tool_lists_it_and_filled_in_where_it_is_pinned() -> None:
