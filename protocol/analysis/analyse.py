@@ -29,13 +29,14 @@ def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
     """
     ignored = frozenset(ignore) | _ignored(layout.submission.config)
     places = KnownPlaces(layout)
-    found = chain(
-        order_findings(layout),
-        value_findings(layout),
-        text_findings(layout, places),
-        surrounding_findings(layout, places),
+    found = (*order_findings(layout), *value_findings(layout), *text_findings(layout, places))
+    misspelt = {finding.calls for finding in found if finding.remedy == "write _outputPath"}
+    around = (
+        finding
+        for finding in surrounding_findings(layout, places)
+        if finding.code != "ACT405" or finding.calls not in misspelt  # its path is there, under another name
     )
-    kept = dict.fromkeys(finding for finding in found if not is_ignored(finding, ignored))
+    kept = dict.fromkeys(finding for finding in chain(found, around) if not is_ignored(finding, ignored))
     return tuple(_first(sorted(kept, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.code))))
 
 

@@ -7,7 +7,7 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import place_in
+from acts_celery.protocol.calls.call import Call, place_in
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.graph.readers import places_seen
 from acts_celery.protocol.language.errors import pointer
@@ -126,12 +126,32 @@ def _idle_properties(layout: Layout) -> Iterator[Finding]:
 
 
 def _missing_paths(layout: Layout) -> Iterator[Finding]:
-    """Calls without an output path, of tools that say which it may be."""
+    """Calls without an output path, of tools that say which it may be, or whose code gives a result (SPEC R5.1)."""
     limiting = {name: _limits_path(tool) for name, tool in layout.tools.items()}
     for call in layout.calls:
-        if call.output is None and (limit := limiting.get(call.tool)):
+        if call.output is not None:
+            continue
+        if limit := limiting.get(call.tool):
             why = f"has no _outputPath, and its tool says what it may be ({limit}): its result goes nowhere"
             yield on_call(layout, "ACT405", call, why, "add an _outputPath that the tool admits")
+        elif (giver := giver_of(layout, call)) is not None:
+            why = f"has no _outputPath, and {giver}: its result goes nowhere"
+            place = Reference("state", (call.tool,))
+            yield on_call(layout, "ACT405", call, why, f'add an _outputPath, such as "{place}"')
+
+
+def giver_of(layout: Layout, call: Call) -> str | None:
+    """Who says that an explicit call has a result, as a clause: its tool, or whoever carries it out."""
+    name, executor = call.runner.name, call.runner.executor
+    if executor is Executor.LATENT:
+        return None
+    if (tool := layout.tools.get(call.tool)) is not None and tool.gives_result:
+        return f"its tool {tool.name!r} says what it gives"
+    if executor is Executor.ACTIVITY:
+        signature = layout.signatures.get(name)
+        gives = signature is not None and signature.gives_result
+        return f"its activity {name!r} says what it gives" if gives else None
+    return f"its delegate {name!r} gives one" if name in {*layout.submission.delegates, *layout.giving} else None
 
 
 def _limits_path(tool: Tool) -> str | None:

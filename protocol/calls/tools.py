@@ -155,6 +155,12 @@ class Tool:
         schema = self._promised(None)
         return compiled(schema) if schema is not None else None
 
+    @property
+    def gives_result(self) -> bool:
+        """Whether it says of its results more than that they are null."""
+        said = self.compiled_output.document if self.compiled_output is not None else None
+        return isinstance(said, dict) and said.get("type") != "null" and said.get("const", MISSING) is not None
+
     def _promised(self, *plain: str | None) -> Schema | None:
         """What is said of results, by the parts that are marked in one of these ways (see `PLAIN`)."""
         said = self._said_of("_output") if self.is_held else []

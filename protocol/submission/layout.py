@@ -58,6 +58,8 @@ class Layout:
     """The names that its calls may use, where a list was given."""
     queued: frozenset[str] = frozenset()
     """The activities with a queue of their own, as far as a backend has said so."""
+    giving: frozenset[str] = frozenset()
+    """The delegates in code that say what they give, as far as a backend has said so."""
 
     @cached_property
     def returns(self) -> Mapping[str, Tool]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from acts_celery.protocol import check_submission
 from acts_celery.protocol.engine.decisions import Failure, Outcome, Start, Success
 from acts_celery.protocol.engine.statuses import Status
 
-from .building import ANY, DATE, call, checked, executing, pointers, problems_of, run, statuses
+from .building import ANY, DATE, call, checked, executing, pointers, problems_of, run, statuses, submission
 
 THOUGHT = {"_tool": "think", "about": "†state.nowhere", "_output": {"plan": 1}}
 
@@ -71,3 +74,44 @@ def test_r5_2_a_thought_is_in_no_wave_and_no_drawing() -> None:
     assert plan.waves == ((0,),)
     assert plan.edges == ()
     assert "think" not in plan.to_mermaid()
+
+
+# R5.1: what goes nowhere
+
+TEXT = {"type": "string"}
+DEFINITION = {"context": [{"type": "system", "message": "Sum up."}], "schema": {}}
+
+
+@pytest.mark.parametrize(
+    ("raw", "more", "words"),
+    [
+        (call("sum"), {"tools": {"sum": {"_output": TEXT}}}, "its tool 'sum' says what it gives"),
+        (call("sum"), {"activities": {"sum": {"properties": {"_output": TEXT}}}, "tools": {}}, "its tool 'sum'"),
+        (
+            call("sum", _activity="code"),
+            {"activities": {"code": {"properties": {"_output": TEXT}}}},
+            "its activity 'code' says what it gives",
+        ),
+        (call("sum", _delegate="model"), {"delegates": {"model": DEFINITION}}, "its delegate 'model' gives one"),
+    ],
+)
+def test_r5_1_check_warns_of_a_result_that_goes_nowhere(raw: dict[str, Any], more: Any, words: str) -> None:
+    value = submission(raw, **{key: part for key, part in more.items() if key not in ("activities", "delegates")})
+    value = {**value, **({"delegates": more["delegates"]} if "delegates" in more else {})}
+    if more.get("tools") == {}:
+        value["tools"] = {}
+    known = {"activities": more["activities"]} if "activities" in more else {}
+    (finding,) = check_submission(value, **known).findings
+    assert (finding.code, finding.severity, words in finding.message) == ("ACT405", "warning", True)
+    assert finding.remedy == 'add an _outputPath, such as "†state.sum"'
+    value["solution"]["calls"][0]["_outputPath"] = "†state.sum"
+    assert check_submission(value, **known).findings == ()
+
+
+@pytest.mark.parametrize("tool", [{}, {"_output": {"type": "null"}}, {"_output": {"const": None}}, {"_output": True}])
+def test_r5_1_what_gives_nothing_loses_nothing(tool: dict[str, Any]) -> None:
+    assert checked(call("log"), tools={"log": {**ANY, **tool}}).findings == ()
+
+
+def test_r5_2_a_passing_thought_loses_nothing() -> None:
+    assert checked({"_tool": "think", "_output": "x"}, tools={"think": {"_output": TEXT}}, activities={}).findings == ()

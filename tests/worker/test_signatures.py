@@ -40,10 +40,12 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as validated_dataclass
 from typing_extensions import TypedDict
 
+from acts_celery.broker_config import Settings
 from acts_celery.protocol.analysis.values import convertible
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.algebra import Algebra
-from acts_celery.worker.registry.activities import Activity, Policy, make_activity
+from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.registry.activities import Activity, Delegate, Policy, Registry, make_activity
 
 
 def split(value: Any) -> Any:
@@ -311,3 +313,19 @@ def test_what_an_activity_takes_is_never_said_not_to_fit_its_signature(annotatio
     taken = [value for value in VALUES if is_taken(activity, value=value)]
     assert taken
     assert [value for value in taken if not algebra.fit(algebra.only(value), admitted)] == []
+
+
+def test_r5_1_check_warns_where_what_a_delegate_in_code_gives_goes_nowhere() -> None:
+    def summary(context: list[dict[str, Any]]) -> dict[str, int]:
+        return {}
+
+    def log(context: list[dict[str, Any]]) -> None: ...
+
+    def either(context: list[dict[str, Any]]) -> Any: ...
+
+    registry = Registry()
+    for function in (summary, log, either):
+        registry.add_delegate(Delegate(function.__name__, function))
+    calls = [{"_tool": "t", "_delegate": name} for name in registry.delegates]
+    plan = Checker(Settings(), registry).check({"context": [], "solution": {"calls": calls}})
+    assert [(finding.code, finding.calls) for finding in plan.findings] == [("ACT405", (0,))]

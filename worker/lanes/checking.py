@@ -153,7 +153,10 @@ class Checker:
         if problems:
             raise Rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
-        return replace(complete, queued=queued)
+        called = {call.runner.name for call in plan.calls if call.output is None}
+        code = {name: known for name, known in self._registry.delegates.items() if name in called}
+        giving = frozenset(name for name, known in code.items() if known.gives_result)
+        return replace(complete, queued=queued, giving=giving)
 
     def _unfit_loops(self, plan: Plan) -> Iterator[Problem]:
         """What is wrong with delegates that have tools: their answers are runs of their own (SPEC R9.3)."""

@@ -128,6 +128,11 @@ class Delegate(Registered):
 
     policy: Policy = field(default_factory=Policy)
 
+    @cached_property
+    def gives_result(self) -> bool:
+        """Whether its annotation says what it gives."""
+        return bool(returns_schema(self.function))
+
 
 @dataclass(frozen=True)
 class RegisteredModel(Registered):
