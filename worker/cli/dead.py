@@ -15,6 +15,7 @@ from .rendering import counted
 from .values import value_lines
 
 if TYPE_CHECKING:
+    from acts_celery.worker.client.client import Client
     from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
 
 
@@ -26,14 +27,15 @@ def dead() -> None:
 
 
 @dead.command("list", short_help="Print them, the oldest first.")
+@click.option("--run", metavar="RUN", help="Only those of this run.")
 @common_options
-def list_(*, common: Common) -> int:
-    """Print all dead letters, the oldest first, one line each.
+def list_(run: str | None, *, common: Common) -> int:
+    """Print all dead letters, or those of one run, the oldest first, one line each.
 
-    Exit codes: 0 also where there are none, 3 no server.
+    Exit codes: 0 also where there are none, 3 the run is not found, or no server.
     """
-    with _letters(common) as letters:
-        found = letters.list()
+    with _letters(common) as (client, letters):
+        found = letters.list(client.find(run).id if run is not None else None)
     for letter in found:
         print_either(letter.to_dict(), [_line(letter)], as_json=common.json)
     if not found and not common.json:
@@ -49,7 +51,7 @@ def show(id_: str, *, common: Common) -> int:
 
     Exit codes: 0 found, 3 not found, or no server.
     """
-    with _letters(common) as letters:
+    with _letters(common) as (_, letters):
         letter = letters.get(id_)
     document = letter.to_dict() | {"body": letter.body}
     print_either(document, (_line(letter), *value_lines(letter.body, 2)), as_json=common.json)
@@ -88,11 +90,11 @@ def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> in
 
 
 @contextmanager
-def _letters(common: Common) -> Iterator[DeadLetters]:
+def _letters(common: Common) -> Iterator[tuple[Client, DeadLetters]]:
     from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
-        yield client.dead_letters()
+        yield client, client.dead_letters()
 
 
 def _act(
@@ -100,7 +102,7 @@ def _act(
 ) -> int:
     if bool(ids) == is_all:
         raise click.UsageError("name the calls by their ids, or give --all")
-    with _letters(common) as letters:
+    with _letters(common) as (_, letters):
         chosen = tuple(letter.id for letter in letters.list()) if is_all else ids
         act(letters, chosen)
     print_either({done: list(chosen)}, [f"{counted(len(chosen), 'call')} {done}"], as_json=common.json)

@@ -19,7 +19,7 @@ from .options import Common, common_options
 from .output import escaped, flush, print_either, print_json, print_lines, print_text, tell
 from .rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
 from .unanswered import unanswered_lines
-from .view import View, print_result, view_options
+from .view import View, print_result, standing_lines, view_options
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.log_entries import LogEntry
@@ -50,12 +50,13 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
     moment = message_id(at)
     with found_run(run, common) as found:
         if not view.is_filter:
-            print_status(found.status(moment), common)
+            print_status(found.status(moment, instances=True), common, is_quiet=view.is_quiet)
             return COMPLETED
-        chosen = view.chosen(found.result(at=moment).to_dict())
+        document = found.result(at=moment).to_dict()
+    chosen = view.chosen(document)
     counts = Counter(call["status"] for call in chosen["calls"])
-    document = {"run": chosen["run"], "status": chosen["status"], "calls": dict(counts)}
-    print_status(document, common)
+    kept = {key: chosen[key] for key in ("run", "status", "instance_status", "background") if chosen.get(key)}
+    print_status(kept | {"calls": dict(counts)}, common, len(document["calls"]), is_quiet=view.is_quiet)
     if not common.json and not view.is_quiet:
         for name in counts:
             print_lines(calls_lines(name, chosen["calls"], view.most(), view.cut))
@@ -136,11 +137,14 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
     return COMPLETED
 
 
-def print_status(document: Mapping[str, Any], common: Common) -> None:
-    """Print a run's status and its calls counted by theirs."""
-    how = f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'])}"
+def print_status(
+    document: Mapping[str, Any], common: Common, total: int | None = None, *, is_quiet: bool = False
+) -> None:
+    """Print a run's status and its calls counted by theirs, where those are not all how many there are in `total`."""
+    how = f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'], total)}"
     unanswered = (f"  {line}" for line in unanswered_lines(document.get("unanswered", [])))
-    print_either(document, (how, *unanswered), as_json=common.json)
+    standing = () if is_quiet else standing_lines(document)
+    print_either(document, (how, *standing, *unanswered), as_json=common.json)
 
 
 @contextmanager
@@ -167,6 +171,7 @@ def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
         raise InstanceNotFound(document["run"], instance, list(document["instances"]))
     return document | {
         "instances": {instance: document["instances"][instance]},
+        "instance_status": {instance: document["instance_status"][instance]},
         "calls": [call for call in document["calls"] if call["instance"] == instance],
     }
 

@@ -6,7 +6,7 @@ Every line is plain text but for the colours of headings; `output` takes those a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,7 @@ _COLOURS: Final = {
     "running": "cyan",
     "paused": "yellow",
 }
+_OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed")
 _ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", "skipped", "failed")
 
 
@@ -45,13 +46,31 @@ def heading(text: str) -> str:
     return click.style(escaped(text), bold=True)
 
 
-def counts_line(counts: Mapping[str, int]) -> str:
-    """`88 calls: 70 done, 10 skipped`, the statuses in the order of a call's life."""
+def counts_line(counts: Mapping[str, int], total: int | None = None) -> str:
+    """`88 calls: 70 done, 10 skipped`, the statuses in the order of a call's life; of more calls in `total`
+    `88 of 100 calls: …`.
+    """
     known = [status for status in _ORDER if counts.get(status)]
     others = [status for status in counts if status not in _ORDER]
-    total = sum(counts.values())
+    shown = sum(counts.values())
     listed = ", ".join(f"{counts[status]} {status}" for status in (*known, *others))
-    return counted(total, "call") + (f": {listed}" if listed else "")
+    some = f"{shown} of " if total is not None and total != shown else ""
+    return some + counted(shown if total is None else total, "call") + (f": {listed}" if listed else "")
+
+
+def instances_line(statuses: Mapping[str, str]) -> str:
+    """`200 instances: 195 completed, 5 failed (⑤, ⑦)`; those are named that failed, a few of many."""
+    counts = Counter(statuses.values())
+    listed = ", ".join(f"{counts[status]} {status}" for status in _OF_INSTANCES if counts[status])
+    failed = [instance for instance, status in statuses.items() if status == "failed"]
+    return f"{counted(len(statuses), 'instance')}: {listed}" + (f" ({_few(failed)})" if failed else "")
+
+
+def background_line(run: str, background: Mapping[str, int]) -> str:
+    """How what was sent and not awaited stands, and where to look for what failed."""
+    listed = ", ".join(f"{background[how]} {how}" for how in ("outstanding", "done", "dead") if background[how])
+    remedy = f": acts dead list --run {run}" if background["dead"] else ""
+    return f"in the background: {listed}{remedy}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -160,8 +179,7 @@ def calls_lines(
     if alike:
         yield status_word(status)
     for (index, tool, cause), instances in islice(alike.items(), most):
-        few = ", ".join(map(escaped, instances[:5])) + (f" and {len(instances) - 5} more" if len(instances) > 5 else "")
-        yield f"  {call_name(index, tool)} ({few})" + (f": {cause}" if cause else "")
+        yield f"  {call_name(index, tool)} ({_few(instances)})" + (f": {cause}" if cause else "")
     if most is not None and len(alike) > most:
         left = sum(map(len, islice(alike.values(), most, None)))
         yield f"  … and {counted(left, f'{status} call')} more: --all"
@@ -194,6 +212,11 @@ def timing_words(timing: Mapping[str, Any]) -> list[str]:
 
 def _span(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def _few(instances: Sequence[str]) -> str:
+    """The first five of them."""
+    return ", ".join(map(escaped, instances[:5])) + (f" and {len(instances) - 5} more" if len(instances) > 5 else "")
 
 
 def _cause(call: Mapping[str, Any], cut: Cut) -> str:

@@ -154,6 +154,8 @@ def _see_through(
         dead = _dead(asked.embedded, deadline) if asked.embedded is not None else []
     finally:
         if asked.as_json:
+            now = submitted.status().get("background")
+            document |= {"background": now} if now is not None else {}
             print_result(document | ({"dead": dead} if dead else {}), view, as_json=True)
             answer.is_given = True
     has_failed = bool(dead) or any(call["status"] == "failed" for call in document["calls"])

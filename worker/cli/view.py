@@ -7,7 +7,7 @@ asked for by an option counts for `--json` too; what is only left out to be shor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -16,7 +16,16 @@ import click
 
 from .bundles import bundled
 from .output import escaped, flush, print_either, tell
-from .rendering import calls_lines, counted, counts_line, data_lines, heading, status_word
+from .rendering import (
+    background_line,
+    calls_lines,
+    counted,
+    counts_line,
+    data_lines,
+    heading,
+    instances_line,
+    status_word,
+)
 from .values import SHORT, WHOLE, Cut, value_lines
 
 MOST: Final = 10
@@ -58,12 +67,12 @@ class View:
         calls = [call for call in document["calls"] if self._shows(call)]
         self.tell_of_unknown({call["tool"] for call in document["calls"]})
         having = {call["instance"] for call in calls}
-        instances = {name: data for name, data in document["instances"].items() if name in having}
-        return document | {"calls": calls, "instances": instances}
+        return document | {"calls": calls} | _of_instances(document, lambda name: name in having)
 
     def limited(self, document: dict[str, Any]) -> dict[str, Any]:
         """A document with as many instances as the limit says, and no fewer where there is none."""
-        return document | {"instances": dict(islice(document["instances"].items(), self.limit))}
+        first = set(islice(document["instances"], self.limit))
+        return document | _of_instances(document, lambda name: name in first)
 
     def tell_of_unknown(self, tools: Collection[str]) -> None:
         """Say on stderr that no call is of the tool that is asked for; `tools` are those of all calls."""
@@ -91,25 +100,52 @@ view_options: Final = bundled(
 def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
     """Print a run's document, as much of it as is asked for."""
     chosen = view.chosen(document)
-    print_either(view.limited(chosen), result_lines(chosen, view), as_json=as_json)
+    print_either(view.limited(chosen), result_lines(chosen, view, len(document["calls"])), as_json=as_json)
     # What comes after may take a while: tasks sent and not awaited, the end of the backend.
     flush()
 
 
-def result_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
-    """A run as `acts run` and `acts show` print it, from the document that `--json` prints."""
+def result_lines(document: Mapping[str, Any], view: View, total: int | None = None) -> Iterator[str]:
+    """A run as `acts run` and `acts show` print it, from the document that `--json` prints; it has so many calls, where
+    those of the document are not all.
+    """
     calls = document["calls"]
     counts = Counter(call["status"] for call in calls)
-    yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts)}"
+    yield f"{status_word(document['status'])}  run {document['run']}, {counts_line(counts, total)}"
     if document.get("reason") is not None:
         yield f"  {escaped(document['reason'])}"
     if view.is_quiet:
         return
+    yield from standing_lines(document)
     for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
         yield from calls_lines(status, calls, view.most(), view.cut)
     yield from _child_lines(calls, view)
     if view.tool is None:
         yield from _value_lines(document, view)
+
+
+def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """How the instances stand, and what was sent and not awaited, below the first line of a run."""
+    if document.get("instance_status"):
+        yield f"  {instances_line(document['instance_status'])}"
+    if document.get("background") is not None:
+        yield f"  {background_line(document['run'], document['background'])}"
+
+
+def _of_instances(document: Mapping[str, Any], is_one: Callable[[str], bool]) -> dict[str, Any]:
+    """What a run's document says of some of its instances."""
+    return {
+        part: {name: value for name, value in document[part].items() if is_one(name)}
+        for part in ("instances", "instance_status")
+    }
+
+
+def _own(seen: Any, shared: Any) -> Any:
+    """Of what an instance sees, what is not the same in the global values; whole where it lacks some of those."""
+    if not isinstance(seen, dict) or not isinstance(shared, dict) or not shared.keys() <= seen.keys():
+        return seen
+    both = ((name, value, shared.get(name)) for name, value in seen.items())
+    return {name: _own(value, other) for name, value, other in both if name not in shared or value != other}
 
 
 def _child_lines(calls: Sequence[Mapping[str, Any]], view: View) -> Iterator[str]:
@@ -132,7 +168,8 @@ def _value_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
     failed = {call["instance"] for call in document["calls"] if call["status"] == "failed"}
     instances = sorted(document["instances"].items(), key=lambda item: item[0] not in failed)
     shown = instances[: view.most(_INSTANCES)]
+    shared = document["global"] if len(instances) > 1 and not view.is_failed else {}
     for instance, kinds in shown:
-        yield from data_lines(instance, kinds, view.cut)
+        yield from data_lines(instance, _own(kinds, shared), view.cut)
     if (left := len(instances) - len(shown)) > 0:
         yield f"… and {counted(left, 'instance')} more: --all, --limit, --instance"

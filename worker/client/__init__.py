@@ -12,6 +12,7 @@
 `runs`           a run from outside
 `run_status`     its status, and its calls counted by theirs
 `results`        a result, folded from the log
+`instance_status`  how each instance stands
 `collecting`     searching for garbage while much is made
 `timings`        when calls began and ended, and what they waited for
 `log_entries`    what is shown of the log's entries
@@ -33,5 +34,5 @@
 `programs`       how a process of ours starts another
 `local`          a server and a worker in this process, for tests and notebooks
 `local_backend`  a server and a worker for a while
-`background`     waiting for what they have sent and not awaited
+`background`     what was sent and not awaited: how it stands, and waiting for it
 """

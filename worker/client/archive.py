@@ -59,7 +59,7 @@ _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
 _LONGEST_PATH: Final = 200
 """Names in a path: more of them than anybody writes, and few enough for what shows a run."""
-_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported"})
+_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported", "sent"})
 """Fields of the state that say something of work under way, or of other runs."""
 
 

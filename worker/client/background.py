@@ -1,10 +1,13 @@
-"""Waiting for what runs have sent and not awaited (SPEC R5.1), on a backend that is about to be ended."""
+"""What runs have sent and not awaited (SPEC R5.1): how it stands, and waiting for it on a backend about to be ended."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import InfrastructureError
@@ -17,6 +20,31 @@ LONGEST_SECONDS: Final = 600.0
 _QUIET_SECONDS: Final = 3.0
 _LONGEST_WAIT_SECONDS: Final = 10.0
 """Less than a connection waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """How many of the calls, and elements, that a run has sent and not awaited stand how."""
+
+    outstanding: int
+    done: int
+    dead: int
+
+    def to_dict(self) -> dict[str, int]:
+        """As JSON."""
+        return asdict(self)
+
+
+def read_background(redis: Redis, keys: Keys) -> Background | None:
+    """How it stands now; None where nothing was sent. Raises `RedisError`."""
+    with redis.pipeline(transaction=True) as pipeline:
+        pipeline.hget(keys.state, "sent")
+        pipeline.hlen(keys.outbox)
+        pipeline.scard(keys.dead_calls)
+        sent, outstanding, dead = pipeline.execute()
+    if sent is None:
+        return None
+    return Background(outstanding, max(0, int(sent) - outstanding - dead), dead)
 
 
 def await_background(

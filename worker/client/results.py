@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,8 +24,10 @@ from acts_celery.worker.storage.lane_state import CallState, Elements, End, Lane
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import call_name
 
+from .background import Background, read_background
 from .collecting import collecting_seldom
 from .display import counted, html
+from .instance_status import instance_statuses
 from .progress import Progress
 from .timings import Timing, Waits, timing_of
 
@@ -117,6 +119,8 @@ class Result:
     global_data: Mapping[str, Any]
     instances: Mapping[str, Mapping[str, Any]]
     calls: Sequence[CallResult]
+    instance_status: Mapping[str, str] = field(default_factory=dict)
+    """How each instance stands (SPEC R11.8): completed, failed, running, held, paused or cancelled."""
     conflicts: Sequence[str] = field(default=())
     """Operations that could not be applied (SPEC R3.4), as text."""
     reason: str | None = None
@@ -125,6 +129,8 @@ class Result:
     """
     ticks: Sequence[TickResult] | None = None
     """The ticks of its loop that were answered, where it is a request."""
+    background: Background | None = None
+    """How what it has sent and not awaited stands (SPEC R5.1); None where that is nothing, or at a past moment."""
 
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
@@ -137,8 +143,11 @@ class Result:
         return html(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape of `acts run --json`; `ticks`, `conflicts` and `reason` are there only where there are any."""
+        """The shape of `acts run --json`; `ticks`, `background`, `conflicts` and `reason` are there only where there
+        are any.
+        """
         ticks = {"ticks": [tick.to_dict() for tick in self.ticks]} if self.ticks is not None else {}
+        background = {"background": self.background.to_dict()} if self.background is not None else {}
         conflicts = {"conflicts": list(self.conflicts)} if self.conflicts else {}
         reason = {"reason": self.reason} if self.reason is not None else {}
         return {
@@ -147,8 +156,10 @@ class Result:
             "output": self.output,
             "global": dict(self.global_data),
             "instances": {instance: dict(data) for instance, data in self.instances.items()},
+            "instance_status": dict(self.instance_status),
             "calls": [call.to_dict() for call in self.calls],
             **ticks,
+            **background,
             **conflicts,
             **reason,
         }
@@ -186,14 +197,17 @@ class Assembly:
             reason = f"{', '.join(run.missed)}: promised, and not there within {seconds:g} s"
         reason = run.exceeded or reason
         calls = sorted(self._calls(status, at_work, waits), key=lambda call: call.index)
+        instances = {instance: fold.snapshot() for instance, fold in folds.items() if instance is not None}
+        stopped = self._stopped(status)
         return Result(
             run=self._run,
             status="failed" if reason is not None else status,
             output=output,
             reason=reason,
             global_data=shared.snapshot(),
-            instances={instance: fold.snapshot() for instance, fold in folds.items() if instance is not None},
+            instances=instances,
             calls=calls,
+            instance_status=instance_statuses(instances, calls, status, stopped.reason if stopped else None),
             conflicts=tuple(dict.fromkeys(conflicts)),
             ticks=_ticks(run.loop, calls) if run.loop is not None else None,
         )
@@ -278,7 +292,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     history = History(redis, keys)
     with redis.pipeline(transaction=False) as pipeline:
         _ask(pipeline, keys, history)
-        (status, running), definition, instances, page = pipeline.execute()
+        (status, running, sent), definition, instances, page = pipeline.execute()
     if status is None or definition is None:
         raise RunNotFound(keys.run)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
@@ -287,7 +301,14 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
         at_work, page = history.at_work(), None  # what ends meanwhile is in the log then
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
     assembly.feed(history.entries(until=until, first=page if at is None else None))
-    return assembly.result(status.decode() if at is None else progress.status_at(at), at_work, waits=waits)
+    if at is not None:
+        return assembly.result(progress.status_at(at), waits=waits)
+    result = assembly.result(status.decode(), at_work, waits=waits)
+    return _with_background(result, redis, keys) if sent is not None else result
+
+
+def _with_background(result: Result, redis: Redis, keys: Keys) -> Result:
+    return replace(result, background=read_background(redis, keys))
 
 
 def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | None:
@@ -298,16 +319,17 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
         _ask(pipeline, keys, history)
-        _, (status, running), definition, instances, page = pipeline.execute()
+        _, (status, running, sent), definition, instances, page = pipeline.execute()
     if definition is None or status is None or status.decode() not in ENDED or int(running or 0):
         return None
     with collecting_seldom():
         assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
         assembly.feed(history.entries(first=page))
-        return assembly.result(status.decode())
+        result = assembly.result(status.decode())
+    return _with_background(result, redis, keys) if sent is not None else result
 
 
 def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
-    pipeline.hmget(keys.state, "status", "running")
+    pipeline.hmget(keys.state, "status", "running", "sent")
     pipeline.get(keys.definition)
     history.ask_first(pipeline)

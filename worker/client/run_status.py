@@ -19,8 +19,11 @@ from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.unanswered import read_unanswered
 from acts_celery.worker.wire.attempts import CallId
 
+from .background import read_background
+
 FOREIGN: Final = "foreign"
 """The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
+_MOST_INSTANCES: Final = 1_000
 
 
 def read_state(redis: Redis, keys: Keys) -> dict[str, str]:
@@ -49,6 +52,8 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
         counts["waiting"] = max(0, left - counts["running"] - counts["held"])
     shown = {name: count for name, count in counts.items() if count}
     told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": shown}
+    if "sent" in state and (background := read_background(redis, keys)) is not None:
+        told["background"] = background.to_dict()
     if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):
         told["unanswered"] = [asdict(one) for one in unanswered]
     if (parent := Parent.read(state.get(PARENT))) is not None:
@@ -56,6 +61,12 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
     if "forked_from" in state:
         told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
     return told
+
+
+def has_few_instances(redis: Redis, keys: Keys) -> bool:
+    """Whether a run has instances, and few enough to read its whole log for how they stand. Raises `RedisError`."""
+    number: Any = redis.llen(keys.instances)
+    return 0 < int(number) <= _MOST_INSTANCES
 
 
 def _is_asking(redis: Redis, keys: Keys, state: Mapping[str, str]) -> bool:

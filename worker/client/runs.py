@@ -27,7 +27,7 @@ from .control import Control
 from .log_entries import LogEntry, LogReading
 from .progress import Deadline, Event, Progress
 from .results import Result, read_end, read_result
-from .run_status import read_state, status_of
+from .run_status import FOREIGN, has_few_instances, read_state, status_of
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
@@ -81,17 +81,21 @@ class Run:
 
         return People(self.id, self._redis, self._settings, self._publisher)
 
-    def status(self, at: str | None = None) -> dict[str, Any]:
-        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`.
+    def status(self, at: str | None = None, *, instances: bool = False) -> dict[str, Any]:
+        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`. With
+        `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
 
         `unanswered` is there while models are asked again: of each request the `call` (None: the loop's own), the
         error's `type` and `message`, how many `tries` there were, `again_in_seconds`.
         """
         if at is not None:
             past = self.result(at)
-            return {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
+            told = {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
+            return told | ({"instance_status": dict(past.instance_status)} if instances and past.instances else {})
         with redis_errors(self._settings):
-            return status_of(self._redis, self._keys)
+            told = status_of(self._redis, self._keys)
+            has_few = instances and told["status"] != FOREIGN and has_few_instances(self._redis, self._keys)
+        return told | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
     def pause(self) -> None:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""

@@ -40,6 +40,7 @@ class Outbox:
         self._settings = settings
         self._letters = DeadLetters(redis, settings)
         self._script = Script(redis, "outbox", is_raw=True)
+        self._end = Script(redis, "outbox_end")
 
     def sweep(self, run: str, thresholds: Thresholds) -> set[str]:
         """Send again what was lost or is due in a run.
@@ -60,7 +61,7 @@ class Outbox:
             except UNREADABLE:
                 drop_entry(keys.outbox, member, partial(self._remove, keys))
             else:
-                self._remove(keys, member)
+                self._remove(keys, member, number - 1)
         return {queue.decode() for queue in found["awaited"]}
 
     def _send(self, keys: Keys, calls: Sequence[Sequence[Any]]) -> None:
@@ -88,12 +89,9 @@ class Outbox:
             if found is not None and found.attempt == completion.ref.attempt:
                 self._letters.add(_letter(run, member, task, completion.error, completion.ref.attempt))
 
-    def _remove(self, keys: Keys, member: bytes) -> None:
-        with self._redis.pipeline(transaction=True) as pipeline:
-            pipeline.hdel(keys.outbox, member)
-            pipeline.hdel(keys.outbox_tasks, member)
-            pipeline.zrem(keys.outbox_due, member)
-            pipeline.execute()
+    def _remove(self, keys: Keys, member: bytes, attempts: int = 0) -> None:
+        """Take out a call that is dead, unless it was sent again and has fewer attempts by now."""
+        self._end(keys, {"member": member, "attempts": attempts})
 
 
 def _letter(run: str, member: bytes, task: bytes, error: tuple[str, str], attempts: int) -> DeadLetter:

@@ -101,8 +101,8 @@ def _in_request(one: AttemptRef | Completion | Unanswered) -> tuple[Any, ...]:
     match one:
         case AttemptRef(_, lane, call, attempt):
             return lane, call, attempt
-        case Completion((_, lane, call, attempt, _), _, delay_seconds):
-            return lane, call, attempt, -1 if delay_seconds is None else int(delay_seconds * 1000)
+        case Completion((_, lane, call, attempt, _), error, delay_seconds):
+            return lane, call, attempt, -1 if delay_seconds is None else int(delay_seconds * 1000), error is not None
         case Unanswered((_, lane, call, attempt, _), type_, why, tries, wait_ms):
             return lane, call, attempt, tries, wait_ms, type_, why
 

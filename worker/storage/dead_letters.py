@@ -84,13 +84,14 @@ class DeadLetters:
         self._times = settings.key_prefix + ":{dead}:times"
         self._due = DueRuns(redis, settings.key_prefix)
 
-    def list(self) -> Sequence[DeadLetter]:
-        """All of them, the oldest first."""
+    def list(self, run: str | None = None) -> Sequence[DeadLetter]:
+        """All of them, or those of a run, the oldest first."""
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
-        return [
-            letter for start in range(0, len(ids), _AT_ONCE) for letter in self._read(ids[start : start + _AT_ONCE])
-        ]
+        if run is not None:
+            ids = [id_ for id_ in ids if id_.decode().startswith(f"{run}:")]
+        pages = (self._read(ids[start : start + _AT_ONCE]) for start in range(0, len(ids), _AT_ONCE))
+        return [letter for page in pages for letter in page if run in (None, letter.call.run)]
 
     def count(self) -> int:
         """How many there are."""
@@ -117,6 +118,7 @@ class DeadLetters:
                     pipeline.hset(keys.outbox, call.member, str(Condition(Kind.RETRY, holder=f"0/{letter.task.queue}")))
                     pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
                     pipeline.zadd(keys.outbox_due, {call.member: 0})
+                    pipeline.srem(keys.dead_calls, call.member)
                     pipeline.execute()
                 seconds: Any = self._redis.time()[0]
                 self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)

@@ -38,9 +38,9 @@ class Keys:
         that have ended; `bytes` that its calls have written and `work` of validation; `exceeded` why it was ended,
         `output_fault`, and `missed`: what was promised, did not come in time and could not be done without; `look`:
         when the sweep looks at the run next (none where nothing was due); `promises_due` and `promise_ms` (see
-        sweep.lua); `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked
-        lanes were woken; `drives:<lane>` (see drive.lua), `writer` (write.lua), `amending…` and `amended` (amend.lua),
-        `loop…` (loop.lua). Times are in ms.
+        sweep.lua); `sent`, how many calls and elements were sent and forgotten; `approve_ms`, how long a held call
+        waits for a person (none: for ever); `wakes`, how often parked lanes were woken; `drives:<lane>` (drive.lua),
+        `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua). Times are in ms.
         """
         return self._key("state")
 
@@ -145,6 +145,11 @@ class Keys:
         return self._key("outbox", "due")
 
     @property
+    def dead_calls(self) -> str:
+        """Set: those of them that failed for good, and were not sent again since."""
+        return self._key("outbox", "dead")
+
+    @property
     def all(self) -> tuple[str, ...]:
         """Every key that a run may have."""
         return (
@@ -168,6 +173,7 @@ class Keys:
             self.outbox,
             self.outbox_tasks,
             self.outbox_due,
+            self.dead_calls,
         )
 
     def _key(self, *parts: str) -> str:

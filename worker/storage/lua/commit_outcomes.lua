@@ -1,7 +1,7 @@
 -- Outcomes of a commit: each is appended once, and counted; the run ends with its last call.
 --
--- KEYS: calls leases outbox outbox_tasks outbox_due children
--- USES: commit_step
+-- KEYS: calls leases children
+-- USES: commit_step background
 -- Request: outcomes: {call, element and of (where it is that of an element, which one and of which call; the call itself
 --          ends by an outcome of its own, and that alone is counted), status, detail (msgpack or ""), missed (the promised
 --          places that it had to do without, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of what
@@ -59,9 +59,7 @@ for _, outcome in ipairs(request.outcomes) do
         end
         if outcome.task ~= '' then
             local member = field(outcome.call)
-            redis.call('HSET', outbox, member, condition('sent', 1, 0, as_text(now) .. '/' .. outcome.queue))
-            redis.call('HSET', outbox_tasks, member, outcome.task)
-            redis.call('ZADD', outbox_due, now + 1000, member) -- most are done by then
+            send_in_background(member, outcome.task, outcome.queue)
             becomes_due(now + 1000)
         end
         if outcome.missed ~= '' then

@@ -1,11 +1,11 @@
 -- Take note of what workers that see only the broker say of a run's calls (see worker/wire/reports.py). `unanswered`
 -- has for lane and call msgpack {attempt, tries, at_ms (of the next try), type, why}.
 --
--- KEYS: calls leases outbox outbox_tasks outbox_due unanswered
--- USES: clock condition
+-- KEYS: calls leases unanswered
+-- USES: background
 -- Request: lease_ms, heard_ms and soon_ms (see sweep.lua), instances (the queue of results), begun, ended and reserved (taken
 --          from a queue and not begun): lists of {lane, call, attempt}, completed: a list of {lane, call, attempt, delay_ms
---          (until the next attempt, or -1 where there is none)}, unanswered: a list of {lane, call, attempt, tries, wait_ms
+--          (until the next attempt, or -1 where there is none), is_dead (it failed for good)}, unanswered: a list of {lane, call, attempt, tries, wait_ms
 --          (until the next try), type, why}, most_unanswered (members of it)
 
 -- A report of an attempt that was given up already is ignored: the call is in other hands.
@@ -52,9 +52,7 @@ for _, completion in ipairs(request.completed) do
         redis.call('HSET', outbox, member, condition('retry', completion[3], failures + 1, sent))
         redis.call('ZADD', outbox_due, now + completion[4], member)
     elseif member then
-        redis.call('HDEL', outbox, member)
-        redis.call('HDEL', outbox_tasks, member)
-        redis.call('ZREM', outbox_due, member)
+        end_in_background(member, completion[5])
     end
 end
 
