@@ -7,6 +7,7 @@
 `widening`      a schema in which a reference may stand for every value
 `rendering`     the messages in which a model is asked, and what follows a tick
 `texts`         the engine's own words in them
+`answer_texts`  the object that a text has as its answer, whatever stands around it
 `answers`       what a model has written, as calls that may run, an output, and errors
 `early_results`  results that a model has written before what their calls refer to is there
 `growing`       the calls of an answer whose text is still being written

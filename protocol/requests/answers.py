@@ -7,9 +7,7 @@ invalid does not run, nor does what depends on it; the others do.
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, Protocol
@@ -25,6 +23,7 @@ from acts_celery.protocol.submission.checking import check_calls
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.output import misfit_problems
 
+from .answer_texts import ANSWER_KEYS, Unreadable, find_answer, missing
 from .asides import advice_findings, judge_asides
 from .composition import compose
 from .dependents import dependents
@@ -37,7 +36,6 @@ _SHOWN: Final = 500
 _ROUNDS: Final = 8
 """So often what is left of an answer is laid out without the calls that were found to be wrong."""
 _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
-_FENCED: Final = re.compile(r"\s*```[a-zA-Z]*\r?\n(.*)```\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,6 @@ class Truth(Protocol):
         ...
 
 
-class Unreadable(ValueError):
-    """An answer that is not JSON, or in which a key stands twice."""
-
-
 def read_answer(
     request: Request,
     answer: str | Mapping[str, Any],
@@ -134,13 +128,15 @@ def read_solution(
     return _Reading(request, messages, first, begun, truth or _Composed(request)).answer(value, *errors)
 
 
-def read_value(request: Request, answer: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The object that an answer is. Raises `Unreadable`."""
-    value = parsed(answer) if isinstance(answer, str) else answer
+def read_value(
+    request: Request, answer: str | Mapping[str, Any], keys: Collection[str] = ANSWER_KEYS
+) -> dict[str, Any]:
+    """The object that an answer is, which has one of these keys at least. Raises `Unreadable`."""
+    value = find_answer(answer, keys) if isinstance(answer, str) else answer
     if unfit := next(value_problems(value, request.known.limits), None):
         raise Unreadable(str(unfit))
-    if not isinstance(value, dict):
-        raise Unreadable("it is not a JSON object")
+    if not isinstance(value, dict) or not value.keys() & set(keys):
+        raise Unreadable(missing(keys))
     return value
 
 
@@ -148,31 +144,6 @@ def unreadable(error: Unreadable, answer: str | Mapping[str, Any]) -> AnswerErro
     """The error of an answer that cannot be read (SPEC R13.2)."""
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
     return AnswerError(None, "InvalidAnswer", f"the answer cannot be read: {error}. It begins: {text[:_SHOWN]}", "")
-
-
-def parsed(text: str) -> Any:
-    """The value of an answer's text; one fence of Markdown around it is passed over. Raises `Unreadable`."""
-    fenced = _FENCED.fullmatch(text)
-    try:
-        return json.loads(fenced[1] if fenced else text, object_pairs_hook=_object, parse_constant=_refused)
-    except RecursionError:
-        raise Unreadable("it is nested too deeply") from None
-    except Unreadable:
-        raise
-    except ValueError as error:
-        raise Unreadable(f"it is not JSON ({error})") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise Unreadable(f"the key {twice!r} stands twice in one object")
-    return value
-
-
-def _refused(name: str) -> Any:
-    raise Unreadable(f"{name} is not a JSON value")
 
 
 @dataclass(frozen=True)
@@ -272,7 +243,7 @@ class _Reading:
         expected = composed["properties"]
         for key in value.keys() - expected.keys():
             yield Problem(pointer("solution", key), f"unknown property; an answer has {', '.join(expected)}")
-        for key in expected:
+        for key in expected.keys() - set(ANSWER_KEYS):
             if key not in value:
                 yield Problem(pointer("solution"), f"{key!r} is missing")
         if not isinstance(value.get("calls", []), list):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from .answers import Unreadable, parsed
+from .answer_texts import Unreadable, decoded
 
 _MARK: Final = re.compile(r'["{}\[\]:,]')
 _IN_STRING: Final = re.compile(r'["\\]')
 _CALLS: Final = "calls"
 _BEFORE: Final = re.compile(r"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
-"""What may stand before an answer (see `parsed`)."""
+"""What may stand before an answer (see `answer_texts`)."""
 
 
 class GrowingAnswer:
@@ -56,7 +56,7 @@ class GrowingAnswer:
         calls: list[Any] = []
         while (mark := self._next()) is not None:
             if (end := self._take(mark)) is not None:
-                calls.append(parsed(self.text[self._began : end]))
+                calls.append(decoded(self.text[self._began : end]))
                 self.end = end
         return calls
 
@@ -79,7 +79,7 @@ class GrowingAnswer:
                 self._string = at
             case '"':
                 if len(self._open) == 1:
-                    self._last = parsed(self.text[self._string : at + 1])
+                    self._last = decoded(self.text[self._string : at + 1])
                 self._string = None
             case ":" if len(self._open) == 1:
                 self._begin_value()

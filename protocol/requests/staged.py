@@ -29,7 +29,8 @@ from acts_celery.protocol.schemas.validation import Checker
 from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.state.fold import Fold
 
-from .answers import Answer, AnswerError, Unreadable, read_solution, read_value, unreadable
+from .answer_texts import ANSWER_KEYS, Unreadable
+from .answers import Answer, AnswerError, read_solution, read_value, unreadable
 from .asides import compose_asides
 from .composition import compose
 from .narrowing import Narrowing
@@ -93,7 +94,7 @@ class Choice:
 def read_choice(request: Request, answer: str | Mapping[str, Any]) -> Choice | AnswerError:
     """Read the first answer. Never raises for what a model has written."""
     try:
-        value = read_value(request, answer)
+        value = read_value(request, answer, ("tools",))
     except Unreadable as error:
         return unreadable(error, answer)
     if problem := next(iter(CompiledSchema(compose_choice(request)).problems(value)), None):
@@ -219,11 +220,8 @@ class _Held:
 
 def _misshapen(value: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What is wrong with the second answer as a whole, and where."""
-    for key in value.keys() - {"calls", "output"}:
+    for key in value.keys() - set(ANSWER_KEYS):
         yield "unknown property; an answer has calls, output", pointer(key)
-    for key in ("calls", "output"):
-        if key not in value:
-            yield f"{key!r} is missing", ""
     calls = value.get("calls", {})
     if not isinstance(calls, dict):
         yield "must be an object with a call for each tool that was chosen", pointer("calls")

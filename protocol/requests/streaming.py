@@ -19,7 +19,8 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.submission.layout import Layout
 
-from .answers import Answer, AnswerError, Unreadable, joined_messages, parsed, read_answer
+from .answer_texts import Unreadable, find_answer
+from .answers import Answer, AnswerError, joined_messages, read_answer
 from .dependents import places_written
 from .growing import GrowingAnswer
 from .request import Request
@@ -42,7 +43,7 @@ def end_answer(
     """The whole answer, of which the calls with these indexes have begun. Raises `Unreadable` where it is none, or
     where one of those would not run by it.
     """
-    parsed(text)
+    find_answer(text)
     answer = read_answer(request, text, messages, first=first)
     if not {call.index for call in answer.calls}.issuperset(begun):
         raise Unreadable(joined_messages(answer.errors))

@@ -14,7 +14,7 @@ from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.requests import Answer, Request, read_answer, read_request
-from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.submission.checking import Environment
@@ -172,7 +172,7 @@ def test_r13_8_of_a_broken_answer_the_calls_that_were_written_count_and_no_outpu
 
 
 @pytest.mark.parametrize(
-    "rest", ["]", '], "calls": []}', '], "output": null} and so on', '], "output": null, "output": 1}']
+    "rest", ["]", '], "calls": []}', '], "output": null} {"calls": []}', '], "output": null, "output": 1}']
 )
 def test_r13_8_what_turns_invalid_behind_a_call_is_no_answer(rest: str) -> None:
     text = json.dumps({"calls": [give(1, "a")]})[:-2]

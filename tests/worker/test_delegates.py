@@ -274,6 +274,6 @@ def test_an_answer_that_cannot_be_read_is_not_quoted_where_others_may_read_the_e
             return Answer("I was told: " + request.messages[-1]["content"], "leaking", None)
 
     context = [{"type": "text", "message": "the code is 4711"}]
-    with pytest.raises(InvalidAnswer, match="cannot be read: it is not JSON") as refused:
+    with pytest.raises(InvalidAnswer, match="cannot be read: it has no JSON object") as refused:
         asyncio.run(solve(cast(Models, Leaking()), context, None, {}, lambda cost: None))
     assert "4711" not in str(refused.value)

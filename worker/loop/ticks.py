@@ -26,7 +26,7 @@ from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
-from acts_celery.protocol.requests.answers import Unreadable, parsed
+from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
@@ -100,7 +100,7 @@ def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] |
     not. It is not read any further, since that takes a time that grows with the calls.
     """
     try:
-        value = parsed(said["answer"]) if isinstance(said.get("answer"), str) else said.get("answer")
+        value = find_answer(said["answer"]) if isinstance(said.get("answer"), str) else said.get("answer")
     except Unreadable:
         return None
     calls = value.get("calls") if isinstance(value, Mapping) else None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
-from acts_celery.protocol.requests.answers import Unreadable, parsed
+from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.rendering import compact, render_context
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.requests.wire import value_without_nulls
@@ -108,8 +108,8 @@ def _output(answer: Answer) -> Any:
     run's errors may not see all that the delegate was given.
     """
     try:
-        solution = parsed(answer.text)
-        if not isinstance(solution, dict) or solution.get("output") is None:
+        solution = find_answer(answer.text, ("output",))
+        if solution.get("output") is None:
             raise Unreadable("it has no output")
         if solution.get("calls"):
             raise Unreadable("it has calls, where there are no tools")

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from acts_celery.protocol.requests.answers import Unreadable
+from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.worker.errors import WorkerError
 

@@ -16,7 +16,7 @@ import pytest
 
 from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol.requests import Request, compose, read_answer, render
-from acts_celery.protocol.requests.answers import parsed
+from acts_celery.protocol.requests.answer_texts import decoded
 from acts_celery.protocol.requests.rendering import render_slots
 from acts_celery.protocol.requests.staged import Choice, compose_slots, read_slots
 from acts_celery.protocol.schemas import compiled
@@ -233,7 +233,7 @@ def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_agai
     assert all(one.findings == () for one in whole), whole[0].findings
     fitting = 0
     for one in whole:
-        misfits = compiled(schema).problems(parsed(one.text))
+        misfits = compiled(schema).problems(decoded(one.text))
         answer = read_answer(asked, one.text)
         fitting += not misfits
         assert answer.errors or not misfits, one.text
@@ -257,7 +257,7 @@ def test_xllamacpp_random_answers_to_a_staged_plan_are_read_and_held_against_the
         assert all(one.findings == () for one in whole), whole[0].findings
         for one in whole:
             answer = read_slots(asked, Choice({"tools": list(slots.tools)}), slots, one.text)
-            fits = not compiled(dict(slots.schema)).problems(parsed(one.text))
+            fits = not compiled(dict(slots.schema)).problems(decoded(one.text))
             fitting += fits
             assert bool(answer.errors) != fits, (one.text, answer.errors)
         if fitting:
