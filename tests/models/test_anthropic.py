@@ -10,7 +10,15 @@ import pytest
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.errors import InvalidAnswer, ModelError, RateLimited, Refused, Truncated, Unreachable
+from acts_celery.worker.models.errors import (
+    BadRequest,
+    InvalidAnswer,
+    ModelError,
+    RateLimited,
+    Refused,
+    Truncated,
+    Unreachable,
+)
 from acts_celery.worker.models.http_client import Bounds
 from acts_celery.worker.models.request import Answer, ModelRequest, Usage, ignore
 from acts_celery.worker.models.sdk_model import SdkModel
@@ -125,7 +133,7 @@ def test_a_schema_that_structured_outputs_cannot_say_is_shown_and_a_finding() ->
          Unreachable, "busy"),
         (Reply([event({"type": "error", "error": {"type": "x", "message": f"odd {KEY}"}})], headers=STREAM),
          InvalidAnswer, r"odd \*\*\*"),
-        (Reply([b"<html>"], headers={"Content-Type": "text/html"}), InvalidAnswer, "text/html"),
+        (Reply([b"<html>"], headers={"Content-Type": "text/html"}), BadRequest, "text/html"),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_has_its_type(reply: Reply, kind: type[ModelError], words: str) -> None:

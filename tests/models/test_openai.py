@@ -219,7 +219,6 @@ def test_a_stream_without_an_answer_does_not_go_on_for_ever() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply([b"<html>Please log in</html>"], headers={"Content-Type": "text/html"}),
         Reply([b"<html>Please log in</html>"]),
         Reply([b"[1]"]),
         Reply([b"[" * 100_000]),
@@ -257,11 +256,36 @@ def test_text_that_is_no_utf_8_breaks_nothing() -> None:
     assert answer_of(Reply([event(chunk)], headers={"Content-Type": "text/event-stream"})).text == "\ud800"
 
 
-def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_not_tried_again() -> None:
+def test_a_page_for_people_fails_at_once() -> None:
+    page = Reply([b"<html>Please log in</html>"], headers={"Content-Type": "text/html; charset=utf-8"})
+    assert "is ACTS_MODEL_BASE_URL right?" in str(failed(page, BadRequest))
+
+
+def test_a_spent_quota_is_not_asked_again() -> None:
+    error = {"message": "You exceeded your current quota.", "type": "insufficient_quota", "code": "insufficient_quota"}
+    told = failed(Reply([json.dumps({"error": error}).encode()], 429, {"Retry-After": "1"}), BadRequest)
+    assert "429: You exceeded your current quota." in str(told)
+
+
+def test_an_answer_that_is_too_long_names_the_limit() -> None:
+    told = failed(streamed('{"calls": [', finish="length"), Truncated, config={"model": "m", "max_output_tokens": 64})
+    assert "longer than max_output_tokens (64)" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "Unsupported JSON schema keyword: contains"),
+        (422, "contains is not supported"),
+        (500, "failed to load model vocabulary required for format: contains"),
+        (501, "contains"),
+    ],
+)
+def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_not_tried_again(
+    status: int, words: str
+) -> None:
     def reply(body: Any) -> Reply:
-        return (
-            failing(400, "Unsupported JSON schema keyword: contains") if "response_format" in body else streamed(TEXT)
-        )
+        return failing(status, words) if "response_format" in body else streamed(TEXT)
 
     with model_server(reply) as server:
         model = SdkModel(OpenAIChat(), ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
@@ -276,8 +300,22 @@ def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_
     assert all("not enforced: " in answer.findings[0] and "contains" in answer.findings[0] for answer in answers)
 
 
-def test_another_bad_request_is_not_sent_again_without_the_schema() -> None:
+@pytest.mark.parametrize(("status", "kind"), [(401, BadRequest), (404, BadRequest), (503, Unreachable)])
+def test_what_has_nothing_to_do_with_a_schema_is_not_sent_again_without_it(status: int, kind: type[ModelError]) -> None:
     def check(server: ModelServer) -> None:
         assert len(server.asked) == 1
 
-    failed(failing(400, "no such model"), BadRequest, schema=OUTPUT, check=check)
+    failed(failing(status, "no such model"), kind, schema=OUTPUT, check=check)
+
+
+def test_a_request_that_is_refused_with_and_without_its_schema_fails_and_its_schema_is_not_blamed() -> None:
+    with model_server(lambda body: failing(400, "no such model")) as server:
+        model = SdkModel(OpenAIChat(), ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
+
+        async def twice() -> None:
+            for _ in range(2):
+                with pytest.raises(BadRequest, match="400: no such model"):
+                    await asked(model, "hello", schema=OUTPUT, config={"model": "m"})
+
+        asyncio.run(twice())
+        assert ["response_format" in asked.body for asked in server.asked] == [True, False, True, False]

@@ -2,9 +2,9 @@
 
 | error | what | next |
 |---|---|---|
-| `RateLimited` | 429 | asked again, after `Retry-After` or a backoff, until `request_seconds` |
+| `RateLimited` | 429, but for a spent quota | asked again, after `Retry-After` or a backoff, until `request_seconds` |
 | `Unreachable` | no connection, one that broke, 5xx, no answer in time | the same |
-| `BadRequest` | 400-404, 501 and the like: a wrong key, an unknown model | the run fails, in the provider's words |
+| `BadRequest` | 400-404, 501, a spent quota, a page for people | the run fails, in the provider's words |
 | `ContextTooLong` | 400, 413: more than the model takes at once | the same, with what to do |
 | `Refused` | the model or the provider will not answer this | the error of a loop's tick; a delegate's call fails |
 | `Truncated` | the answer was cut off, by its length or by the connection | the same |
@@ -31,6 +31,8 @@ class ModelError(CallFailed):
 
     is_transient: ClassVar[bool] = False
     """Whether the same request may be answered later."""
+    status: int | None = None
+    """HTTP's, where the server has said one."""
 
     def __init__(self, message: str, *, answer: Answer | None = None, retry_after_seconds: float | None = None) -> None:
         super().__init__(message, retry=False)
@@ -52,9 +54,6 @@ class Unreachable(ModelError):
 
 class BadRequest(ModelError):
     """The provider will not take the request as it is, and says why."""
-
-    status = 400
-    """HTTP's, where there is one."""
 
 
 class ContextTooLong(BadRequest):

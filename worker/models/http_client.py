@@ -30,6 +30,9 @@ _LATER: Final = frozenset({408, 409, 425})
 _SERVERS_FAULT: Final = 500
 _NEVER: Final = frozenset({501, 505})
 """What a server answers that takes no such requests: another one than a model's, mostly."""
+_PAGE: Final = "text/html"
+_SPENT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""By which OpenAI says with a 429 that nothing is left to pay with: that does not pass by waiting."""
 _LENGTH_WORDS: Final = (
     *("context_length", "context length", "context size", "context limit", "context window"),
     *("exceed_context", "prompt is too long"),
@@ -117,10 +120,11 @@ def masked(text: str, model: ConfiguredModel) -> str:
 
 
 def verify_content(headers: Mapping[str, str], *types: str) -> str:
-    """The content's type, which is one of these. Raises `InvalidAnswer`."""
+    """The content's type, which is one of these. Raises `InvalidAnswer`, and `BadRequest` for a page for people."""
     found = headers.get("content-type", "").partition(";")[0].strip().lower()
     if found not in types or headers.get("content-encoding", "identity") != "identity":
-        raise InvalidAnswer(
+        kind = BadRequest if found == _PAGE else InvalidAnswer
+        raise kind(
             f"the model's server has answered with {found or 'something'} and not with {' or '.join(types)}: "
             "is ACTS_MODEL_BASE_URL right?"
         )
@@ -128,18 +132,31 @@ def verify_content(headers: Mapping[str, str], *types: str) -> str:
 
 
 def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
-    status = int(error.status_code)
+    found = _by_status(int(error.status_code), error, model)
+    found.status = int(error.status_code)
+    return found
+
+
+def _by_status(status: int, error: Any, model: ConfiguredModel) -> ModelError:
     text = masked(f"{_place(model)} says {status}: {words_of(error.body) or _said(error)}", model)
     wait_seconds = _retry_after_seconds(error.response.headers)
-    if status == _TOO_MANY:
+    if status == _TOO_MANY and not _codes(error.body) & _SPENT:
         return RateLimited(text, retry_after_seconds=wait_seconds)
     if status in _NEVER:
         return BadRequest(f"{text}: is ACTS_MODEL_BASE_URL right?")
     if status >= _SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
-    refused = ContextTooLong(f"{text}: {TOO_LONG}") if _is_too_long(error.body) else BadRequest(text)
-    refused.status = status
-    return refused
+    return ContextTooLong(f"{text}: {TOO_LONG}") if _is_too_long(error.body) else BadRequest(text)
+
+
+def _codes(body: Any) -> set[str]:
+    """What a provider calls an error."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else None
+    return (
+        {inner[key] for key in ("code", "type") if isinstance(inner.get(key), str)}
+        if isinstance(inner, Mapping)
+        else set()
+    )
 
 
 def _is_too_long(body: Any) -> bool:

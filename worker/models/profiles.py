@@ -13,14 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import BadRequest
 from .request import ModelRequest
 from .wire_schema import Inexpressible, StrictMode, strict_schema
 
 _SHOWN: Final = "Your whole answer is valid by this JSON Schema: "
-_SCHEMA_WORDS: Final = ("schema", "response_format", "output_format", "output_config", "grammar", "structured")
 _MOST_REMEMBERED: Final = 1_000
-_LONGEST_REASON: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +40,30 @@ class Profile:
         self._refused: OrderedDict[str, str] = OrderedDict()
         """Why a schema is not enforced, by the schema."""
 
-    def fitted(self, request: ModelRequest) -> Fitted:
-        """The request as it is sent."""
+    def fitted(self, request: ModelRequest, *, refused: str | None = None) -> Fitted:
+        """The request as it is sent; `refused` says why its schema cannot be enforced, where that is known."""
         messages = [dict(message) for message in request.messages]
         if request.schema is None:
             return Fitted(messages, request.config, None, is_strict=False)
-        shown = json.dumps(request.schema, ensure_ascii=False, separators=(",", ":"))
-        if self._mode is not None and shown not in self._refused:
+        shown = _shown(request)
+        reason = refused or self._refused.get(shown)
+        if self._mode is not None and reason is None:
             try:
                 return Fitted(messages, request.config, strict_schema(request.schema, self._mode), is_strict=True)
             except Inexpressible as error:
-                self._remember(shown, f"the provider's strict mode cannot say it: {error}")
+                reason = f"the provider's strict mode cannot say it: {error}"
+                self._remember(shown, reason)
         # Behind the engine's own text, where it is the same in every tick, so that what was sent before is a prefix.
         messages[1:1] = [{"role": "system", "content": _SHOWN + shown}]
-        if (reason := self._refused.get(shown)) is not None:
+        if reason is not None:
             finding = f"the answer's schema is not enforced: {reason}"
             return Fitted(messages, request.config, None, is_strict=False, findings=(finding,))
         format_ = request.schema if isinstance(request.schema, dict) else {}
         return Fitted(messages, request.config, format_, is_strict=False)
 
-    def note_refusal(self, request: ModelRequest, error: BadRequest) -> None:
-        """From now on the request's schema is sent unenforced: the provider does not take it."""
-        shown = json.dumps(request.schema, ensure_ascii=False, separators=(",", ":"))
-        self._remember(shown, str(error)[:_LONGEST_REASON])
+    def note_refusal(self, request: ModelRequest, reason: str) -> None:
+        """From now on the request's schema is sent unenforced: without it the provider takes the request."""
+        self._remember(_shown(request), reason)
 
     def _remember(self, shown: str, reason: str) -> None:
         self._refused[shown] = reason
@@ -73,6 +71,6 @@ class Profile:
             self._refused.popitem(last=False)
 
 
-def is_about_schema(error: BadRequest) -> bool:
-    """Whether a provider's words are about the format that it was to enforce."""
-    return any(word in str(error).lower() for word in _SCHEMA_WORDS)
+def _shown(request: ModelRequest) -> str:
+    """The schema as a model is shown it."""
+    return json.dumps(request.schema, ensure_ascii=False, separators=(",", ":"))

@@ -16,15 +16,18 @@ from typing import Any, Final, Protocol
 
 from acts_celery.broker_config import ConfiguredModel
 
-from .errors import BadRequest, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
+from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
-from .profiles import Fitted, Profile, is_about_schema
+from .profiles import Fitted, Profile
 from .request import Answer, ModelRequest, OnText, Usage
 from .wire_schema import StrictMode
 from .wire_text import bounded, events, json_object
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
+_OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
+"""The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
+_LONGEST_REASON: Final = 300
 _PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
 """What errors in mid-stream are called that may pass."""
 
@@ -35,6 +38,8 @@ class Written:
 
     model: str
     most_bytes: int
+    most_tokens: int | None = None
+    """How many it may write, where that is set."""
     usage: Usage | None = None
     finish: str | None = None
     """Why it ended: `stop`, `length` or `content_filter`; None where it has not said."""
@@ -69,7 +74,8 @@ class Written:
         if self.refusal or self.finish == "content_filter":
             raise Refused(f"the model refuses: {self.refusal or 'its provider has filtered the answer'}")
         if self.finish == "length":
-            raise Truncated("the answer is longer than max_output_tokens, or than the model can write")
+            set_ = "" if self.most_tokens is None else f" ({self.most_tokens})"
+            raise Truncated(f"the answer is longer than max_output_tokens{set_}, or than the model can write")
         if self.finish is None and not self.pieces:
             raise Unreachable("the model's server has answered with nothing")
         if self.finish is None:
@@ -113,16 +119,20 @@ class SdkModel:
         self._profile = Profile(dialect.strict_mode(configured))
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
-        """Ask once, and once more without the schema where the server will not take it. Raises `ModelError`."""
+        """Ask once, and once more without the schema where that may be what the server does not take (SPEC R12.6).
+        Raises `ModelError`.
+        """
         await self._load()
         sent = self._profile.fitted(request)
         try:
             return await self._asked(sent, on_text)
-        except BadRequest as error:
-            if sent.format is None or not is_about_schema(error):
+        except ModelError as error:
+            if sent.format is None or error.status not in _OF_SCHEMAS or isinstance(error, ContextTooLong):
                 raise
-            self._profile.note_refusal(request, error)
-        return await self._asked(self._profile.fitted(request), on_text)
+            reason = str(error)[:_LONGEST_REASON]
+        answer = await self._asked(self._profile.fitted(request, refused=reason), on_text)
+        self._profile.note_refusal(request, reason)
+        return answer
 
     async def names(self, seconds: float) -> list[str]:
         """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
@@ -147,7 +157,8 @@ class SdkModel:
                 self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
 
     async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
-        written = Written(str(sent.config["model"]), self._bounds.answer_bytes)
+        most_tokens = sent.config.get("max_output_tokens")
+        written = Written(str(sent.config["model"]), self._bounds.answer_bytes, most_tokens)
         try:
             with errors_of(self._sdk, self._configured):
                 await self._answer(sent, written, on_text)
