@@ -43,7 +43,7 @@ _BRACKETS: Final = tuple(
 """What may be a text as well: it counts where what it names is known."""
 _BARE: Final = re.compile(rf"{_NAME}{_STEP}+")
 _EMBEDDED: Final = re.compile(
-    rf"\{{\{{\s*({_PATH})\s*\}}\}}|\$?\{{({_PATH})\}}|(?<!{DAGGER}){DAGGER}({_NAME}(?:\.\w+(?:-\w+)*)+)"
+    rf"\{{\{{\s*({_PATH})\s*\}}\}}|(?<!{DAGGER})\$?\{{({_PATH})\}}|(?<!{DAGGER}){DAGGER}({_NAME}(?:\.\w+(?:-\w+)*)+)"
 )
 _LONGEST: Final = 100_000
 """Of a longer text only so much is looked at."""

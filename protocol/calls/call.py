@@ -19,9 +19,14 @@ from acts_celery.protocol.language.references import (
     Expression,
     Reference,
     is_expression,
-    parse,
     parse_output_path,
-    unescape,
+)
+from acts_celery.protocol.language.templates import (
+    OPENING,
+    Template,
+    assumed_meaning,
+    expressions_in,
+    meaning,
 )
 from acts_celery.protocol.state.operations import Method
 from acts_celery.protocol.state.scopes import read_scope
@@ -47,7 +52,7 @@ META_PROPERTIES: Final = (
 
 
 Read = tuple[str, Expression]
-"""Where in a call (JSON pointer) an expression stands."""
+"""Where in a call (JSON pointer) an expression stands, by itself or in a template."""
 
 
 class Readable(Protocol):
@@ -55,6 +60,9 @@ class Readable(Protocol):
 
     def read(self, expression: Expression) -> Any:
         """What an expression reads, as a copy. Raises `Unresolved` or `Conflict`."""
+
+    def text(self, expression: Expression) -> str:
+        """The same as a text (SPEC R2.6)."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,15 @@ class Call:
         """What the parameters read, each once."""
         return tuple(dict.fromkeys([expression for _, expression in self.reads])) if self.reads else ()
 
+    @cached_property
+    def templates(self) -> Mapping[str, Template]:
+        """The parameters, at any depth, that are templates, by their JSON pointers."""
+        found = {}
+        for place, text in strings(self.parameters) if self.reads else ():
+            if OPENING in text and isinstance(template := assumed_meaning(text), Template):
+                found[pointer(*place)] = template
+        return found
+
     def readers_of(self, place: Reference) -> tuple[Expression, ...]:
         """The expressions in which a place stands."""
         return self._by_place.get(place, ())
@@ -141,14 +158,14 @@ class Call:
         return {place: tuple(expressions) for place, expressions in found.items()}
 
     def resolved(self, fold: Readable) -> dict[str, Any]:
-        """The parameters with every expression replaced by its value (SPEC R2.2-R2.4).
+        """The parameters with every expression and template replaced by its value (SPEC R2.2-R2.6).
 
         Values are never parsed again. Raises `Unresolved` or `Conflict`.
         """
         return {key: evaluated(value, fold) for key, value in self.parameters.items()}
 
     def standing_in(self) -> dict[str, Any]:
-        """All properties, with expressions in the parameters as `Expression` objects (SPEC R4.1): also those that do
+        """All properties, with expressions and templates in the parameters as objects (SPEC R4.1): also those that do
         not parse.
         """
         return {key: value if key.startswith("_") else standing_in(value) for key, value in self.properties.items()}
@@ -166,16 +183,16 @@ def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
 
 
 def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read, ...], list[Problem]]:
-    """What the parameters read, and the strings inside them that start with `†` and do not parse (SPEC R2.2)."""
+    """What the parameters read, and the strings inside them that do not parse (SPEC R2.2, R2.6)."""
     reads: list[Read] = []
     problems: list[Problem] = []
     for key, value in raw.items():
         if key.startswith("_") or not isinstance(value, (str, dict, list)):
             continue
         for place, text in strings(value, (key,)):
-            if is_expression(text):
+            if DAGGER in text:
                 try:
-                    reads.append((pointer(*place), parse(text)))
+                    reads += ((pointer(*place), expression) for expression in expressions_in(text))
                 except ExpressionError as error:
                     problems.append(unparsed(error, *at, *place))
     return tuple(reads), problems
@@ -335,14 +352,18 @@ def _found(value: Any) -> str:
 
 
 def evaluated(value: Any, fold: Readable) -> Any:
-    """A value with its expressions, at any depth, replaced by what they read (SPEC R2.2-R2.4).
+    """A value with its expressions and templates, at any depth, replaced by what they read (SPEC R2.2-R2.6).
 
     Raises `Unresolved` or `Conflict`.
     """
     if isinstance(value, str):
-        if not value.startswith(DAGGER):
-            return value
-        return fold.read(parse(value)) if is_expression(value) else unescape(value)
+        match meaning(value):
+            case Expression() as expression:
+                return fold.read(expression)
+            case Template(parts):
+                return "".join([part if isinstance(part, str) else fold.text(part) for part in parts])
+            case text:
+                return text
     if isinstance(value, dict):
         return {key: evaluated(item, fold) for key, item in value.items()}
     if isinstance(value, list):
@@ -351,20 +372,12 @@ def evaluated(value: Any, fold: Readable) -> Any:
 
 
 def standing_in(value: Any) -> Any:
-    """A value with its expressions, at any depth, as `Expression` objects: also those that do not parse (SPEC R4.1)."""
+    """A value with its expressions and templates, at any depth, as objects; what does not parse, too (SPEC R4.1)."""
     match value:
         case str():
-            return _expression(value) if is_expression(value) else unescape(value)
+            return assumed_meaning(value)
         case dict():
             return {key: standing_in(item) for key, item in value.items()}
         case list():
             return [standing_in(item) for item in value]
     return value
-
-
-def _expression(text: str) -> Expression:
-    """What the text reads, nothing where it does not parse: either stands for any value."""
-    try:
-        return parse(text)
-    except ExpressionError:
-        return Expression(())

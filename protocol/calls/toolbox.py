@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from acts_celery.protocol.language.errors import Problem, UnknownName
-from acts_celery.protocol.language.paths import parts_of
-from acts_celery.protocol.language.references import Expression
+from acts_celery.protocol.schemas.leniency import holds_expression
 from acts_celery.protocol.schemas.work import EXCEEDED
 
 from .tools import ANONYMOUS, WHO, Executor, Runner, Tool
@@ -85,7 +84,7 @@ class Toolbox:
                 found = behind.problems(pinned, lenient=True, strict_meta=self.strict_meta)
                 anyway = set(behind.problems(parameters, lenient=True)) if found else set()
                 anyway = {problem for problem in anyway if EXCEEDED not in problem.message}
-                if behind.pins_by_parameters and any(isinstance(part, Expression) for part in parts_of(parameters)):
+                if behind.pins_by_parameters and holds_expression(parameters):
                     yield Problem(
                         "",
                         f"the schema of {behind.name!r}, whose code runs the call, decides by parameters about "

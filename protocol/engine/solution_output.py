@@ -19,7 +19,7 @@ from .loop_events import TickError
 
 
 def resolve_output(output: Any, fold: Fold) -> Any:
-    """The output with its expressions replaced by their values; `fold` holds the global values at the end.
+    """The output with its expressions and templates replaced by values; `fold` holds the global values at the end.
 
     Raises `Unresolved` or `Conflict`, naming the reference.
     """
@@ -38,8 +38,8 @@ def output_fault(output: Any, fold: Fold) -> str | None:
 
 
 def holds_references(output: Any) -> bool:
-    """Whether an output has to be resolved: it holds expressions, or texts that are escaped (SPEC R2.2)."""
-    return any(text.startswith(DAGGER) for _, text in strings(output))
+    """Whether an output has to be resolved: it holds expressions, templates, or what may be escaped (SPEC R2.2)."""
+    return any(DAGGER in text for _, text in strings(output))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 `errors`      what can go wrong, as one small tree
 `references`  the grammar of `†state.user.id || †input.id`
+`templates`   texts with values in them: `Dear †{state.user.name}`
 `paths`       walking values along a path
 `messages`    what a message carries
 `limits`      how large a submission may be

@@ -7,6 +7,8 @@
     segment     = 1*( any character but whitespace . [ ] | & † )      ; digits index a list
     quoted      = a JSON string
 
+Inside of a template (see `templates`) it is the same without the daggers, and a segment has no `}` either.
+
 A path is a tuple of segments: a bare segment of digits without leading zeros is an `int` (it indexes a list, or
 names the key of those digits in an object), everything else is a `str` key. Printing is the inverse of parsing.
 """
@@ -19,11 +21,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Final, Never
+from typing import ClassVar, Final, Never
 
 from .errors import ExpressionError
 
 DAGGER: Final = "†"
+_NO_EXPRESSION: Final = (DAGGER * 2, DAGGER + "{")
 MAX_SEGMENTS: Final = 128
 """A longer path is refused: folding descends a path segment by segment."""
 MAX_REFERENCES: Final = 256
@@ -34,9 +37,10 @@ Path = tuple[str | int, ...]
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _BRACKETED = re.compile(rf"\[({_INDEX.pattern})\]")
 _BARE = re.compile(r"[^\s.\[\]|&†]+")
+_PRINTED_BARE = re.compile(r"[^\s.\[\]|&†}]+")
+"""What means the same in a template."""
 _WHITESPACE = re.compile(r"\s*")
 _KIND = re.compile(r"[^\W\d_][\w-]*")
-_SEGMENTS = re.compile(rf"(?:\.{_BARE.pattern})*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -91,19 +95,14 @@ class Expression:
 
 
 def is_expression(value: object) -> bool:
-    """Whether a parameter's value is an expression and not literal data (SPEC R2.2)."""
-    return isinstance(value, str) and value.startswith(DAGGER) and not value.startswith(DAGGER * 2)
-
-
-def unescape(text: str) -> str:
-    """The literal text a string parameter stands for: `††x` is `†x` (SPEC R2.2)."""
-    return text[1:] if text.startswith(DAGGER * 2) else text
+    """Whether a parameter's value is an expression, and neither literal data nor a template (SPEC R2.2)."""
+    return isinstance(value, str) and value.startswith(DAGGER) and not value.startswith(_NO_EXPRESSION)
 
 
 @lru_cache(maxsize=16_384)
 def parse(text: str) -> Expression:
     """Parse what a parameter reads (SPEC R2). Raises `ExpressionError`."""
-    return _Parser(text, bare_paths=False).expression()
+    return Parser(text).expression()
 
 
 def expression_in(text: str) -> Expression | None:
@@ -119,16 +118,19 @@ def parse_output_path(text: str) -> Expression:
     """Parse what a call writes: the same grammar, where a path without `†` is inside `state` (SPEC R2.5)."""
     if text.startswith(DAGGER) and "|" not in text and "&" not in text:
         return parse(text)  # one reference: most places that are written are read as well
-    return _Parser(text, bare_paths=True).expression()
+    return _OutputPathParser(text).expression()
 
 
-class _Parser:
-    """Recursive descent over the text; each method is one rule of the grammar."""
+class Parser:
+    """Recursive descent over the text, from a position on; each method is one rule of the grammar."""
 
-    def __init__(self, text: str, *, bare_paths: bool) -> None:
+    bare: ClassVar = _BARE
+    """What a segment is made of that is not quoted."""
+    bare_segments: ClassVar = re.compile(rf"(?:\.{_BARE.pattern})*")
+
+    def __init__(self, text: str, position: int = 0) -> None:
         self.text = text
-        self.position = 0
-        self.bare_paths = bare_paths
+        self.position = position
         self.references = 0
 
     def expression(self) -> Expression:
@@ -136,9 +138,13 @@ class _Parser:
         alternatives = [self.alternative()]
         while self.take("||"):
             alternatives.append(self.alternative())
+        self.end()
+        return Expression(tuple(alternatives))
+
+    def end(self) -> None:
+        """What stands behind the expression: nothing."""
         if self.position < len(self.text):
             self.fail('"." or "[" and a segment, "||", "&&" or the end')
-        return Expression(tuple(alternatives))
 
     def alternative(self) -> tuple[Reference, ...]:
         """alternative = reference *( "&&" reference )"""
@@ -150,20 +156,24 @@ class _Parser:
     def reference(self) -> Reference:
         """reference = "†" kind *( "." segment / "[" quoted "]" )"""
         self.skip_whitespace()
-        if self.text.startswith(DAGGER, self.position):
-            self.position += 1
-            reference = Reference(self.kind(), tuple(self.segments()))
-        elif self.bare_paths:
-            first = self.quoted() if self.text.startswith("[", self.position) else self.segment()
-            reference = Reference("state", (first, *self.segments()))
-        else:
-            self.fail('a reference starting with "†"')
+        reference = self.place()
         if len(reference.path) > MAX_SEGMENTS:
             self.fail(f"a path of at most {MAX_SEGMENTS} segments")
         self.references += 1
         if self.references > MAX_REFERENCES:
             self.fail(f"an expression of at most {MAX_REFERENCES} references")
         return reference
+
+    def place(self) -> Reference:
+        """A reference, as it begins here."""
+        if not self.text.startswith(DAGGER, self.position):
+            self.fail('a reference starting with "†"')
+        self.position += 1
+        return self.kind_and_path()
+
+    def kind_and_path(self) -> Reference:
+        """kind *( "." segment / "[" quoted "]" )"""
+        return Reference(self.kind(), tuple(self.segments()))
 
     def kind(self) -> str:
         """kind = letter *( letter / digit / "_" / "-" )"""
@@ -175,7 +185,7 @@ class _Parser:
 
     def segments(self) -> Iterator[str | int]:
         """*( "." segment / "[" quoted "]" )"""
-        match = _SEGMENTS.match(self.text, self.position)  # bare ones, which most are, all at once
+        match = self.bare_segments.match(self.text, self.position)  # bare ones, which most are, all at once
         assert match is not None
         self.position = match.end()
         yield from map(_segment, match[0].split(".")[1:])
@@ -190,7 +200,7 @@ class _Parser:
 
     def segment(self) -> str | int:
         """segment = 1*( any character but whitespace . [ ] | & † )"""
-        match = _BARE.match(self.text, self.position)
+        match = self.bare.match(self.text, self.position)
         if match is None:
             self.fail('a segment (a key with dots or spaces is written ["like this"])')
         self.position = match.end()
@@ -227,12 +237,24 @@ class _Parser:
         return True
 
     def skip_whitespace(self) -> None:
+        """Step over white space."""
         match = _WHITESPACE.match(self.text, self.position)
         assert match is not None
         self.position = match.end()
 
     def fail(self, expected: str) -> Never:
+        """Raise the `ExpressionError` that something else was expected here."""
         raise ExpressionError(self.text, self.position, expected)
+
+
+class _OutputPathParser(Parser):
+    """Of what is written: a path without `†` is one inside the state."""
+
+    def place(self) -> Reference:
+        if self.text.startswith(DAGGER, self.position):
+            return super().place()
+        first = self.quoted() if self.text.startswith("[", self.position) else self.segment()
+        return Reference("state", (first, *self.segments()))
 
 
 def _segment(bare: str) -> str | int:
@@ -242,6 +264,6 @@ def _segment(bare: str) -> str | int:
 def _print_segment(segment: str | int) -> str:
     if isinstance(segment, int):
         return f".{segment}"
-    if _BARE.fullmatch(segment) and not _INDEX.fullmatch(segment):
+    if _PRINTED_BARE.fullmatch(segment) and not _INDEX.fullmatch(segment):
         return f".{segment}"
     return f"[{json.dumps(segment, ensure_ascii=False)}]"

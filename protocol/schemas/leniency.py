@@ -1,8 +1,10 @@
-"""Leniency: what a schema says of a value in which expressions stand for any values (SPEC R4.1).
+"""Leniency: what a schema says of a value in which expressions stand for any values, templates for any texts
+(SPEC R4.1, R2.6).
 
 Something is wrong only where no values of the expressions could put it right. With null for each expression, an error
 counts that has nothing to do with one: it is not about one nor, for a keyword that looks deeper (`const`, `not`, …),
-about what holds one, and no `if` that holds one decided on it. The rest is left to the check before execution.
+about what holds one, and no `if` that holds one decided on it. For a template stands an empty text, and of the errors
+about it those count that hold of each text. The rest is left to the check before execution.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.language.paths import lookup, parts_of
 from acts_celery.protocol.language.references import Expression, Path
+from acts_celery.protocol.language.templates import Template
 
 from .validation import Checker, as_problems
 from .walk import LISTED, NAMED
@@ -44,21 +47,39 @@ def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Sai
             return []
         if holds_expression(value):
             errors = [error for error in checker.errors(known) if _is_certain(error, value, said_at)]
-            return as_problems(errors, *at)
+            about = [lookup(value, tuple(error.instance_path)) for error in errors]
+            plain = [error for error, part in zip(errors, about, strict=True) if not isinstance(part, Template)]
+            texts = {
+                pointer(*at, *error.instance_path): part
+                for error, part in zip(errors, about, strict=True)
+                if isinstance(part, Template)
+            }
+            return sorted([*as_problems(plain, *at), *(Problem(at, _no_text(part)) for at, part in texts.items())])
     except ValueError:
         pass  # said below
     return checker.problems(known, *at)
 
 
+def _no_text(template: Template) -> str:
+    """What is wrong with a template where no text is admitted."""
+    said = "a template is a text, and no text is admitted here"
+    match template.parts:
+        case [Expression() as expression]:
+            return f"{said}: write {expression} for the value itself"
+    return said
+
+
 def holds_expression(value: Any) -> bool:
-    """Whether an expression stands somewhere in a value."""
-    return any(isinstance(part, Expression) for part in parts_of(value))
+    """Whether an expression or a template stands somewhere in a value."""
+    return any(isinstance(part, Expression | Template) for part in parts_of(value))
 
 
 def _known(value: Any) -> Any:
-    """The value with null in place of each expression."""
-    if isinstance(value, (str, Expression)):
-        return value if isinstance(value, str) else None
+    """The value with null in place of each expression, and an empty text in place of each template."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Expression | Template):
+        return None if isinstance(value, Expression) else ""
     if isinstance(value, dict):
         return {key: _known(item) for key, item in value.items()}
     return [_known(item) for item in value] if isinstance(value, list) else value
@@ -78,6 +99,8 @@ def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Sa
             return any(_is_refused(about[key], said_at((*place, key))) for key in keys)
         case ValidationErrorKind.FalseSchema():
             return not (_LEFT_OVER.intersection(error.schema_path[-1:]) and holds_expression(about))
+    if isinstance(about, Template):
+        return isinstance(error.kind, ValidationErrorKind.Type)
     return not (holds_expression(about) if isinstance(error.kind, _LOOKING_DEEPER) else isinstance(about, Expression))
 
 

@@ -12,6 +12,7 @@ import msgpack
 from acts_celery.protocol.language.limits import Containers, Limits, TooManyContainers
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Expression
+from acts_celery.protocol.language.templates import as_text
 
 
 class TooLarge(Exception):
@@ -41,18 +42,30 @@ class Allowance:
         self.take(value)
         return copied(value)
 
+    def text(self, expression: Expression) -> str:
+        """What an expression reads, as it stands in a text (SPEC R2.6). Raises as `read` does."""
+        value = self._reads.peek(expression)
+        if not isinstance(value, str):
+            self._require(len(_packed(value)))  # before it is written out
+            value = as_text(value)
+        self.take(value)
+        return str(value)
+
     def take(self, value: Any) -> None:
         """Count a value that the call is given, if it is there. Raises `TooLarge`."""
         if value is MISSING:
             return
-        # The core takes all that JSON has, also what cannot travel: it has a size, too.
-        data: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
+        data = _packed(value)
+        self._require(len(data))
         self._bytes += len(data)
-        if self._bytes > self._limits.call_bytes:
-            raise TooLarge(f"it is given more than {self._limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
         self._uncounted.append(data)
         if self._bytes > self._limits.containers:  # fewer bytes hold fewer objects and lists
             self._count()
+
+    def _require(self, more: int) -> None:
+        """Raise `TooLarge` where so many more bytes are too many."""
+        if self._bytes + more > self._limits.call_bytes:
+            raise TooLarge(f"it is given more than {self._limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
 
     def _count(self) -> None:
         try:
@@ -62,3 +75,9 @@ class Allowance:
             most = self._limits.containers
             raise TooLarge(f"it is given more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)") from None
         self._uncounted.clear()
+
+
+def _packed(value: Any) -> bytes:
+    """A value as it travels; the core takes all that JSON has, also what cannot travel: it has a size, too."""
+    data: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
+    return data

@@ -17,6 +17,7 @@ from acts_celery.protocol.language.errors import Conflict, Unresolved
 from acts_celery.protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise, is_written
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.language.templates import as_text
 
 from .kinds import Kind
 from .operations import Operation, read_operation, verify
@@ -91,6 +92,10 @@ class Fold:
     def read(self, expression: Expression) -> Any:
         """What an expression reads (SPEC R2.3), as a copy. Raises `Unresolved` or `Conflict`."""
         return copied(self.peek(expression))
+
+    def text(self, expression: Expression) -> str:
+        """What an expression reads, as it stands in a text (SPEC R2.6). Raises `Unresolved` or `Conflict`."""
+        return as_text(self.peek(expression))
 
     def peek(self, expression: Expression) -> Any:
         """What an expression reads (SPEC R2.3), to be looked at and not changed. Raises `Unresolved` or `Conflict`.

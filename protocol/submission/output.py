@@ -12,7 +12,8 @@ from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from acts_celery.protocol.language.paths import strings
-from acts_celery.protocol.language.references import Reference, is_expression, parse
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.language.templates import expressions_in
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.context import Context
 
@@ -32,22 +33,20 @@ def output_problems(output: Any, context: Context, calls: Iterable[Call], *at: s
     """
     writers: Writers | None = None
     for place, text in strings(output):
-        if not is_expression(text):
-            continue
         try:
-            expression = parse(text)
+            expressions = expressions_in(text)
         except ExpressionError as error:
             yield unparsed(error, *at, *place)
             continue
-        if writers is None:
-            writers = Writers(call for call in calls if call.instance is None)
-        groups = (all(_may_be(one, context, writers) for one in group) for group in expression.alternatives)
-        if not any(groups):
-            yield Problem(
-                pointer(*at, *place),
-                f"unresolvable reference {expression}: it is not in the context and no global call writes it",
-                Unresolvable(_NO_CALL, pointer(*place), expression, None),
-            )
+        for expression in expressions:
+            if writers is None:
+                writers = Writers(call for call in calls if call.instance is None)
+            if not any(all(_may_be(one, context, writers) for one in group) for group in expression.alternatives):
+                yield Problem(
+                    pointer(*at, *place),
+                    f"unresolvable reference {expression}: it is not in the context and no global call writes it",
+                    Unresolvable(_NO_CALL, pointer(*place), expression, None),
+                )
 
 
 def _may_be(place: Reference, context: Context, writers: Writers) -> bool:

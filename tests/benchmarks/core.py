@@ -91,7 +91,7 @@ def constructions(calls: int = 10_000) -> dict[str, int]:
     counts = {"calls": calls}
     with (
         _counted(compilation.CompiledSchema, "__init__") as built,
-        _counted(references._Parser, "expression") as parsed,
+        _counted(references.Parser, "expression") as parsed,
     ):
         plan = check_submission(value)
         counts |= {"validators, first check": len(built), "expressions parsed, first check": len(parsed)}

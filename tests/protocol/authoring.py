@@ -98,7 +98,9 @@ class Author:
 
     def _value(self) -> Any:
         place = self._read()
-        return self._random.choice((place, f"{place} || †state.g", {"in": [place, "††no"]}, f"†state.g && {place}", 7))
+        template = f"so †{{{place.removeprefix('†')} || state.g}}, ††{{†{{state.g}}"
+        several: tuple[Any, ...] = (f"{place} || †state.g", {"in": [place, "††no"]}, f"†state.g && {place}", template)
+        return self._random.choice((place, *several, 7))
 
     def _plain(self) -> str:
         """A stamp tells which attempt its result is from; in a plan the naive evaluator could not say whose."""

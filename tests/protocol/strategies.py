@@ -202,10 +202,6 @@ _often = st.sampled_from([True, True, True, False])
 _SHARED = ("†state.s", "†state.s.t", "†state.l", "†state.l.0", "†data.d", '†state["a b"]')
 
 
-def _is_read(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("†") and not value.startswith("††")
-
-
 @st.composite
 def _output_path(draw: st.DrawFn, index: int) -> tuple[str, list[str]]:
     own = [f"†state.k{index}", f"†state.k{index}.v", f"†data.k{index}", f"†state.m.k{index}", f"†state.w{index}"]
@@ -214,6 +210,11 @@ def _output_path(draw: st.DrawFn, index: int) -> tuple[str, list[str]]:
     if len(chosen) == 3:
         return f"{chosen[0]} || {chosen[1]} && {chosen[2]}", chosen
     return draw(st.sampled_from([" || ", " && ", " || "])).join(chosen), chosen
+
+
+def _template(before: str, first: str, second: str) -> str:
+    """A template of two expressions."""
+    return f"{before}†{{{first.replace('†', '')}}} ††{{†{{ {second.replace('†', '')}}}."
 
 
 @st.composite
@@ -247,7 +248,9 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
             st.builds("{} || {}".format, readable, readable),
             st.builds("{} && {} || {}".format, readable, readable, readable),
         )
-        parameter = st.one_of(expression, expression, small_values, st.builds(lambda e: {"in": [e, "††x"]}, expression))
+        template = st.builds(_template, st.sampled_from(["", "a ", "†††† "]), expression, readable)
+        inside = st.builds(lambda *parts: {"in": [*parts, "††x"]}, st.one_of(expression, template))
+        parameter = st.one_of(expression, expression, small_values, inside, template)
         call: dict[str, Any] = {"_tool": draw(st.sampled_from(["give", "wrap", "list", "number", *TOOLS]))}
         if draw(_often):
             call["value"] = draw(parameter)
@@ -263,7 +266,7 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
             call["where"] = "†" + draw(st.sampled_from(paths[index][1]))
         if not draw(_often):
             call["value"] = draw(st.sampled_from(["†input.items", "†input.items", call.get("value", 0)]))
-            named = [key for key in ("value", "other") if _is_read(call.get(key))]
+            named = [key for key in ("value", "other") if naive.is_expression(call.get(key))]
             call |= {"_each": draw(st.sampled_from([named[:1], named]))} if named else {}
         lane = draw(lanes)
         if lane is not None and not (is_plan and draw(_often)):

@@ -148,7 +148,8 @@ def test_r2_2_a_string_is_an_expression_only_when_it_starts_with_a_dagger() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "literal"), [("††state.a", "†state.a"), ("††", "†"), ("†††", "††"), ("††† x", "†† x"), ("a ††", "a ††")]
+    ("text", "literal"),
+    [("††state.a", "†state.a"), ("††", "†"), ("†††", "††"), ("††† x", "†† x"), ("††††", "††"), ("a ††", "a †")],
 )
 def test_r2_2_two_daggers_are_the_escape_for_a_text_with_one(text: str, literal: str) -> None:
     result = run(call(to="†data.out", value={"in": [text]}))

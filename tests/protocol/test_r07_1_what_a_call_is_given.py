@@ -11,6 +11,7 @@ import pytest
 from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.engine.decisions import Decision, Outcome, Start
 from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.language.templates import as_text
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.submission import decode
 
@@ -53,6 +54,17 @@ def test_objects_and_lists_are_counted_whatever_their_bytes(properties: dict[str
     assert (type_, "more than 10000 objects and lists" in message) == ("TooLarge", True)
     assert isinstance(decided([0] * 1_000, limits, **properties), Start)
     assert isinstance(decided([[]] * 40, limits, **properties), Start)
+
+
+@pytest.mark.parametrize("value", ["x" * 400, [None] * 90, {"é": [True] * 90}])
+def test_what_a_template_comes_to_is_measured_as_it_is_written_out(value: Any) -> None:
+    text = as_text(value)
+    limits = Limits(call_bytes=2 * len(text.encode()) + 10)
+    twice = decided(value, limits, p="†{data.big}: †{data.big}")
+    assert isinstance(twice, Start)
+    assert twice.parameters == {"p": f"{text}: {text}"}
+    refused = decided(value, limits, p="†{data.big}", q=["†{data.big} †{data.big}"])
+    assert refusal(refused) == ("TooLarge", f"it is given more than {limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
 
 
 def test_nothing_is_copied_before_it_is_measured() -> None:

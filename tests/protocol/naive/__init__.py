@@ -6,7 +6,7 @@ a lane's calls one by one; `is_deterministic` says whether any other order has t
 
 from .folding import NOTHING, Misfit, Step, folded, found, step_of
 from .judging import faults, is_deterministic
-from .places import INDEX, Place, overlap, place, places
+from .places import INDEX, Place, is_expression, overlap, place, places
 from .running import ALL_FAILED, REFUSED, Function, To, Verdict, World, Wrong, evaluate, seen
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "folded",
     "found",
     "is_deterministic",
+    "is_expression",
     "overlap",
     "place",
     "places",

@@ -16,8 +16,8 @@ Groups = list[list[Place]]
 INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
-def places(text: str) -> Groups:
-    """`†a.b && †c || †d` as places."""
+def places(text: str, dagger: str = "") -> Groups:
+    """`†a.b && †c || †d` as places; `dagger` is what each lacks."""
     tokens = re.findall(r'\["(?:[^"\\]|\\.)*"\]|\|\||&&|[^|&\[]+', text)
     groups: list[list[str]] = [[""]]
     for token in tokens:
@@ -27,7 +27,7 @@ def places(text: str) -> Groups:
             groups[-1].append("")
         else:
             groups[-1][-1] += token
-    return [[place(part.strip()) for part in group] for group in groups] if text else []
+    return [[place(dagger + part.strip()) for part in group] for group in groups] if text else []
 
 
 @cache
@@ -43,6 +43,17 @@ def place(text: str) -> Place:
     return kind[0][1:], tuple(path)
 
 
+def parts(text: str) -> list[str | Groups]:
+    """A text that is no expression as literal texts and, in braces, what is read."""
+    tokens = re.findall(r'††|†\{(?:\["(?:[^"\\]|\\.)*"\]|[^}])*\}|.', text, re.DOTALL)
+    return [places(token[2:-1], "†") if token.startswith("†{") else token.replace("††", "†") for token in tokens]
+
+
+def is_expression(value: Any) -> bool:
+    """Whether a value is a reference or several."""
+    return isinstance(value, str) and value.startswith("†") and value[1:2] not in ("†", "{")
+
+
 def expressions(call: Mapping[str, Any]) -> Iterator[Groups]:
     """Every expression in a call's parameters."""
     for key, value in call.items():
@@ -51,8 +62,10 @@ def expressions(call: Mapping[str, Any]) -> Iterator[Groups]:
 
 
 def _expressions(value: Any) -> Iterator[Groups]:
-    if isinstance(value, str) and value.startswith("†") and not value.startswith("††"):
-        yield places(value)
+    if isinstance(value, str):
+        yield from (
+            [places(value)] if is_expression(value) else (part for part in parts(value) if isinstance(part, list))
+        )
     elif isinstance(value, dict):
         for item in value.values():
             yield from _expressions(item)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from .folding import NOTHING, Misfit, Step, folded, found, merged, read, step_of
-from .places import Groups, Place, expressions, outputs, overlap, place, places, scopes
+from .places import Groups, Place, expressions, is_expression, outputs, overlap, parts, place, places, scopes
 
 
 @dataclass(frozen=True)
@@ -337,15 +338,18 @@ def _all_scoped(world: World, call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(value: Any, reads: Reads) -> Any:
-    if isinstance(value, str) and value.startswith("††"):
-        return value[1:]
-    if isinstance(value, str) and value.startswith("†"):
-        return reads(places(value))
+    if isinstance(value, str):
+        return reads(places(value)) if is_expression(value) else "".join(_text(part, reads) for part in parts(value))
     if isinstance(value, dict):
         return {key: _resolved(item, reads) for key, item in value.items()}
     if isinstance(value, list):
         return [_resolved(item, reads) for item in value]
     return value
+
+
+def _text(part: str | Groups, reads: Reads) -> str:
+    value = part if isinstance(part, str) else reads(part)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _scoped(values: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
