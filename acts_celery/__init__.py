@@ -29,6 +29,7 @@ from .worker.errors import (
     NotHeld,
     NothingToRetry,
     OtherFormat,
+    OutputUnfit,
     PlanChanged,
     RunNotFound,
     RunOver,
@@ -37,6 +38,7 @@ from .worker.errors import (
 
 if TYPE_CHECKING:
     from .protocol import Message, Output
+    from .protocol.engine.statuses import CallStatus
     from .worker.client.async_client import AsyncClient, AsyncRun
     from .worker.client.authoring import Draft, Ref, ref
     from .worker.client.client import Client
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from .worker.client.log_entries import LogEntry
     from .worker.client.progress import Event
     from .worker.client.results import CallResult, Result
+    from .worker.client.run_status import RunStatus
     from .worker.client.runs import Run
     from .worker.models.request import Answer, Usage
     from .worker.registry.activities import activity, delegate, model
@@ -60,6 +63,7 @@ __all__ = [
     "BeingAmended",
     "CallFailed",
     "CallResult",
+    "CallStatus",
     "Client",
     "CurrentCall",
     "DeadLetter",
@@ -78,12 +82,14 @@ __all__ = [
     "NothingToRetry",
     "OtherFormat",
     "Output",
+    "OutputUnfit",
     "PlanChanged",
     "Ref",
     "Result",
     "Run",
     "RunNotFound",
     "RunOver",
+    "RunStatus",
     "Usage",
     "WorkerError",
     "activity",
@@ -99,6 +105,7 @@ _HOMES: Final = {
     "AsyncClient": "acts_celery.worker.client.async_client",
     "AsyncRun": "acts_celery.worker.client.async_client",
     "CallResult": "acts_celery.worker.client.results",
+    "CallStatus": "acts_celery.protocol.engine.statuses",
     "Client": "acts_celery.worker.client.client",
     "CurrentCall": "acts_celery.worker.wire.attempts",
     "DeadLetter": "acts_celery.worker.storage.dead_letters",
@@ -111,6 +118,7 @@ _HOMES: Final = {
     "Ref": "acts_celery.worker.client.authoring",
     "Result": "acts_celery.worker.client.results",
     "Run": "acts_celery.worker.client.runs",
+    "RunStatus": "acts_celery.worker.client.run_status",
     "Usage": "acts_celery.worker.models.request",
     "activity": "acts_celery.worker.registry.activities",
     "current_call": "acts_celery.worker.wire.attempts",

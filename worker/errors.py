@@ -70,6 +70,10 @@ class NothingToRetry(WorkerError):
     """No call that was asked for has failed."""
 
 
+class OutputUnfit(WorkerError):
+    """The output of a run that the type refuses which was given as its schema: it says more than its schema can."""
+
+
 class NotHeld(WorkerError):
     """A call that does not wait for a person, so that nothing can be decided of it."""
 

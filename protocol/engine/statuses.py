@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 
 class Status(StrEnum):
@@ -19,6 +19,9 @@ class Status(StrEnum):
     SENT = "sent"
     LATENT = "latent"
 
+
+CallStatus = Literal["waiting", "held", "running", "done", "failed", "skipped", "sent", "latent"]
+"""The same as texts, for those who read results."""
 
 TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
     Status.WAITING: frozenset(

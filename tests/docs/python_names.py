@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import acts_celery
 from acts_celery.protocol import Rejected
@@ -46,6 +46,9 @@ def names() -> str:
 
 
 def _function(name: str, function: Any) -> Iterator[str]:
+    if get_args(function):
+        yield f"- `{name}`: one of " + ", ".join(f'`"{status}"`' for status in get_args(function)) + "."
+        return
     if not callable(function):
         yield f"- `{name}`: where references begin (`ref.state.user`)."
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acts_celery import CallStatus
 from acts_celery.worker.client.results import CallResult, Result
 
 
@@ -9,7 +10,7 @@ def result(calls: list[CallResult], **data: object) -> Result:
     return Result("1-a", "failed", None, data, {"<①>": {"state": {"x": "<b>" * 100}}}, calls)
 
 
-def call(index: int, status: str) -> CallResult:
+def call(index: int, status: CallStatus) -> CallResult:
     return CallResult(str(index), index, "echo", None, status, reason="a & b" if status == "failed" else None)
 
 

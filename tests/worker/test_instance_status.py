@@ -7,6 +7,7 @@ from typing import Any
 import click
 import pytest
 
+from acts_celery import CallStatus
 from acts_celery.worker.cli.view import View, result_lines
 from acts_celery.worker.client.instance_status import instance_statuses
 from acts_celery.worker.client.results import CANCELLED, CallResult
@@ -17,7 +18,7 @@ from .test_control_cli import command
 Json = dict[str, Any]
 
 
-def call(status: str, reason: str | None = None, instance: str | None = "①") -> CallResult:
+def call(status: CallStatus, reason: str | None = None, instance: str | None = "①") -> CallResult:
     return CallResult("0:①", 0, "t", instance, status, reason=reason)
 
 
@@ -35,7 +36,7 @@ def call(status: str, reason: str | None = None, instance: str | None = "①") -
         ("completed", ["failed"], "completed"),  # in a tick of a loop whose output was accepted
     ],
 )
-def test_the_status_of_an_instance_follows_from_its_calls(run: str, calls: list[str], expected: str) -> None:
+def test_the_status_of_an_instance_follows_from_its_calls(run: str, calls: list[CallStatus], expected: str) -> None:
     of_others = call("failed", instance="②"), call("running", instance=None)
     assert instance_statuses(["①"], [*map(call, calls), *of_others], run, None) == {"①": expected}
 

@@ -16,6 +16,7 @@ from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.overview import Summary
+    from acts_celery.worker.client.run_status import RunStatus
     from acts_celery.worker.client.runs import Run
 
 _STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
@@ -30,7 +31,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
     "--limit", type=click.IntRange(min=1), default=_MOST, show_default=True, metavar="N", help="At most so many."
 )
 @common_options
-def runs(status: str | None, name: str | None, limit: int, *, common: Common) -> int:
+def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Common) -> int:
     """Print the newest runs: id, name and tags, status, calls, age and duration. With --json one document a line.
 
     Runs that have ended are listed for as long as they are kept.

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.statuses import CallStatus, Status
 from acts_celery.protocol.graph.places import Places, WrittenPlaces
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.spelling import Speller
@@ -35,7 +35,7 @@ class Writer:
     index: int
     tool: str
     instance: str | None
-    status: str
+    status: CallStatus
     places: tuple[str, ...]
     reason: str | None
     error: Mapping[str, Any] | None

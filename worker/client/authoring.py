@@ -14,7 +14,7 @@ A text is data here, whatever it begins with; only a `Ref` is a reference.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
 from acts_celery.broker_config import load
@@ -23,6 +23,8 @@ from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.language.errors import Problem, segments
 from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.worker.lanes.checking import Checker
+
+from .submitting import Texts, messages_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -111,14 +113,14 @@ class Draft:
 
     def __init__(
         self,
-        context: Iterable[Mapping[str, Any]] = (),
+        context: str | Mapping[str, Any] | Texts = (),
         *,
         tools: Mapping[str, Any] | None = None,
         delegates: Mapping[str, Any] | None = None,
         is_plan: bool = False,
         client: Client | None = None,
     ) -> None:
-        self.context = [dict(message) for message in context]
+        self.context = messages_of(context)
         self.calls: list[dict[str, Any]] = []
         self.output: Any = None
         self._parts = {"tools": tools, "delegates": delegates}

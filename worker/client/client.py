@@ -17,7 +17,7 @@ from acts_celery.worker.storage.dead_letters import DeadLetters
 from .collecting import collecting_seldom
 from .labels import Label, label_of
 from .runs import Run
-from .submitting import SubmissionOptions, document_of, label_options, with_parts
+from .submitting import SubmissionOptions, Texts, document_of, label_options, output_type, with_parts
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .dispatcher import Dispatcher
     from .overview import Overview, Summary
+    from .run_status import RunStatus
 
 
 class Client:
@@ -63,14 +64,17 @@ class Client:
 
     def submit(
         self,
-        context: Iterable[Mapping[str, Any]] = (),
+        context: str | Mapping[str, Any] | Texts = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> Run:
-        """Submit a solution, the plan messages of the context, or with a `schema` a request for a model. With `allow`
-        only the tools, activities and delegates that it names may be called, now and by amendments (SPEC R4.2a). The
-        same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises `protocol.Rejected`,
-        `InfrastructureError`.
+        """Submit a solution, the plan messages of the context, or with a `schema` a request for a model. A text in the
+        context is a message. `tools` may be a list of functions of activities, or of their names; `schema` may be a
+        class of pydantic, and the result's `output` is an object of it then.
+
+        With `allow` only the tools, activities and delegates that it names may be called, now and by amendments (SPEC
+        R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises
+        `protocol.Rejected`, `InfrastructureError`.
         """
         return self.submit_document(document_of(context, solution), **options)
 
@@ -78,9 +82,11 @@ class Client:
         """Submit a whole submission as it stands in a file. `tools`, `delegates` and `config` are added to its own, and
         replace those of the same name; all else is as in `submit`. Raises `protocol.Rejected`, `InfrastructureError`.
         """
-        whole = with_parts(value, options)
+        whole = with_parts(value, options, self.checker.tool_of)
         label = label_of(whole, **label_options(options))
-        return self.submit_plan(self.check_submission(whole, allow=options.get("allow")), label)
+        run = self.submit_plan(self.check_submission(whole, allow=options.get("allow")), label)
+        run.output_type = output_type(options.get("schema"))
+        return run
 
     @collecting_seldom()
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
@@ -113,7 +119,7 @@ class Client:
         with redis_errors(self.settings):
             return self.run_of(self._overview.find(text))
 
-    def runs(self, *, status: str | None = None, name: str | None = None) -> Iterator[Summary]:
+    def runs(self, *, status: RunStatus | None = None, name: str | None = None) -> Iterator[Summary]:
         """The runs that are kept, the newest first; of a status, a name or tag. Raises `InfrastructureError`."""
         with redis_errors(self.settings):
             yield from self._overview.runs(status=status, name=name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acts_celery.protocol.engine.events import CallEnded
+from acts_celery.protocol.engine.statuses import CallStatus
 from acts_celery.worker.storage.audit import AuditRecord
 from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
@@ -20,7 +21,7 @@ class CallEnd:
     """The call that has ended with an entry of the log."""
 
     index: int
-    status: str
+    status: CallStatus
     timing: Timing
     reason: str | None = None
     """Why it was skipped."""

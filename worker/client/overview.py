@@ -18,6 +18,7 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_list import RunList
 
 from .labels import ID, LATEST
+from .run_status import RunStatus, run_status
 
 _MOST_LOOKED_AT: Final = 100_000
 _MOST_NAMED: Final = 5
@@ -30,7 +31,7 @@ class Summary:
     run: str
     name: str | None
     tags: tuple[str, ...]
-    status: str
+    status: RunStatus
     calls: Mapping[str, int]
     submitted: datetime
     finished: datetime | None
@@ -61,7 +62,7 @@ class Overview:
         self._redis = redis
         self._prefix = prefix
 
-    def runs(self, *, status: str | None = None, name: str | None = None) -> Iterator[Summary]:
+    def runs(self, *, status: RunStatus | None = None, name: str | None = None) -> Iterator[Summary]:
         """The runs, the newest first; with a status, with a name or a tag."""
         now_ms = server_ms(self._redis)
         for run, state in RunList(self._redis, self._prefix).newest():
@@ -112,7 +113,7 @@ def _summary(run: str, state: Mapping[str, str], now_ms: int) -> Summary:
         run=run,
         name=state.get("name"),
         tags=tags,
-        status=state["status"],
+        status=run_status(state["status"]),
         calls=counts_of(state) if "total" in state else {},
         submitted=_moment(submitted),
         finished=_moment(finished) if finished is not None else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from redis import Redis
 
@@ -29,6 +29,9 @@ _FAILOVER_SECONDS: Final = 60
 """Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
 
 
+EventKind = Literal["run", "call", "held", "decided", "each", "element"]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
@@ -37,7 +40,7 @@ class Event:
     """
 
     id: str
-    kind: str
+    kind: EventKind
     status: str
     instance: str | None = None
     index: int | None = None

@@ -13,7 +13,8 @@ from redis.client import Pipeline
 
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.statuses import CallStatus, Status
+from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.storage.definition import Definition, unpack_definition
@@ -29,6 +30,7 @@ from .collecting import collecting_seldom
 from .display import counted, html
 from .instance_status import instance_statuses
 from .progress import Progress
+from .run_status import RunStatus, run_status
 from .timings import Timing, Waits, timing_of
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -45,7 +47,7 @@ class CallResult:
     index: int
     tool: str
     instance: str | None
-    status: str
+    status: CallStatus
     error: Mapping[str, Any] | None = None
     reason: str | None = None
     tick: int | None = None
@@ -114,7 +116,7 @@ class Result:
     """A run's status, values and calls at some moment."""
 
     run: str
-    status: str
+    status: RunStatus
     output: Any
     global_data: Mapping[str, Any]
     instances: Mapping[str, Mapping[str, Any]]
@@ -131,6 +133,8 @@ class Result:
     """The ticks of its loop that were answered, where it is a request."""
     background: Background | None = None
     """How what it has sent and not awaited stands (SPEC R5.1); None where that is nothing, or at a past moment."""
+    plain_output: Any = MISSING
+    """The output as JSON, where `output` is an object of the class that was submitted as the schema."""
 
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
@@ -153,7 +157,7 @@ class Result:
         return {
             "run": self.run,
             "status": self.status,
-            "output": self.output,
+            "output": self.output if self.plain_output is MISSING else self.plain_output,
             "global": dict(self.global_data),
             "instances": {instance: dict(data) for instance, data in self.instances.items()},
             "instance_status": dict(self.instance_status),
@@ -180,7 +184,7 @@ class Assembly:
         self._state.feed(entries)
 
     def result(
-        self, status: str, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
+        self, status: RunStatus, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
     ) -> Result:
         """The result, where the run has this status and these calls, by instance and index, are at work, each at that
         attempt. With `waits` it says for how long calls waited for a worker.
@@ -302,8 +306,8 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
     assembly.feed(history.entries(until=until, first=page if at is None else None))
     if at is not None:
-        return assembly.result(progress.status_at(at), waits=waits)
-    result = assembly.result(status.decode(), at_work, waits=waits)
+        return assembly.result(run_status(progress.status_at(at)), waits=waits)
+    result = assembly.result(run_status(status.decode()), at_work, waits=waits)
     return _with_background(result, redis, keys) if sent is not None else result
 
 
@@ -325,7 +329,7 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
     with collecting_seldom():
         assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
         assembly.feed(history.entries(first=page))
-        result = assembly.result(status.decode())
+        result = assembly.result(run_status(status.decode()))
     return _with_background(result, redis, keys) if sent is not None else result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 from redis import Redis
 
@@ -21,9 +21,16 @@ from acts_celery.worker.wire.attempts import CallId
 
 from .background import read_background
 
+RunStatus = Literal["running", "paused", "completed", "failed", "cancelled", "foreign"]
+"""The statuses of a run."""
 FOREIGN: Final = "foreign"
 """The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
 _MOST_INSTANCES: Final = 1_000
+
+
+def run_status(text: str) -> RunStatus:
+    """The status of this text, which the log has."""
+    return cast(RunStatus, text)
 
 
 def read_state(redis: Redis, keys: Keys) -> dict[str, str]:

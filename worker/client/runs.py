@@ -28,6 +28,7 @@ from .log_entries import LogEntry, LogReading
 from .progress import Deadline, Event, Progress
 from .results import Result, read_end, read_result
 from .run_status import FOREIGN, has_few_instances, read_state, status_of
+from .submitting import OutputType, typed
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
@@ -50,6 +51,7 @@ class Run:
     ) -> None:
         """`since` is the id of the status that a run had when it was submitted here."""
         self.id = run
+        self.output_type: OutputType | None = None  # where it was submitted here with one as its schema
         self._since = since
         self._redis = redis
         self._settings = settings
@@ -304,13 +306,13 @@ class Run:
         return int(self._state()["total"])
 
     def wait(self, timeout_seconds: float | None = None) -> Result:
-        """Block until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
         deadline = Deadline(self.id, timeout_seconds)
         since, self._since = self._since, None
         if since is not None and not is_cluster(self._settings.require_redis()):
             with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
                 if (result := read_end(self._redis, self._keys, since, deadline.block_ms())) is not None:
-                    return result
+                    return typed(result, self.output_type)
         try:
             self._progress.wait(deadline)
         except RunNotFound:
@@ -328,10 +330,12 @@ class Run:
         long each could have run and had not begun, which takes longer to find out.
 
         Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
-        what was under way at a past moment is not in the log, and counts as waiting.
+        what was under way at a past moment is not in the log, and counts as waiting. Raises `OutputUnfit` where the
+        class that was submitted as the schema refuses the output for what no schema says.
         """
         with redis_errors(self._settings):
-            return read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
+            result = read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
+        return typed(result, self.output_type)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.

@@ -1,0 +1,132 @@
+"""What a program submits as it has it: functions as tools, texts as messages, a class as the schema (INTERFACE)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, assert_type, get_args
+
+import pytest
+from pydantic import AfterValidator, BaseModel
+
+from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.client.submitting import messages_of, with_parts
+from acts_celery.worker.storage.keys import ENDED
+
+SECONDS = 30
+
+
+def price(item: str) -> int:
+    return {"tea": 3, "coffee": 5}[item]
+
+
+def order(item: str, pieces: int) -> str:
+    return f"{pieces} {item}"
+
+
+def _even(total: int) -> int:
+    if total % 2:
+        raise ValueError("must be even")
+    return total
+
+
+class Line(BaseModel):
+    item: str
+    pieces: int
+
+
+class Invoice(BaseModel):
+    lines: list[Line]
+    total: int
+
+
+class EvenInvoice(BaseModel):
+    total: Annotated[int, AfterValidator(_even)]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    script: Path = tmp_path_factory.mktemp("model") / "answers.json"
+    bought = {"lines": [{"item": "tea", "pieces": 3}], "total": 9}
+    first = {"calls": [{"_tool": "price", "item": "tea", "_outputPath": "†state.tea"}]}
+    entries = [
+        {"when": "an odd one", "answer": {"calls": [], "output": {"total": 9}}},
+        {"when": "Order three", "times": 1, "answer": first},
+        {"when": "Order three", "answer": {"calls": [], "output": bought}},
+    ]
+    script.write_text(json.dumps(entries), encoding="utf-8")
+    with local([price, order], model=f"scripted:{script}") as found:
+        yield found
+
+
+def test_a_request_is_written_with_functions_texts_and_a_class(client: Client) -> None:
+    context = ["Order three of whatever is cheaper."]
+    run = client.submit(context, schema=Invoice, tools=[price, order], config={"ticks": 4}, name="tea")
+    result = run.wait(timeout_seconds=SECONDS)
+    assert result.output == Invoice(lines=[Line(item="tea", pieces=3)], total=9)
+    assert result.to_dict()["output"] == {"lines": [{"item": "tea", "pieces": 3}], "total": 9}
+    assert run.result().output == result.output
+    assert [call.status for call in result.calls] == ["done"]
+    shown = json.dumps(run.asked(0), ensure_ascii=False)
+    assert context[0] in shown
+    assert "pieces" in shown
+    assert client.run(run.id).result().output == result.to_dict()["output"]
+    assert list(run.export())
+
+
+def test_an_asyncio_program_gets_an_object_of_the_class_too(client: Client) -> None:
+    from acts_celery import AsyncClient
+
+    async def scene() -> Any:
+        async with AsyncClient(client.settings, registry=client._registry) as twin:
+            run = await twin.submit("Give me an odd one, as a number", schema=Line | EvenInvoice | dict[str, int])
+            return (await run.wait(timeout_seconds=SECONDS)).output
+
+    assert asyncio.run(scene()) == {"total": 9}
+
+
+def test_what_the_class_refuses_beyond_its_schema_is_told_with_where_the_output_is(client: Client) -> None:
+    run = client.submit("an odd one", schema=EvenInvoice)
+    with pytest.raises(OutputUnfit, match=r"EvenInvoice refuses its output: total: .*must be even.*result\(\)\.output"):
+        run.wait(timeout_seconds=SECONDS)
+    assert client.run(run.id).result().output == {"total": 9}
+
+
+def test_a_function_that_is_no_activity_is_refused_by_its_name(client: Client) -> None:
+    def unmarked(item: str) -> None: ...
+
+    with pytest.raises(Rejected, match="unmarked"):
+        client.submit("x", schema=Invoice, tools=[unmarked])
+
+
+def test_a_type_without_a_schema_is_refused(client: Client) -> None:
+    with pytest.raises(Rejected, match=r"/schema: .* has none"):
+        client.submit("x", schema=Iterator[object()])  # type: ignore[misc]  # no type
+
+
+def test_tools_of_both_places_are_declared() -> None:
+    def tool_of(function: Any) -> str:
+        return str(function.__name__)
+
+    own, given = {"a": {"type": "object"}}, {"b": {"type": "object"}}
+    assert with_parts({"tools": own}, {"tools": given}, tool_of)["tools"] == [own, given]
+    assert with_parts({"tools": ["a"]}, {"tools": [price, "b"]}, tool_of)["tools"] == ["a", "price", "b"]
+    assert with_parts({}, {"tools": given}, tool_of)["tools"] == [given]
+
+
+def test_one_text_or_one_message_is_a_context() -> None:
+    assert messages_of("Hi") == [{"type": "text", "message": "Hi"}]
+    assert messages_of({"type": "input", "a": 1}) == [{"type": "input", "a": 1}]
+    assert Draft("Hi").context == messages_of(["Hi"])
+
+
+def test_the_types_of_statuses_name_each_of_them(client: Client) -> None:
+    assert set(get_args(CallStatus)) == set(Status)
+    assert set(get_args(RunStatus)) > ENDED
+    result = client.submit(solution={"calls": []}).wait(timeout_seconds=SECONDS)
+    assert_type(result.status, RunStatus)
+    assert_type([call.status for call in result.calls], list[CallStatus])
