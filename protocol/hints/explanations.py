@@ -3,7 +3,8 @@
 A name that is not known gets the nearest known one. A tool declared as in another system gets the way to this one. A
 parameter that its tool does not admit, since it is a template or lacks its dagger, gets the reference that was meant.
 An unresolvable reference gets the path that only lacks its dagger, the instance that holds it, the call that writes it
-in another instance or has a misspelt output path, or the nearest place that its reader sees.
+in another instance or has a misspelt output path or none, the nearest place that its reader sees, or what is to be
+added for it (see `remedies`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.checking import RejectedCalls
 from acts_celery.protocol.submission.layout import Layout
 
+from .remedies import Remedies
+
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
 
@@ -52,6 +55,7 @@ class _Hints:
         self._speller = Speller()
         self._written: dict[int, WrittenPlaces] = {}
         self._seen: dict[str | None, Places] = {}
+        self._remedies = Remedies(layout) if layout is not None else None
 
     def of(self, problem: Problem) -> str:
         """The hint for a problem, empty where there is none."""
@@ -75,6 +79,10 @@ class _Hints:
         expression, instance = cause.expression, cause.instance
         if (unwritten := self._unwritten(expression, cause)) is not None:
             return unwritten
+        remedies = self._remedies
+        assert remedies is not None
+        if (missing := remedies.pathless(cause, is_certain=True) or remedies.planned(cause)) is not None:
+            return f"; {missing}"
         if instance is None and (holder := self._holder(expression, layout)) is not None:
             return f"; instance {holder!r} holds it, and the call has no _instance"
         if (elsewhere := self._written_elsewhere(cause)) is not None:
@@ -83,7 +91,11 @@ class _Hints:
             )
         places = self._places(instance, layout)
         near = next(filter(None, (places.nearest(place, cause.call) for place in expression.references)), None)
-        return f", did you mean {near}?" if near is not None else ""
+        if near is not None:
+            return f", did you mean {near}?"
+        likely = remedies.pathless(cause, is_certain=False)
+        missing = likely or remedies.promise(cause) or remedies.only_pathless(cause)
+        return f"; {missing}" if missing is not None else ""
 
     def _holder(self, expression: Expression, layout: Layout) -> str | None:
         """The first instance that holds all that one of the alternatives reads."""

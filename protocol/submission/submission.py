@@ -173,7 +173,7 @@ def read_parts(
     if solution is not None:
         calls, call_problems = _solution_calls(solution)
     else:  # beside a request's schema a plan is context
-        calls, call_problems = _plan_calls(context) if value.get("schema") is None else ([], [])
+        calls, call_problems = plan_calls(context) if value.get("schema") is None else ([], [])
     problems += call_problems
     is_request = solution is None and value.get("schema") is not None
     if solution is None and not calls and not call_problems and not is_request:
@@ -342,7 +342,7 @@ def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Prob
     return [(("solution", "calls", index), call) for index, call in enumerate(calls)], []
 
 
-def _plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
+def plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
     """The templates of all plan messages: `{"type": "plan", "calls": […]}`, or inside a property `plan`."""
     found: list[tuple[Pointer, Any]] = []
     problems: list[Problem] = []

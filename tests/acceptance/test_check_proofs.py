@@ -137,3 +137,23 @@ def on_a_terminal(submission: object) -> str:
         return os.read(ours, 65_536).decode()
     finally:
         os.close(ours)
+
+
+def test_r6_3_what_is_promised_is_shown_to_people_too() -> None:
+    schema = {"properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
+    context = [{"type": "input", "schema": schema}, {"type": "state", "_instance": "①", "x": 1}]
+    call = {"_tool": "give", "value": "†input.name", "_outputPath": "†data.x", "_instance": "①"}
+    told = check(submission={"context": context, "tools": {"give": GIVE}, "solution": {"calls": [call]}})
+    lines = told.stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("promised"))
+    assert lines[at + 1 : at + 3] == [
+        '  †input.name  {"type": "string"}',
+        '  †input.age  {"type": "integer"}  (no call waits for it)',
+    ]
+
+
+def test_r6_3_a_reader_of_what_nobody_writes_is_told_which_call_has_no_output_path() -> None:
+    calls = [{"_tool": "give", "value": 1}, {"_tool": "give", "value": "†state.give", "_outputPath": "†state.x"}]
+    told = check(submission={"context": [], "tools": {"give": GIVE}, "solution": {"calls": calls}})
+    assert (told.code, len(told.error_lines)) == (2, 1)
+    assert 'call 0 (give) has no _outputPath: give it "_outputPath": "†state.give"' in told.error_lines[0]

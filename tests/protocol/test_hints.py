@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+
+from acts_celery.protocol import check_submission
 
 from .building import call, plan_submission, problems, problems_of, submission
 
@@ -64,7 +67,8 @@ def test_what_another_instance_holds_is_not_reported_to_a_call_of_an_instance() 
     for value in (plan_submission(call(value="†input.a"), context=context),
                   submission(call(value="†input.a", _instance="②"), context=context)):  # fmt: skip
         (problem,) = problems(value)
-        assert problem.message == nothing
+        assert problem.message.partition(";")[0] == nothing
+        assert "①" not in problem.message
 
 
 def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
@@ -171,3 +175,59 @@ def test_an_expression_that_does_not_parse_comes_with_a_caret(raw: dict[str, Any
 
 def test_other_problems_have_no_excerpt() -> None:
     assert [problem.excerpt for problem in problems_of(call(value="†x"))] == [None]
+
+
+SUMMARY: dict[str, Any] = {"_output": {"properties": {"total": {}, "open": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("pathless", "tools", "path", "meant"),
+    [
+        (call("summary"), {}, "†state.summary.total", "†state.summary"),
+        (
+            call("count"),
+            {"count": {"_outputPath": {"enum": ["†state.a", "done.all"]}}},
+            "†state.done",
+            "†state.done.all",
+        ),
+        (call("getSummary"), {}, "†data.summary", "†data.summary"),
+        (call("look"), {"look": SUMMARY}, "†state.found.total", "†state.found"),
+        ({"_tool": "summary", "_output": 1}, {}, "†state.summary", "†state.summary"),
+    ],
+)
+def test_r6_3_the_call_that_lacks_an_output_path_is_named(pathless: Any, tools: Any, path: str, meant: str) -> None:
+    (problem,) = problems_of(call("other"), pathless, call("tell", value=path), tools=tools)
+    assert problem.pointer == "/solution/calls/2/value"
+    told = f'; call 1 ({pathless["_tool"]}) has no _outputPath: give it "_outputPath": "{meant}"'
+    assert problem.message == f"unresolvable reference {path}: {NOTHING}{told}"
+
+
+def test_r6_3_the_only_call_without_an_output_path_is_named_where_nothing_else_is_near() -> None:
+    (problem,) = problems_of(call("collect"), call("tell", value="†state.x"))
+    assert problem.message.endswith("; call 0 (collect) has no _outputPath: where its result is meant, give it one")
+    (problem,) = problems_of(call("tell", value="†state.x"), call("collect"))
+    assert problem.message.endswith(NOTHING)
+
+
+def test_r6_3_a_plan_that_is_context_beside_a_solution_is_named() -> None:
+    plan = {"type": "plan", "calls": [call("get", "†state.other"), call("read", "†state.read")]}
+    (problem,) = problems_of(call("tell", value="†state.read.x"), context=[plan])
+    assert "; the plan at /context/0/calls/1 writes it, and beside a solution a plan is context" in problem.message
+    assert "_gather" not in problem.message
+    instance = {"type": "state", "_instance": "①", "x": 1}
+    (problem,) = problems_of(call("tell", value="†state.read"), context=[instance, plan])
+    assert '"_gather": true' in problem.message
+
+
+@pytest.mark.parametrize("path", ["†input.user.name", "†input.a || †state.b"])
+def test_r6_3_a_promise_is_offered_for_an_input(path: str) -> None:
+    (problem,) = problems_of(call("tell", value=path))
+    assert "; if it comes later, promise it by a message " in problem.message
+    promise = json.loads(problem.message.rpartition("message ")[2])
+    assert check_submission(submission(call("tell", value=path), context=[promise])).promised
+
+
+def test_r6_3_what_is_near_counts_before_what_is_only_likely() -> None:
+    context = [{"type": "input", "user": 1}]
+    (problem,) = problems_of(call("collect"), call("tell", value="†input.usr"), context=context)
+    assert problem.message.endswith("did you mean †input.user?")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from acts_celery.protocol.language.errors import shortened
 
 from .checked import ignore_option
 from .failures import COMPLETED, REJECTED, Failed, documented
@@ -112,6 +115,7 @@ def _simulation(plan: Plan) -> dict[str, Any]:
     }
 
 
+_MOST_PROMISED: Final = 100
 MOST_READERS: Final = 100_000
 """So many readers of branches are listed, over all branches: where many read what many write there may be millions."""
 
@@ -153,6 +157,7 @@ def _extent(plan: Plan) -> dict[str, Any]:
 def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) -> Iterator[str]:
     if reach is not None:
         yield from reach_lines(reach.to_dict())
+        yield from _promised_lines(plan)
         yield from _finding_lines(findings)
         return
     names = {call.index: call_name(call.index, call.tool) for call in plan.calls}
@@ -176,7 +181,21 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
             then = ", ".join(readers) or "nothing reads it"
             places = escaped(" && ".join(alternative["paths"]))
             yield f"  {names[branch['call']]} writes {places}  →  {then}"
+    yield from _promised_lines(plan)
     yield from _finding_lines(findings)
+
+
+def _promised_lines(plan: Plan) -> Iterator[str]:
+    """What is to come later (SPEC R6.3), the first hundred places."""
+    if plan.promised:
+        yield f"{heading('promised')}  a run needs these values, or config.promise_seconds to wait for them"
+    for promised in plan.promised[:_MOST_PROMISED]:
+        where = f" in instance {escaped(promised.instance)}" if promised.instance is not None else ""
+        schema = escaped(json.dumps(promised.schema, ensure_ascii=False))
+        use = "" if promised.needed else "  (no call waits for it)"
+        yield f"  {escaped(str(promised.place))}{where}  {shortened(schema, 200)}{use}"
+    if len(plan.promised) > _MOST_PROMISED:
+        yield f"  and {len(plan.promised) - _MOST_PROMISED} more: see --json"
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

@@ -1,0 +1,125 @@
+"""Remedies: what is to be added where nothing brings a value that a call reads (SPEC R6.3).
+
+The nearest is the output path of the call that was to write it; else a plan that does not run, since there is a
+solution; else, for an input, a promise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, product
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call, completed
+from acts_celery.protocol.graph.lanes import Unresolvable
+from acts_celery.protocol.graph.promises import KIND
+from acts_celery.protocol.language.errors import ExpressionError, pointer
+from acts_celery.protocol.language.references import Reference, parse_output_path
+from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.submission.submission import plan_calls
+
+_LIKENESS: Final = 0.4
+_MOST_CALLS: Final = 200
+"""So many calls, the first, are looked at for each reference."""
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """What would bring a value, by what the calls and plans of a layout say."""
+
+    layout: Layout
+
+    def pathless(self, cause: Unresolvable, *, is_certain: bool) -> str | None:
+        """The call without an output path that was to write what is read: certain where its tool admits the place or
+        has its name, else by a name that is part of the tool's, or by a field that its result has.
+        """
+        seen = (None, cause.instance)
+        calls = [call for call in self._pathless if call.index != cause.call and call.instance in seen]
+        meant = self._certain if is_certain else self._likely
+        for place, call in product(cause.expression.references, calls):
+            if (path := meant(place, call)) is not None:
+                return f'call {call.index} ({call.tool}) has no _outputPath: give it "_outputPath": "{path}"'
+        return None
+
+    def only_pathless(self, cause: Unresolvable) -> str | None:
+        """The call without an output path, where it is the only one before the reader."""
+        calls = [call for call in self._pathless if call.index < cause.call and call.instance in (None, cause.instance)]
+        names = [f"call {call.index} ({call.tool})" for call in calls]
+        return f"{names[0]} has no _outputPath: where its result is meant, give it one" if len(names) == 1 else None
+
+    def planned(self, cause: Unresolvable) -> str | None:
+        """The plan message whose call writes what is read, and that is context beside a solution (SPEC R10.2)."""
+        for at, place in self._planned:
+            if any(map(place.overlaps, cause.expression.references)):
+                gather = (
+                    ', with "_gather": true where it reads in all instances' if self.layout.context.instances else ""
+                )
+                return (
+                    f"the plan at {at} writes it, and beside a solution a plan is context and does not run: "
+                    f"write this call into the plan{gather}, and leave the solution out"
+                )
+        return None
+
+    def promise(self, cause: Unresolvable) -> str | None:
+        """The promise by which an input may come later."""
+        for place in cause.expression.references:
+            if place.kind == KIND and place.path:
+                schema: dict[str, Any] = {}
+                for name in reversed(place.path):
+                    schema = {"properties": {str(name): schema}} if isinstance(name, str) else {"items": schema}
+                shown = json.dumps({"type": KIND, "schema": schema}, ensure_ascii=False)
+                return f"if it comes later, promise it by a message {shown}"
+        return None
+
+    def _certain(self, place: Reference, call: Call) -> Reference | None:
+        tool = self.layout.tools.get(call.tool)
+        admitted = (one for named in (tool.choices("_outputPath") if tool else ()) for one in _places(named))
+        return next((one for one in admitted if one.overlaps(place)), None) or self._named(place, call, 1)
+
+    def _likely(self, place: Reference, call: Call) -> Reference | None:
+        if (named := self._named(place, call, _LIKENESS)) is not None:
+            return named
+        tool = self.layout.tools.get(call.tool)
+        result = tool.output_schema if tool is not None else None
+        fields = result.get("properties", {}) if isinstance(result, dict) else {}
+        return Reference(place.kind, place.path[:-1]) if len(place.path) > 1 and place.path[-1] in fields else None
+
+    def _named(self, place: Reference, call: Call, likeness: float) -> Reference | None:
+        """The place, or one above it, whose name makes up so much of that of the tool."""
+        tool = _squeezed(call.tool)
+        for length, segment in enumerate(place.path, start=1):
+            name = _squeezed(str(segment))
+            if name and name in tool and len(name) >= likeness * len(tool):
+                return Reference(place.kind, place.path[:length])
+        return None
+
+    @cached_property
+    def _pathless(self) -> list[Call]:
+        return list(islice((call for call in self.layout.calls if call.output is None), _MOST_CALLS))
+
+    @cached_property
+    def _planned(self) -> list[tuple[str, Reference]]:
+        if self.layout.submission.is_template:
+            return []
+        calls, _ = plan_calls(self.layout.submission.context)
+        return list(islice(_written(calls), _MOST_CALLS))
+
+
+def _written(calls: Any) -> Iterator[tuple[str, Reference]]:
+    for at, raw in calls:
+        path = completed(raw, {}).get("_outputPath") if isinstance(raw, dict) else None
+        yield from ((pointer(*at), place) for place in _places(path))
+
+
+def _places(path: Any) -> tuple[Reference, ...]:
+    try:
+        return parse_output_path(path).references if isinstance(path, str) else ()
+    except ExpressionError:
+        return ()
+
+
+def _squeezed(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
