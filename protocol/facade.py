@@ -12,10 +12,12 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from .calls.call import place_in
 from .graph.readers import unread_results
 from .language.errors import Rejected
 from .language.limits import Limits
 from .language.messages import Message
+from .language.paths import MISSING
 from .state.context import Context
 from .submission import amendments
 from .submission.amendments import SoFar
@@ -43,6 +45,20 @@ class Plan(Layout):
         """The calls whose results no call reads: what the run is there to produce, or what is not needed."""
         return unread_results(self.calls)
 
+    @property
+    def scopes(self) -> dict[int, dict[str, Any]]:
+        """What each call that is carried out gets besides its parameters, and whether the call or its tool says so
+        (SPEC R8.3b); calls that get nothing are left out.
+        """
+        return {
+            call.index: {
+                "scopes": list(call.properties["_scopes"]),
+                "by": "call" if place_in(call.raw, "_scopes") else "tool",
+            }
+            for call in self.calls
+            if call.scopes and not call.is_note and call.given is MISSING
+        }
+
     @cached_property
     def cost(self) -> Cost:
         """How much the run will take."""
@@ -68,6 +84,7 @@ class Plan(Layout):
             "edges": [list(edge) for edge in self.edges],
             "findings": [finding.to_dict() for finding in self.findings],
             "promised": [promised.to_dict() for promised in self.promised],
+            "scopes": [{"call": index, **seen} for index, seen in self.scopes.items()],
             "held": list(self.held),
         }
 

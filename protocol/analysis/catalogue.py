@@ -122,6 +122,12 @@ _ENTRIES: Final = (
     ("ACT410", "staged-plan", "note", "R12.7",
      "A staged plan asks twice in each tick, the second time by a schema of its own: less of a prompt can be cached.",
      'leave "plan": "staged" out for a model that can write a whole plan'),
+    ("ACT411", "gathered-in-sight", "note", "R8.3b",
+     "What is gathered from all instances lies where `_scopes` of instances' calls read: each sees those of others.",
+     "write it to a kind of its own, such as †summary, or list narrower scopes"),
+    ("ACT412", "hidden-input", "info", "R9.2",
+     "A parameter of a delegate's call has the name of a value in its scoped `input`, and hides that from it.",
+     'give the parameter another name, or leave †input.text out of "_scopes"'),
 )
 # fmt: on
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call, place_in
 from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.graph.readers import places_seen
+from acts_celery.protocol.graph.promises import KIND
+from acts_celery.protocol.graph.readers import Readers, places_seen, scope_places
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, read_data
 from acts_celery.protocol.language.references import Reference
@@ -48,6 +49,8 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _never_written(layout, places)
     yield from _not_asked(layout)
     yield from _staged(layout)
+    yield from _gathered_in_sight(layout)
+    yield from _hidden_inputs(layout, places)
 
 
 def _staged(layout: Layout) -> Iterator[Finding]:
@@ -56,6 +59,33 @@ def _staged(layout: Layout) -> Iterator[Finding]:
         why = "each tick asks twice, the second time by a schema that is made for the tools that were chosen"
         remedy = "leave config.plan out for a model that can write a whole plan"
         yield Finding("ACT410", why, (), pointer("config", "plan"), remedy)
+
+
+def _gathered_in_sight(layout: Layout) -> Iterator[Finding]:
+    """What calls gather from all instances and write where the scopes of instances' calls read (SPEC R8.3b)."""
+    is_template = layout.submission.is_template
+    scoped = (call for call in layout.calls if not call.gather and (is_template or call.instance is not None))
+    readers = Readers(scoped, scope_places)
+    for call in layout.calls if layout.is_joined else ():
+        for place in call.written if call.gather else ():
+            if seeing := sorted(set(readers.at(place))):
+                some = "call" if len(seeing) == 1 else "calls"
+                why = f"gathers from all instances into {place}, which is in the _scopes of {some} {listed(seeing)}"
+                why += ": each instance may see there what the others hold"
+                remedy = f"write it to a kind of its own, such as †{call.tool}, or list narrower scopes"
+                yield on_call(layout, "ACT411", call, why, remedy, *place_in(call.raw, "_outputPath"))
+
+
+def _hidden_inputs(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+    """Parameters of delegates that take the place of what is in their scoped input (SPEC R9.2)."""
+    for call in layout.calls:
+        scoped = [scope for scope in call.scopes if scope.kind == KIND]
+        for name, value in call.parameters.items() if scoped and call.runner.executor is Executor.DELEGATE else ():
+            place = Reference(KIND, (name,))
+            if value != str(place) and any(map(place.overlaps, scoped)) and places.has(place):
+                why = f"has the parameter {name!r}, which hides {place} of its _scopes from its delegate"
+                remedy = f'give the parameter another name, or leave {place} out of "_scopes"'
+                yield on_call(layout, "ACT412", call, why, remedy, name)
 
 
 def _not_asked(layout: Layout) -> Iterator[Finding]:

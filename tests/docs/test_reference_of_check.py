@@ -13,12 +13,21 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 OPEN = frozenset({"simulation.global", "simulation.instances", "simulation.calls[].error", "promised[].schema"})
 """Keys whose values are data, with keys of their own."""
-READER = {"_tool": "t", "value": "†state.b", "_outputPath": "†data.c"}
+READER = {"_tool": "t", "value": "†state.b", "_outputPath": "†data.c", "_scopes": ["input"]}
 VALID: dict[str, Any] = {
     "context": [{"type": "state", "a": 1}, {"type": "input", "schema": {"properties": {"later": {}}}}],
     "tools": {"t": {}},
     "solution": {
-        "calls": [{"_tool": "t", "value": "†state.a", "_outputPath": "†state.b || †state.c", "_scope": []}, READER]
+        "calls": [
+            {
+                "_tool": "t",
+                "value": "†state.a",
+                "_outputPath": "†state.b || †state.c",
+                "_scope": [],
+                "_scopes": ["state"],
+            },
+            READER,
+        ]
     },
 }
 INVALID = {"tools": {"t": {}}, "solution": {"calls": [READER]}}

@@ -11,7 +11,7 @@ from acts_celery.protocol import check_submission
 from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.analysis.catalogue import CATALOGUE
 
-from .building import call, submission
+from .building import call, plan_submission, submission
 
 Submission = dict[str, Any]
 
@@ -110,6 +110,18 @@ def held(*calls: Any) -> Submission:
     return submission(*calls, context=[{"type": "data", "x": 1}])
 
 
+def gathering(path: str) -> Submission:
+    """A plan that gathers beside a call whose scope is all of the state."""
+    calls = [call("see", "†data.seen", _scopes=["state"]), call("sum", path, of="†data.seen", _gather=True)]
+    return plan_submission(*calls, context=[{"type": "state", "_instance": name, "x": 1} for name in "ab"])
+
+
+def hiding(**parameters: Any) -> Submission:
+    """A call of a delegate that sees an input."""
+    context = [{"type": "input", "text": "old"}]
+    return submission(call("ask", "†data.x", _delegate="d", _scopes=["input"], **parameters), context=context)
+
+
 READER, WRITER = call("take", "†data.taken", value="†data.x"), call("get", "†data.x")
 
 CASES: dict[str, tuple[Submission, Submission]] = {
@@ -163,6 +175,8 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT408": (circling("state"), circling("†state.b")),
     "ACT409": (advised("commit"), advised("request")),
     "ACT410": (staged({"plan": "staged"}), staged({})),
+    "ACT411": (gathering("†state.all"), gathering("†summary.all")),
+    "ACT412": (hiding(text="new"), hiding(words="new")),
 }
 """Code to a submission that gives it, and one that does not."""
 SIGNATURE = {"properties": {"text": {}, "userId": {}}, "required": ["userId"], "additionalProperties": False}

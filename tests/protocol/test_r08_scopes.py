@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Context, ExpressionError, parse
+from acts_celery.protocol import Context, ExpressionError, check_submission, parse
 
-from .building import call, checked, pointers, problems_of, run
+from .building import ANY, call, checked, plan_submission, pointers, problems_of, run, submission
 
 CONTEXT: list[dict[str, Any]] = [
     {"type": "state", "user": {"name": "Ann", "key": "secret"}, "list": [{"a": 1, "b": 2}, "x"], "none": None},
@@ -281,3 +281,66 @@ def test_r8_4_code_that_gets_it_can_change_nothing_by_it() -> None:
         functions={"meddle": meddle},
     )
     assert result.data[None]["state"]["user"]["name"] == "Ann"
+
+
+# R8.3b
+
+
+def test_r8_3b_check_says_which_scopes_a_call_really_gets() -> None:
+    derived = {
+        "see": {"properties": {"_scopes": {"items": {"enum": ["state", "input"]}, "x-granted": ["state", "input"]}}}
+    }
+    pinned = {"look": {"_scopes": {"const": ["†state.a"]}}}
+    calls = [
+        call("see", "†data.a"),
+        call("see", "†data.b", _scopes=["†state.a"]),
+        call("look", "†data.c"),
+        call("blind", "†data.d"),
+        call("older", "†data.e", _imports=["input"]),
+    ]
+    value = submission(*calls, tools=pinned)
+    del value["tools"]["see"]
+    known = {**derived, "look": ANY, "blind": ANY, "older": ANY}
+    plan = check_submission(value, activities=known)
+    assert plan.to_dict()["scopes"] == [
+        {"call": 0, "scopes": ["state", "input"], "by": "tool"},
+        {"call": 1, "scopes": ["†state.a"], "by": "call"},
+        {"call": 2, "scopes": ["†state.a"], "by": "tool"},
+        {"call": 4, "scopes": ["input"], "by": "call"},
+    ]
+
+
+def gathering(path: str, *calls: Any, is_plan: bool = True) -> list[Any]:
+    """The findings on what is gathered, beside other calls."""
+    context = [{"type": "state", "_instance": name, "x": 1} for name in "ab"]
+    make = plan_submission if is_plan else submission
+    value = make(call("sum", path, of="†state.x", _gather=True), *calls, context=context)
+    return [one for one in check_submission(value).findings if one.code == "ACT411"]
+
+
+def test_r8_3b_what_an_instance_may_see_of_the_others_is_noted() -> None:
+    whole, narrow = call("see", "†data.y", _scopes=["state"]), call("see", "†data.z", _scopes=["†state.x"])
+    (finding,) = gathering("†state.all", whole, narrow)
+    assert (finding.severity, finding.calls, finding.pointer) == ("note", (0,), "/context/2/calls/0/_outputPath")
+    assert "in the _scopes of call 1: each instance may see there what the others hold" in finding.message
+    assert gathering("†summary.all", whole, narrow) == []
+    assert gathering("†state.all", whole, is_plan=False) == []
+    assert len(gathering("†state.all", {**whole, "_instance": "a"}, is_plan=False)) == 1
+
+
+# R9.2
+
+
+def test_r9_2_a_parameter_that_hides_a_scoped_input_is_a_finding() -> None:
+    context = [{"type": "input", "text": "old", "other": 1}]
+
+    def found(**given: Any) -> list[str]:
+        plan = checked(call("ask", "†data.x", **{"_delegate": "d", **given}), context=context)
+        return [one.pointer or "" for one in plan.findings if one.code == "ACT412"]
+
+    assert found(text="new", _scopes=["input"]) == ["/solution/calls/0/text"]
+    assert found(text="new", _scopes=["†input.text"]) == ["/solution/calls/0/text"]
+    assert found(text="new", _scopes=["†input.other"]) == []
+    assert found(text="new", _scopes=["state"]) == []
+    assert found(text="†input.text", _scopes=["input"]) == []
+    assert found(words="new", _scopes=["input"]) == []

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.protocol.language.errors import shortened
-
 from .checked import ignore_option
 from .failures import COMPLETED, REJECTED, Failed, documented
 from .ignored import reported
@@ -181,12 +179,19 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
             then = ", ".join(readers) or "nothing reads it"
             places = escaped(" && ".join(alternative["paths"]))
             yield f"  {names[branch['call']]} writes {places}  →  {then}"
+    if plan.scopes:
+        yield f"{heading('scopes')}  what calls see besides their parameters"
+    for index, seen in plan.scopes.items():
+        by = "  (by its tool)" if seen["by"] == "tool" else ""
+        yield f"  {names[index]}  {escaped(', '.join(seen['scopes']))}{by}"
     yield from _promised_lines(plan)
     yield from _finding_lines(findings)
 
 
 def _promised_lines(plan: Plan) -> Iterator[str]:
     """What is to come later (SPEC R6.3), the first hundred places."""
+    from acts_celery.protocol.language.errors import shortened
+
     if plan.promised:
         yield f"{heading('promised')}  a run needs these values, or config.promise_seconds to wait for them"
     for promised in plan.promised[:_MOST_PROMISED]:
