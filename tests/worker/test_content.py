@@ -89,7 +89,10 @@ def test_what_operators_are_shown_of_a_remote_call_holds_no_data(aside: Backend)
 
 def test_what_operators_are_shown_of_a_lane_is_its_name(aside: Backend) -> None:
     client = type(aside.client)(aside.settings.model_copy(update={"queue_instances": "unserved"}))
-    run = client.submit([{"type": "state", "a": "verysecret"}], {"calls": [{"_tool": "echo", "value": "verysecret"}]})
+    run = client.submit(
+        [{"type": "state", "a": "verysecret"}],
+        {"calls": [{"_tool": "echo", "value": "verysecret", "_outputPath": "†data.a"}]},
+    )
     message = queued(aside, "unserved")
     assert "verysecret" not in json.dumps(message)
     assert message["headers"]["argsrepr"] == f"{run.id} -"

@@ -9,6 +9,7 @@
 `archive`        a run as one file
 `labels`         the id, the name and the tags of a run
 `dispatcher`     having a run written down, and publishing it
+`forgetting`     what has ended with its submission, since it is sent and forgotten
 `runs`           a run from outside
 `run_status`     its status, and its calls counted by theirs
 `results`        a result, folded from the log

@@ -165,7 +165,7 @@ class Client:
     def _dispatcher(self) -> Dispatcher:
         from .dispatcher import Dispatcher
 
-        return Dispatcher(self._redis, self._publisher, self.settings)
+        return Dispatcher(self._redis, self._publisher, self.settings, self.checker.registry)
 
     @cached_property
     def _publisher(self) -> Publisher:

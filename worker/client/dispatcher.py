@@ -10,16 +10,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
 from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import ServerClock
 from acts_celery.worker.storage.keys import Keys, make_run_id
 from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
+from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.task_messages import TaskMessage
 
+from .forgetting import Forgetting, Forgotten
 from .labels import NO_LABEL, Label, claimed, release
 from .publishing import publish_lanes
 
@@ -27,12 +31,13 @@ from .publishing import publish_lanes
 class Dispatcher:
     """Starts runs."""
 
-    def __init__(self, redis: Redis, publisher: Publisher, settings: Settings) -> None:
+    def __init__(self, redis: Redis, publisher: Publisher, settings: Settings, registry: Registry) -> None:
         self._redis = redis
         self._clock = ServerClock(redis)
         self._writer = RunWriter(redis, settings)
         self._publisher = publisher
         self._settings = settings
+        self._registry = registry
 
     def submit(self, plan: Plan, label: Label = NO_LABEL) -> tuple[str, str | None]:
         """Write the run down, start it, publish its tasks. Returns its id, and the id of its first status where it goes
@@ -47,7 +52,9 @@ class Dispatcher:
             return keys.run, None
         order = audit_record(self._settings, "submitted")
         try:
-            written = self._writer.write(plan, keys, milliseconds, order, label.fields())
+            forgotten = self._forgotten(plan, keys.run)
+            more = {**label.fields(), **({"work": forgotten.work} if forgotten.work else {})}
+            written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes)
         except TakenOver:
             if label.id is None or claimed(self._redis, keys, label):
                 raise
@@ -55,11 +62,19 @@ class Dispatcher:
         finally:
             release(self._redis, keys, label)
         order.write_line(keys.run)
-        self._publish(keys, written.lanes)
+        self._publish(keys, written.lanes, forgotten.tasks)
         return keys.run, written.since if written.lanes else None
 
-    def _publish(self, keys: Keys, lanes: Sequence[str]) -> None:
+    def _forgotten(self, plan: Plan, run: str) -> Forgotten:
+        """What is sent with the run itself. Nothing, where the secret that its messages need may not be read."""
+        if any(call.is_fire_and_forget for call in plan.calls) and not plan.submission.is_request:
+            with suppress(NoPermissionError):
+                tokens = read_tokens(self._redis, self._settings.key_prefix)
+                return Forgetting(self._settings, self._registry).decide(plan, run, tokens)
+        return Forgotten()
+
+    def _publish(self, keys: Keys, lanes: Sequence[str], forgotten: Sequence[TaskMessage]) -> None:
         """Publish the first tasks. The run has begun: where the broker does not take them, the sweep publishes them."""
-        if not publish_lanes(self._publisher, self._settings, keys.run, lanes, has="is submitted"):
+        if not publish_lanes(self._publisher, self._settings, keys.run, lanes, forgotten, has="is submitted"):
             with suppress(RedisError):
                 self._writer.mark_unpublished(keys, lanes)

@@ -115,6 +115,11 @@ class Checker:
         return next(known, function.__name__)
 
     @property
+    def registry(self) -> Registry:
+        """What is registered here."""
+        return self._registry
+
+    @property
     def _environment(self) -> Environment:
         """The same one, with the tools that were read for it, as long as the same activities are registered."""
         activities = {ASK_HUMAN: QUESTION, **self._registry.schemas()}

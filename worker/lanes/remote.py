@@ -76,7 +76,7 @@ class Remote:
         """The task that carries the call out. Raises `Conflict` where a scope cannot be read."""
         call = start.call
         if call.runner.executor is Executor.ACTIVITY:
-            return self._activity_task(start, attempt, execution.scoped(call))
+            return self.activity_task(start, attempt, execution)
         is_delegate = call.runner.executor is Executor.DELEGATE
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
@@ -111,8 +111,9 @@ class Remote:
         body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, streams=streams)
         return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
 
-    def _activity_task(self, start: Start, attempt: Attempt, context: Mapping[str, Any]) -> TaskMessage:
-        call = start.call
+    def activity_task(self, start: Start, attempt: Attempt, execution: Execution) -> TaskMessage:
+        """The task that carries out a call of an activity. Raises `Conflict` where a scope cannot be read."""
+        call, context = start.call, execution.scoped(start.call)
         task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
         body = ActivityCall(attempt, call.runner.name, dict(call.properties), start.parameters, context)
         return self._task(task, body, call)

@@ -21,6 +21,8 @@ from .set_aside import readable
 PUBLISHED_SECONDS: Final = 5.0
 """How long a published task may not have begun, though its queue is empty, before it counts as lost."""
 PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
+SENT_MS: Final = 1_000
+"""How long what was sent and forgotten may lie in the outbox before it is looked after: most is done by then."""
 _TAKEN_MS: Final = 10_000
 """After so long another sweep looks at what was taken by one that died."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from types import MappingProxyType
@@ -20,16 +21,19 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
 from acts_celery.protocol.engine.loop import Loop
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.storage.due import PUBLISHED_MS
-from acts_celery.worker.wire.attempts import lane_token, owner_token
+from acts_celery.worker.storage.due import PUBLISHED_MS, SENT_MS
+from acts_celery.worker.wire.attempts import CallId, lane_token, owner_token
 from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
 from .audit import AuditRecord
+from .condition import Condition, Kind
 from .definition import approve_ms, gather_counts, pack_definition, pack_lane, promises_due
 from .due import DueRuns
-from .fields import AUDIT, STATUS
+from .fields import AUDIT, BEFORE, CALL, ENDED, LANE, STATUS
 from .formats import FORMAT
 from .keys import Keys, active_runs, due_runs
 from .loop_entries import LOOP
@@ -45,6 +49,11 @@ _PART_BYTES: Final = 2**20
 
 Value = str | bytes | int
 Command = list[Value]
+Sent = Mapping[str | None, Sequence[tuple[CallId, TaskMessage]]]
+"""Lanes that have ended with the submission, since all their calls are sent and forgotten: of each the calls, and their
+tasks.
+"""
+NOTHING: Final[Sent] = MappingProxyType({})
 
 
 class TakenOver(InfrastructureError):
@@ -76,24 +85,28 @@ class RunWriter:
         milliseconds: int,
         order: AuditRecord,
         more: Mapping[str, Any] = MappingProxyType({}),
+        sent: Sent = NOTHING,
     ) -> Written:
-        """Write a run down and start it; `more` are fields of its state.
+        """Write a run down and start it; `more` are fields of its state, `sent` goes into its outbox.
 
         Raises `TakenOver`, and then has left nothing of its own.
         """
-        who, since = owner_token(), "0-0"
+        who, since = owner_token(), ""
         try:
             self._list(keys, milliseconds)
-            for number, part in enumerate(_parts(self._writing(plan, keys, milliseconds, order, more))):
+            for number, part in enumerate(_parts(self._writing(plan, keys, milliseconds, order, more, sent))):
                 if not self._send(keys, who, number, part):
                     raise TakenOver(f"run {keys.run} is written by another client, which has taken over: look for it")
-                since = next((str(command[2]) for command in part if command[1] == keys.statuses), since)
+                since = since or next((str(command[2]) for command in part if command[1] == keys.statuses), "")
         except TakenOver:
             raise
         except BaseException:
             self._give_up(keys, who)
             raise
-        return Written(self._lanes(plan)[0], since)
+        if sent:
+            with suppress(RedisError):  # the run has begun; it is looked at a little later then
+                self._redis.zadd(due_runs(keys.prefix), {keys.run: milliseconds + SENT_MS}, lt=True)
+        return Written(self._lanes(plan, sent)[0], since)
 
     def mark_unpublished(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes, since it cannot be done now."""
@@ -122,7 +135,7 @@ class RunWriter:
             logger.warning("run %s could not be deleted: %s", keys.run, error)
 
     def _writing(
-        self, plan: Plan, keys: Keys, milliseconds: int, order: AuditRecord, more: Mapping[str, Any]
+        self, plan: Plan, keys: Keys, milliseconds: int, order: AuditRecord, more: Mapping[str, Any], sent: Sent
     ) -> Iterator[Command]:
         """The commands that write a run down; the last ones start it."""
         instances = plan.context.instances
@@ -130,17 +143,27 @@ class RunWriter:
         yield ["SET", keys.definition, pack_definition(plan)]
         for batch in _batches(instances):
             yield ["RPUSH", keys.instances, *batch]
-        ids = (f"{milliseconds}-{sequence}" for sequence in count())
+        ids, log = (f"{milliseconds}-{sequence}" for sequence in count()), keys.log
         last: dict[str, str] = {}
         for (lane, fields), id_ in zip(_entries(plan), ids, strict=False):
-            yield _adding(keys.log, id_, {"l": lane, "p": last.get(lane, "0-0"), **fields})
+            yield _adding(log, id_, {"l": lane, "p": last.get(lane, "0-0"), **fields})
             last[lane] = id_
+        is_request = plan.submission.is_request
+        first = "running" if plan.size or is_request else "completed"
+        yield from _becoming(keys, next(ids), {STATUS: first, AUDIT: order.pack()})
+        for call in (call for calls in sent.values() for call, _ in calls):
+            lane, id_ = lane_token(call.instance), next(ids)
+            yield _adding(log, id_, {LANE: lane, BEFORE: last[lane], CALL: call.index, ENDED: Status.SENT.value})
+            last[lane] = id_
+        yield from _sending(keys, sent, milliseconds)
+        left = plan.size + is_request - sum(map(len, sent.values()))
+        if sent and not left:
+            yield from _becoming(keys, next(ids), {STATUS: "completed"})
         for lanes in _batches(list(last)):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
             yield _setting(keys.gathers, dict(gathers))
-        is_request = plan.submission.is_request
-        published, backlog = self._lanes(plan)
+        published, backlog = self._lanes(plan, sent)
         for lanes in _batches(published):
             marks: Iterator[Value] = chain.from_iterable((due, lane) for lane in lanes)
             yield ["ZADD", keys.published, *marks]
@@ -148,25 +171,24 @@ class RunWriter:
             yield ["RPUSH", keys.backlog, *lanes]
         state: dict[str, Any] = {
             "format": FORMAT,
-            "status": "running" if plan.size or is_request else "completed",
+            "status": "running" if left else "completed",
             "total": plan.size,
-            "remaining": plan.size + is_request,
+            "remaining": left,
+            **({f"n:{Status.SENT.value}": plan.size + is_request - left} if sent else {}),
             **({"loop": Loop().name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
-            **({} if plan.size or is_request else {"finished": milliseconds}),
-            "look": due,
+            **({} if left else {"finished": milliseconds}),
+            "look": milliseconds + SENT_MS if sent else due,
             **approve_ms(plan.submission.config),
             **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
             **more,
         }
-        id_ = next(ids)
-        yield _adding(keys.log, id_, {STATUS: state["status"], AUDIT: order.pack()})
-        yield _adding(keys.statuses, id_, {"s": state["status"]})
         yield _setting(keys.state, state)
 
-    def _lanes(self, plan: Plan) -> tuple[list[str], list[str]]:
+    def _lanes(self, plan: Plan, sent: Sent) -> tuple[list[str], list[str]]:
         """The lanes with something to do, the global one first: those published at once, and those that follow."""
-        lanes = [lane_token(instance) for instance, lane in plan.lanes.items() if _has_work(lane)]
+        with_work = (instance for instance, lane in plan.lanes.items() if instance not in sent and _has_work(lane))
+        lanes = list(map(lane_token, with_work))
         lanes.sort(key=bool)
         lanes += [LOOP] if plan.submission.is_request else []
         window = self._settings.publish_window
@@ -192,6 +214,26 @@ def _entries(plan: Plan) -> Iterator[tuple[str, dict[str, bytes]]]:
         yield lane, {**record, "m": pack(message)}
     for lane, left in records.items():
         yield lane, {"k": left}
+
+
+def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Command]:
+    """A change of the run's status."""
+    yield _adding(keys.log, id_, entry)
+    yield _adding(keys.statuses, id_, {"s": entry[STATUS]})
+
+
+def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:
+    """What is sent and forgotten has ended and goes into the outbox (see commit_outcomes.lua)."""
+    tasks = {call.member: task for calls in sent.values() for call, task in calls}
+    for members in _batches(list(tasks)):
+        sending = (Condition(Kind.SENT, 1, 0, f"{milliseconds}/{tasks[member].queue}") for member in members)
+        marks: Iterator[Value] = chain.from_iterable((milliseconds + SENT_MS, member) for member in members)
+        yield _setting(keys.calls, dict.fromkeys(members, Status.SENT.value))
+        yield _setting(keys.outbox, dict(zip(members, map(str, sending), strict=True)))
+        yield ["ZADD", keys.outbox_due, *marks]
+    outbox_tasks = keys.outbox_tasks
+    for member, task in tasks.items():
+        yield ["HSET", outbox_tasks, member, pack_task(task)]
 
 
 def _adding(stream: str, id_: str, fields: Mapping[Any, Value]) -> Command:

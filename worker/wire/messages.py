@@ -10,7 +10,7 @@ a result, which goes into the log, that it holds JSON values of a bounded depth.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -79,8 +79,16 @@ class Delivery:
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
     """The bytes of a remote call."""
-    own = {field.name: getattr(message, field.name) for field in fields(message)}
-    return pack({**own, "attempt": asdict(message.attempt)})
+    return pack({**_fields(message), "attempt": _attempt_fields(message.attempt)})
+
+
+def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
+    """As `asdict`, which takes ten times as long."""
+    return {**_fields(attempt), "id": _fields(attempt.id)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def unpack_activity_call(data: object, limits: Limits) -> ActivityCall:
@@ -110,7 +118,7 @@ def pack_delivery(delivery: Delivery) -> bytes:
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message, "delay_seconds": delay_seconds}
     extra = {"cost": dict(cost)} if cost is not None else {}
     child = {"child": delivery.child} if delivery.child is not None else {}
-    return pack({"attempt": asdict(delivery.attempt), "result": result, **extra, **child})
+    return pack({"attempt": _attempt_fields(delivery.attempt), "result": result, **extra, **child})
 
 
 def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:

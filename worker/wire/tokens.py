@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from .attempts import Attempt, lane_token
 
 _CHARACTERS: Final = 32
 """Of a token: 128 bits in hexadecimal."""
+_RUNS_KEPT: Final = 64
+"""The seals of so many runs are made once."""
 
 
 class Tokens:
@@ -24,15 +27,16 @@ class Tokens:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        self._seal = lru_cache(_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
 
     def of(self, run: str, lane: str, call: int, number: int) -> str:
         """The token of an attempt at a call."""
         text = "\x1f".join((run, str(call), str(number), lane)).encode()
-        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
+        return hmac.digest(self._secret, text, "sha256").hex()[:_CHARACTERS]
 
     def given(self, attempt: Attempt) -> Attempt:
         """The same attempt, with its token and its run's seal."""
-        return replace(attempt, token=self._of(attempt), seal=seal_of(self.cancelling(attempt.id.run)))
+        return replace(attempt, token=self._of(attempt), seal=self._seal(attempt.id.run))
 
     def of_probe(self, queue: str, published_ms: int) -> str:
         """The token of a probe: it comes out of its queue, and nowhere else."""
