@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -23,6 +23,7 @@ from .submission import amendments
 from .submission.amendments import SoFar
 from .submission.checking import Environment, check_calls
 from .submission.layout import Layout
+from .submission.shapes import WHOLE, Shape, shaped
 from .submission.submission import read_submission
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Plan(Layout):
         """What is worth knowing and is no error. Found when asked for, not when the plan is made."""
         from .analysis.analyse import analyse
 
-        return analyse(self)
+        place = self.submission.shape.place
+        return tuple(replace(each, pointer=each.pointer and place(each.pointer)) for each in analyse(self))
 
     @cached_property
     def unread(self) -> tuple[int, ...]:
@@ -132,8 +134,14 @@ def check_submission(value: Any, **known: Unpack[Known]) -> Plan:
 
 
 def check_in(known: Environment, value: Any) -> Plan:
-    """Check a whole submission against a backend. Raises `Rejected`."""
-    return _plan(lambda: check_calls(*read_submission(value, known.limits), known))
+    """Check a whole submission against a backend, in whatever shape it was handed in. Raises `Rejected`."""
+    document, shape = shaped(value)
+
+    def checked() -> Layout:
+        submission, problems = read_submission(document, known.limits)
+        return check_calls(replace(submission, shape=shape), problems, known)
+
+    return _plan(checked, shape)
 
 
 def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
@@ -141,12 +149,12 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
     return _plan(lambda: amendments.check_amendment(value, so_far, known))
 
 
-def _plan(checked: Callable[[], Layout]) -> Plan:
-    """The plan; a rejection is raised with hints."""
+def _plan(checked: Callable[[], Layout], shape: Shape = WHOLE) -> Plan:
+    """The plan; a rejection is raised with hints, and the places of what was handed in."""
     try:
         layout = checked()
     except Rejected as rejected:
         from .hints.explanations import explained
 
-        raise Rejected(explained(rejected)) from None
+        raise shape.rejected(explained(rejected)) from None
     return Plan(**{field.name: getattr(layout, field.name) for field in fields(layout)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, UnknownName
 from acts_celery.protocol.schemas.leniency import holds_expression
@@ -13,13 +13,16 @@ from acts_celery.protocol.schemas.work import EXCEEDED
 
 from .tools import ANONYMOUS, WHO, Executor, Runner, Tool
 
+DEFINED: Final = 'define it under "delegates", as {NAME: {"context": [MESSAGES]}}, or in code with @delegate'
+"""What to do about a delegate that is not there."""
+
 
 class UnknownRunner(LookupError):
     """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str], remedy: str = "") -> None:
         super().__init__(f"unknown {what} {name!r}")
-        self.cause = UnknownName(name, tuple(known))
+        self.cause = UnknownName(name, tuple(known), remedy)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Toolbox:
         """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
         if delegate:
             if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
-                raise UnknownRunner("delegate", delegate, listed(self.delegates))
+                raise UnknownRunner("delegate", delegate, listed(self.delegates), DEFINED)
             return Runner(Executor.DELEGATE, delegate)
         if activity:
             if self.activities is not None and activity not in self.activities:

@@ -60,8 +60,8 @@ class _Hints:
     def of(self, problem: Problem) -> str:
         """The hint for a problem, empty where there is none."""
         match problem.cause:
-            case UnknownName(name, known):
-                return self._speller.hint(name, known)
+            case UnknownName(name, known, remedy):
+                return self._speller.hint(name, known) or (f"; {remedy}" if remedy else "")
             case NoSchema(declaration):
                 return "".join(f"; {hint}" for hint in unwrapping(declaration))
             case Unresolvable() as cause if self._layout is not None:

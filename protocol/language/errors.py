@@ -71,6 +71,8 @@ class UnknownName(Cause):
 
     name: str
     known: tuple[str, ...] = field(repr=False)
+    remedy: str = ""
+    """What to do, where no known name is like it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

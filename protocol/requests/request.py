@@ -9,7 +9,9 @@ from typing import Any
 
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
+from acts_celery.protocol.language.errors import Rejected
 from acts_celery.protocol.submission.checking import Environment, check_calls, toolbox_of
+from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.protocol.submission.submission import Submission, read_submission
 
 
@@ -78,12 +80,16 @@ def read_request(value: Any, known: Environment) -> Request:
     """The request that a submission would be without its solution: what a model is asked, before anything runs. One
     without a schema has no output but null. Raises `Rejected` with every structural error.
     """
-    if not isinstance(value, dict):
-        read_submission(value, known.limits)  # raises
-    schema = value.get("schema")
-    asked = {**value, "schema": False if schema is None else schema, "solution": None}
-    submission, problems = read_submission(asked, known.limits)
-    check_calls(submission, problems, known)
+    document, shape = shaped(value)
+    try:
+        if not isinstance(document, dict):
+            read_submission(document, known.limits)  # raises
+        schema = document.get("schema")
+        asked = {**document, "schema": False if schema is None else schema, "solution": None}
+        submission, problems = read_submission(asked, known.limits)
+        check_calls(submission, problems, known)
+    except Rejected as rejected:
+        raise shape.rejected(rejected.errors) from None
     return Request(submission, known)
 
 

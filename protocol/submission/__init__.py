@@ -1,5 +1,7 @@
 """What is handed in, and everything that is known of it before anything runs (SPEC R7.1, R10).
 
+`decoding`    from bytes: JSON, with comments or without, or msgpack
+`shapes`      what else stands for a submission: a call alone, a list of messages and calls
 `submission`  reading it
 `definitions` the request definitions it holds
 `config`      its settings

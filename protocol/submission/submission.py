@@ -5,25 +5,18 @@ Reading is lenient in one way only: it goes on after an error, so that all of th
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
 from typing import Any, Final
 
-import msgpack
-
 from acts_celery.protocol.calls.declarations import read_tools
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer
 from acts_celery.protocol.language.limits import (
     CONTROL,
-    Containers,
     Limits,
-    TooManyContainers,
     exceeded,
     has_control_characters,
     size_of,
@@ -37,16 +30,16 @@ from acts_celery.protocol.state.shapes import may_carry_data, message_problems
 from .config import config_problems, settings_of
 from .definitions import definition_problems
 from .output import misfit_problems
+from .shapes import WHOLE, Shape
 
 Pointer = tuple[str | int, ...]
 _OUTPUT: Final = ("solution", "output")
 _KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
 
-_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
-"""A text, also one that does not end. Possessive: what was read is not read again, however many quotes are in it."""
 _DECLARING: Final = ("schema", "tool")
 _WITH_CALLS = '{"solution": {"calls": […]}}'
 _BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
+_OF_A_TOOL = 'a property of a tool: its schema stands in {"tools": {NAME: {"type": "object", "properties": {…}}}}'
 _NOTHING_TO_RUN = "nothing to run: give a solution, a plan message in the context, or a schema for a model to answer"
 _UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
 
@@ -73,6 +66,8 @@ class Submission:
     """Where each declared tool stands, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
     is_request: bool = False
     """Whether it is a request for the loop: a schema, and no solution (SPEC R12.1)."""
+    shape: Shape = WHOLE
+    """The shape in which it was handed in."""
     indexes: Sequence[int] = ()
     """Those of the calls, where they do not follow each other from `first` on."""
 
@@ -97,29 +92,6 @@ class Submission:
         return tuple(dict.fromkeys(m["_instance"] for m in self.context if isinstance(m.get("_instance"), str)))
 
 
-def decode(data: bytes, limits: Limits | None = None) -> Any:
-    """The value of a submission's bytes, JSON (UTF-8) or msgpack. Raises `Rejected`.
-
-    Objects and lists are counted before they take memory.
-    """
-    limits = limits or Limits()
-    most = limits.containers_in_all
-    if not data.strip():
-        raise Rejected([Problem("", "the submission is empty")])
-    if 0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF):
-        return _decode_msgpack(data, most)
-    if len(data) > most and _most_containers(data) > most and _most_containers(_TEXT.sub(b"", data)) > most:
-        raise Rejected([Problem("", f"more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)")])
-    try:
-        return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
-    except RecursionError:
-        raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels (ACTS_LIMIT_DEPTH)")]) from None
-    except UnicodeDecodeError as error:
-        raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
-    except ValueError as error:
-        raise Rejected([Problem("", f"not JSON: {error}{_comment(error)}")]) from None
-
-
 def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
     """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
     value, problems = within_limits(value, limits)
@@ -131,13 +103,10 @@ def within_limits(value: Any, limits: Limits) -> tuple[dict[str, Any], list[Prob
     be.
     """
     if not isinstance(value, dict):
-        remedy = f"; write {_WITH_CALLS}" if isinstance(value, list) else ""
         shape = "a submission must be an object with a context, and a solution or a plan message"
-        raise Rejected([Problem("", shape + remedy)])
+        raise Rejected([Problem("", f"{shape}, or a list of messages and calls")])
     problems = list(value_problems(dict.fromkeys(value), limits)) or [
-        Problem(pointer(key), _BARE_CALLS if key == "calls" else _UNKNOWN_KEY, UnknownName(str(key), tuple(_KEYS)))
-        for key in value
-        if key not in _KEYS
+        _unknown_key(str(key)) for key in value if key not in _KEYS
     ]
     context = value.get("context", [])
     if not isinstance(context, list):
@@ -154,6 +123,12 @@ def within_limits(value: Any, limits: Limits) -> tuple[dict[str, Any], list[Prob
     if reading(*_schemas(value)).is_too_large(limits.schema_work):
         raise Rejected([*problems, Problem("", f"{EXCEEDED}: they are too large to be read")])
     return value, problems
+
+
+def _unknown_key(key: str) -> Problem:
+    if key.startswith("_"):
+        return Problem(pointer(key), _OF_A_TOOL)
+    return Problem(pointer(key), _BARE_CALLS if key == "calls" else _UNKNOWN_KEY, UnknownName(key, tuple(_KEYS)))
 
 
 def read_parts(
@@ -205,36 +180,6 @@ def read_parts(
         beside={key: part for key, part in written.items() if key not in ("calls", "output")},
     )
     return submission, problems
-
-
-def _most_containers(data: bytes) -> int:
-    """How many objects and lists JSON has, at most: brackets may stand in texts, too."""
-    return data.count(b"[") + data.count(b"{")
-
-
-def _decode_msgpack(data: bytes, most_containers: int) -> Any:
-    made = Containers(most_containers).made
-    try:
-        return msgpack.unpackb(
-            data, strict_map_key=True, object_pairs_hook=lambda pairs: made(_object(pairs)), list_hook=made
-        )
-    except TooManyContainers as error:
-        raise Rejected([Problem("", str(error))]) from None
-    except (ValueError, msgpack.exceptions.UnpackException, RecursionError, MemoryError) as error:
-        raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
-
-
-def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """An object; a key that stands twice has no certain value."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise Rejected([Problem("", f"the key {twice!r} stands twice in one object")])
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
 
 
 def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
@@ -359,9 +304,3 @@ def plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[
         else:
             problems.append(Problem(pointer(*at), "a plan needs a list of calls"))
     return found, problems
-
-
-def _comment(error: ValueError) -> str:
-    """What to do about a comment, where that is what stands in the way."""
-    is_comment = isinstance(error, json.JSONDecodeError) and error.doc[error.pos :].startswith(("//", "/*", "#"))
-    return "; JSON has no comments: remove it" if is_comment else ""

@@ -13,7 +13,7 @@ from acts_celery.protocol.engine.decisions import Decision, Outcome, Start
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language.templates import as_text
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.submission import decode
+from acts_celery.protocol.submission.decoding import decode
 
 from .building import DATE, call, checked
 

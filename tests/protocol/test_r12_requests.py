@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Limits, Rejected
+from acts_celery.protocol.calls.toolbox import DEFINED
 from acts_celery.protocol.requests import Request, compose, read_answer, render
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.submission.checking import Environment
@@ -136,7 +137,7 @@ def test_r12_2_code_that_is_not_there_is_not_shown_but_a_structural_error() -> N
     value = {"context": [], "schema": NUMBER, "tools": tools, "delegates": {"own": {}}}
     found = problems(value, activities={"price": PRICE}, delegates=())
     assert [(problem.pointer, problem.message) for problem in found] == [
-        ("/tools/a/_delegate", "unknown delegate 'nobody'"),
+        ("/tools/a/_delegate", f"unknown delegate 'nobody'; {DEFINED}"),
         ("/tools/b/properties/_activity", "unknown activity 'no'"),
     ]
 

@@ -15,7 +15,7 @@ from acts_celery.protocol.requests import compose
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.submission import decode
+from acts_celery.protocol.submission.decoding import decode
 
 SECONDS = 1.0
 DEPTH = 24

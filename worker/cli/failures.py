@@ -173,7 +173,9 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
 def _without_activities(lines: list[str]) -> list[str]:
     """Why every tool is unknown, where no activities were loaded."""
     activities: Any = sys.modules.get("acts_celery.worker.registry.activities")
-    if activities is None or activities.registry.activities or not any("unknown tool" in line for line in lines):
+    known = activities.registry if activities is not None else None
+    is_unknown = any(word in line for line in lines for word in ("unknown tool", "unknown delegate"))
+    if known is None or known.activities or known.delegates or not is_unknown:
         return []
     loading: Any = sys.modules.get("acts_celery.worker.registry.loading")
     if loading is not None and loading.loaded:

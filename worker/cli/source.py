@@ -80,9 +80,14 @@ def read_amendment(file: str, settings: Settings) -> dict[str, Any]:
 def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> Any:
     """A submission with the messages of files of JSON lines behind those of its context. Raises `protocol.Rejected`."""
     messages = [message for file in contexts for message in _messages(file, settings)]
-    if not messages or not isinstance(value, dict) or not isinstance(value.get("context", []), list):
+    if not messages:
+        return value
+    from acts_celery.protocol.submission.shapes import shaped
+
+    document, _ = shaped(value)
+    if not isinstance(document, dict) or not isinstance(document.get("context", []), list):
         return value  # what is wrong with it is told as without them
-    return value | {"context": [*value.get("context", []), *messages]}
+    return document | {"context": [*document.get("context", []), *messages]}
 
 
 def _messages(file: str, settings: Settings) -> Iterator[Any]:
@@ -99,7 +104,7 @@ def _messages(file: str, settings: Settings) -> Iterator[Any]:
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
     from acts_celery.protocol import Problem, Rejected
-    from acts_celery.protocol.submission.submission import decode
+    from acts_celery.protocol.submission.decoding import decode
     from acts_celery.worker.process.limits import limits_of
 
     try:

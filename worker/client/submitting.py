@@ -10,6 +10,7 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.worker.errors import OutputUnfit
 from acts_celery.worker.registry.activities import first_fault
 
@@ -23,6 +24,7 @@ Tool = Callable[..., Any] | str | Mapping[str, Any]
 
 _ADDED: Final = ("delegates", "config")
 """The parts whose entries stand beside those of a document of the same part."""
+_PARTS: Final = ("tools", "schema", *_ADDED)
 
 
 class SubmissionOptions(LabelOptions, total=False):
@@ -77,9 +79,10 @@ def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callab
 
     `tool_of` gives the tool of an activity's function. Raises `protocol.Rejected`.
     """
-    if not isinstance(value, Mapping):
+    document, _ = shaped(value)
+    if not isinstance(document, Mapping) or all(options.get(part) is None for part in _PARTS):
         return value
-    whole = dict(value)
+    whole = dict(document)
     for key in _ADDED:
         given: Any = options.get(key)
         if given is not None:

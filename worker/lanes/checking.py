@@ -156,7 +156,7 @@ class Checker:
         problems += self._unfit_loops(complete)
         problems += unawaited_problems(complete.submission, complete.calls)
         if problems:
-            raise Rejected(problems)
+            raise plan.submission.shape.rejected(problems)
         queued = frozenset(name for name, activity in self._registry.activities.items() if activity.queue is not None)
         called = {call.runner.name for call in plan.calls if call.output is None}
         code = {name: known for name, known in self._registry.delegates.items() if name in called}
@@ -221,5 +221,5 @@ def most_of(settings: Settings) -> dict[str, float | None]:
 def _supported(plan: L, *, is_new: bool = True) -> L:
     """The plan. Raises `Rejected` for what this version cannot do of it: what cannot be honoured is not ignored."""
     if refused := unsupported(plan, is_new=is_new):
-        raise Rejected(refused)
+        raise plan.submission.shape.rejected(refused)
     return plan

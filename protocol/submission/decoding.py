@@ -1,0 +1,101 @@
+"""The value of a file: JSON, JSON with comments and commas before a closing bracket (JSONC), or msgpack.
+
+Comments and such commas are made blank where they stand and the JSON reader does the rest, so its errors name the
+places of the file. Objects and lists are counted before they take memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any, Final
+
+import msgpack
+
+from acts_celery.protocol.language.errors import Problem, Rejected
+from acts_celery.protocol.language.limits import Containers, Limits, TooManyContainers
+
+_TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
+"""A text, also one that does not end. Possessive: what was read is not read again, however many quotes are in it."""
+_TEXT_BYTES: Final = re.compile(_TEXT.encode(), re.DOTALL)
+_COMMENT: Final = re.compile(rf"{_TEXT}|//[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"{_TEXT}|,(?=[ \t\r\n]*+[\]}}])", re.DOTALL)
+
+
+def decode(data: bytes, limits: Limits | None = None) -> Any:
+    """The value of a file's bytes. Raises `Rejected`."""
+    most = (limits or Limits()).containers_in_all
+    if not data.strip():
+        raise Rejected([Problem("", "the submission is empty")])
+    if 0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF:
+        return _decode_msgpack(data, most)
+    if len(data) > most and _most_containers(data) > most and _most_containers(_TEXT_BYTES.sub(b"", data)) > most:
+        raise Rejected([Problem("", f"more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)")])
+    try:
+        try:
+            return _loads(data)
+        except json.JSONDecodeError as error:
+            plain = _without_comments(error.doc)
+            if plain == error.doc:
+                raise
+            return _loads(plain)
+    except RecursionError:
+        raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels (ACTS_LIMIT_DEPTH)")]) from None
+    except UnicodeDecodeError as error:
+        raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
+    except ValueError as error:
+        raise Rejected([Problem("", f"not JSON: {error}{_comment(error)}")]) from None
+
+
+def _loads(data: bytes | str) -> Any:
+    return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+
+
+def _without_comments(text: str) -> str:
+    """The text with spaces for comments and for commas before a closing bracket. Raises `Rejected`."""
+
+    def blank(found: re.Match[str]) -> str:
+        what = found[0]
+        if what.startswith("/*") and (len(what) < 4 or not what.endswith("*/")):
+            line = text.count("\n", 0, found.start()) + 1
+            raise Rejected([Problem("", f"not JSON: the comment that begins in line {line} is not closed")])
+        return what if what.startswith('"') else re.sub(r"[^\r\n]", " ", what)
+
+    return _LAST_COMMA.sub(blank, _COMMENT.sub(blank, text))
+
+
+def _most_containers(data: bytes) -> int:
+    """How many objects and lists JSON has, at most: brackets may stand in texts, too."""
+    return data.count(b"[") + data.count(b"{")
+
+
+def _decode_msgpack(data: bytes, most_containers: int) -> Any:
+    made = Containers(most_containers).made
+    try:
+        return msgpack.unpackb(
+            data, strict_map_key=True, object_pairs_hook=lambda pairs: made(_object(pairs)), list_hook=made
+        )
+    except TooManyContainers as error:
+        raise Rejected([Problem("", str(error))]) from None
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError, MemoryError) as error:
+        raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """An object; a key that stands twice has no certain value."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise Rejected([Problem("", f"the key {twice!r} stands twice in one object")])
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _comment(error: ValueError) -> str:
+    """What to do about a comment of another kind, where that is what stands in the way."""
+    is_comment = isinstance(error, json.JSONDecodeError) and error.doc[error.pos :].startswith("#")
+    return "; a comment begins with //" if is_comment else ""
