@@ -26,7 +26,7 @@ from .events import (
     MessageAdded,
     PromisesGivenUp,
 )
-from .holds import Ruling, Snapshot
+from .holds import Ruling, Snapshot, narrowed
 from .readiness import Readiness
 from .statuses import FINAL, TRANSITIONS, Status
 
@@ -118,7 +118,9 @@ class Standing:
     def _let_go(self, event: CallDecided) -> bool:
         if self.status(event.call) is not Status.HELD:
             return False
-        self._rulings[event.call] = event.ruling
+        self._rulings[event.call] = ruling = event.ruling
+        if ruling.scopes is not None and event.call in self._calls:
+            self._snapshots[event.call] = narrowed(self._snapshots[event.call], self._calls[event.call], ruling.scopes)
         return self.record(event.call, Status.WAITING)
 
     def _fan_out(self, event: FanOutBegun) -> bool:

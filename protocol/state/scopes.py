@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ExpressionError
 from acts_celery.protocol.language.messages import render_data, shown
-from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.paths import MISSING, copied, lookup
 from acts_celery.protocol.language.references import DAGGER, Reference, parse
 
 from .fold import Fold
@@ -90,9 +90,18 @@ def scoped(fold: Fold, scopes: Sequence[Reference]) -> dict[str, Any]:
     which have no value: see `scoped_messages`. Lists reached by an index become objects keyed by it, so that a slice
     never says what stands beside it.
     """
+    return _slices(scopes, fold.value)
+
+
+def sliced(values: Mapping[str, Any], scopes: Sequence[Reference]) -> dict[str, Any]:
+    """What narrower scopes yield of what `scoped` has yielded."""
+    return _slices(scopes, lambda scope: lookup(values.get(scope.kind, MISSING), scope.path))
+
+
+def _slices(scopes: Sequence[Reference], value_of: Callable[[Reference], Any]) -> dict[str, Any]:
     slices: dict[str, Any] = {}
     for scope in sorted(scopes, key=lambda scope: len(scope.path)):
-        value = fold.value(scope)
+        value = value_of(scope)
         if value is not MISSING:
             slices[scope.kind] = _joined(slices.get(scope.kind, MISSING), scope.path, copied(value))
     return {scope.kind: slices[scope.kind] for scope in scopes if scope.kind in slices}

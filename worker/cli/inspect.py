@@ -17,7 +17,7 @@ from acts_celery.worker.errors import InstanceNotFound
 from .failures import COMPLETED
 from .options import Common, common_options
 from .output import escaped, flush, print_either, print_json, print_lines, print_text, tell
-from .rendering import calls_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
+from .rendering import calls_lines, change_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
 from .unanswered import unanswered_lines
 from .view import View, print_result, standing_lines, view_options
 
@@ -181,12 +181,14 @@ def _print_audit(entry: LogEntry, *, as_json: bool) -> None:
     if entry.audit is None:
         return
     if as_json:
-        print_json({"id": entry.id, "instance": entry.instance, "audit": entry.audit.to_dict()})
+        changes = {"changes": dict(entry.changes)} if entry.changes else {}
+        print_json({"id": entry.id, "instance": entry.instance, "audit": entry.audit.to_dict() | changes})
         return
     actor = entry.audit.actor
     about = "".join(f", {name} {value}" for name, value in entry.audit.about.items() if value is not None)
     text = escaped(f"{entry.audit.did} by {actor.name} from {actor.host}{about}")
     print_text(f"{_stamp(entry)}  {text}")
+    print_lines(f"  {line}" for line in change_lines(entry.changes))
 
 
 def _stamp(entry: LogEntry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from acts_celery.worker.client.runs import Run
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Instead:
     """What is done in place of a held call."""
 
     parameters: str | None
+    scopes: str | None
     calls: str | None
 
     def read(self, common: Common) -> dict[str, Any]:
@@ -87,13 +90,18 @@ class Instead:
         if self.calls is not None:
             load_registry(common.settings())
             calls = read_amendment(self.calls, common.settings())
-        return {"parameters": _object(self.parameters, common), "calls": calls}
+        scopes = _given(self.scopes, "--scopes", list, "a list of kinds and references", common)
+        parameters = _given(self.parameters, "--parameters", dict, "an object", common)
+        return {"parameters": parameters, "scopes": scopes, "calls": calls}
 
 
 _instead_options = bundled(
     "instead",
     Instead,
     click.option("--parameters", metavar="JSON", help="Run it with these parameters: an object of all of them."),
+    click.option(
+        "--scopes", metavar="JSON", help='Show it less: a list of kinds and references, such as ["†state.user"].'
+    ),
     click.option("--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'),
 )
 
@@ -148,10 +156,10 @@ def approve(
     """
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
         raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
-    if call is None and instead != Instead(None, None):
-        raise click.UsageError("--parameters and --calls are for one CALL")
-    if instead.parameters is not None and instead.calls is not None:
-        raise click.UsageError("give either --parameters or --calls")
+    if call is None and instead != Instead(None, None, None):
+        raise click.UsageError("--parameters, --scopes and --calls are for one CALL")
+    if instead.calls is not None and instead != Instead(None, None, instead.calls):
+        raise click.UsageError("give either --calls, or --parameters and --scopes")
     if many.is_meant:
         return _decide_many(
             run,
@@ -265,16 +273,16 @@ def _answer(text: str | None, value: str | None, common: Common) -> Any:
     return text if value is None else decode_submission(value.encode(), common.settings(), "--value")
 
 
-def _object(text: str | None, common: Common) -> dict[str, Any] | None:
-    """The parameters that are given. Raises `protocol.Rejected`."""
+def _given(text: str | None, option: str, type_: type[T], what: str, common: Common) -> T | None:
+    """The value of an option that is given as JSON. Raises `protocol.Rejected`."""
     from acts_celery.protocol import Problem, Rejected
 
     from .source import decode_submission
 
-    value = decode_submission(text.encode(), common.settings(), "--parameters") if text is not None else None
-    if value is None or isinstance(value, dict):
+    value = decode_submission(text.encode(), common.settings(), option) if text is not None else None
+    if value is None or isinstance(value, type_):
         return value
-    raise Rejected([Problem("", "parameters must be an object")])
+    raise Rejected([Problem("", f"{option} must be {what}")])
 
 
 def held_lines(call: Mapping[str, Any]) -> Iterator[str]:

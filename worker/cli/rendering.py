@@ -5,6 +5,7 @@ Every line is plain text but for the colours of headings; `output` takes those a
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .output import escaped
-from .values import WHOLE, Cut, cut_line, value_lines
+from .values import SHORT, WHOLE, Cut, cut_line, value_lines
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding
@@ -183,6 +184,22 @@ def calls_lines(
     if most is not None and len(alike) > most:
         left = sum(map(len, islice(alike.values(), most, None)))
         yield f"  … and {counted(left, f'{status} call')} more: --all"
+
+
+def change_lines(changes: Mapping[str, Any], cut: Cut = SHORT) -> Iterator[str]:
+    """What a person changed of a held call, old and new: `/amount: 90 → 10`."""
+    for change in changes.get("parameters", ()):
+        old, new = (_value(change[name], cut) if name in change else "nothing" for name in ("old", "new"))
+        yield f"{escaped(change['pointer'])}: {old} → {new}"
+    if (scopes := changes.get("scopes")) is not None:
+        old, new = (", ".join(map(escaped, scopes[name])) or "none" for name in ("old", "new"))
+        yield f"scopes: {old} → {new}"
+    for call in changes.get("calls", ()):
+        yield f"in its place: {_value(call, cut)}"
+
+
+def _value(value: Any, cut: Cut) -> str:
+    return cut_line(json.dumps(value, ensure_ascii=False), cut)
 
 
 def timing_lines(calls: Iterable[Mapping[str, Any]], most: int | None = None) -> Iterator[str]:

@@ -17,6 +17,7 @@
 `collecting`     searching for garbage while much is made
 `timings`        when calls began and ended, and what they waited for
 `log_entries`    what is shown of the log's entries
+`changes`        what a person changed of a held call
 `drawing`        the picture of a run
 `display`        what a notebook shows of a result
 `absence`        why a value is not there

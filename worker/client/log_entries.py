@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from acts_celery.protocol.engine.events import CallEnded
@@ -13,6 +13,7 @@ from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.run_state import RunState
 
+from .changes import Changes
 from .timings import Timing, timing_of
 
 
@@ -43,6 +44,8 @@ class LogEntry:
     message: Mapping[str, Any]
     audit: AuditRecord | None = None
     end: CallEnd | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """What whoever decided on a held call has changed (see `changes`), where `audit` says who that was."""
 
 
 class LogReading:
@@ -59,7 +62,7 @@ class LogReading:
         """The id of the last entry that was read."""
         self._history = history
         self._instance = instance
-        self._audit = audit
+        self._changes = Changes() if audit else None
         self._run = RunState(history.definition()) if every else None
         if self._run is not None:
             self._run.feed(history.lane(None))
@@ -83,10 +86,11 @@ class LogReading:
         is_new = entry.instance is not None or id_key(entry.id) > self._read
         if run is not None and entry.tick is None and is_new:
             run.apply(entry)
-        audit = entry.audit if self._audit else None
+        audit = entry.audit if self._changes is not None else None
+        changes = self._changes.of(entry) if self._changes is not None else {}
         end = _end(entry, entry.event, run) if isinstance(entry.event, CallEnded) else None
         if entry.message is not None or audit is not None or (end is not None and end.call is not None):
-            yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end)
+            yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes)
 
 
 def _end(entry: Entry, event: CallEnded, run: RunState | None) -> CallEnd:

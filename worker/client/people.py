@@ -7,7 +7,7 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -20,9 +20,10 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import parameter_problems
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld
-from acts_celery.protocol.engine.holds import Ruling, Verdict
+from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict, scope_problems
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.limits import size_of, value_problems
+from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import (
     AlreadyDecided,
     BeingAmended,
@@ -80,25 +81,34 @@ class People:
         call: str | int,
         *,
         parameters: Mapping[str, Any] | None = None,
+        scopes: Sequence[str] | None = None,
         by: str | None = None,
         shown: str | None = None,
     ) -> str:
-        """Let a held call run as it was shown, or with other parameters. Returns the id of the decision in the log.
+        """Let a held call run as it was shown, with other parameters or narrower scopes. Returns the id of the decision
+        in the log.
 
         `shown` is the entry of the log that was seen. Raises `HeldAnew` where another waits under the id by now;
-        `Rejected` where its tool refuses the parameters, or it is a question; `NotHeld`, `AlreadyDecided`, `RunOver`,
-        `BeingAmended`.
+        `Rejected` where its tool refuses the parameters, the scopes are no narrower ones, or it is a question;
+        `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         id_ = self._find(call)
         if (found := self._held(id_)) is not None and found.shown.is_question:
             raise Rejected([Problem("", f"call {id_.name} is a question: answer it (`acts answer`), or reject it")])
+        if parameters is None and scopes is None:
+            return self._decide(id_, Ruling(Verdict.APPROVED), by, shown)
+        known, tool, snapshot = self._call(id_)
         given = dict(parameters) if parameters is not None else None
-        if given is not None:
-            known, tool, own = self._call(id_)
-            if problems := list(self._misfits(given, known, tool)):
-                raise Rejected(problems)
-            given = given if given != own else None
-        return self._decide(id_, Ruling(Verdict.APPROVED, given), by, shown)
+        problems = list(self._misfits(given, known, tool)) if given is not None else []
+        if problems := [*problems, *(scope_problems(scopes, known, snapshot) if scopes is not None else ())]:
+            raise Rejected(problems)
+        chosen = dict.fromkeys(map(read_scope, scopes)) if scopes is not None else None
+        ruling = Ruling(
+            Verdict.APPROVED,
+            given if given != snapshot.parameters else None,
+            tuple(map(str, chosen)) if chosen is not None and chosen != dict.fromkeys(known.scopes) else None,
+        )
+        return self._decide(id_, ruling, by, shown)
 
     def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question: the value is the call's result. Returns the id of the answer in the log.
@@ -226,6 +236,7 @@ class People:
         by = f" by {entry.audit.actor.name}" if entry.audit is not None else ""
         reason = f" ({found.reason})" if found.reason else ""
         changed = " with other parameters" if found.parameters is not None else ""
+        changed += f" with the scopes {', '.join(found.scopes) or 'none'}" if found.scopes is not None else ""
         raise AlreadyDecided(
             f"call {name} of run {id_.run} was {found.verdict}{changed}{by} at {_date(entry)}{reason}; that "
             "stays, and nothing has changed"
@@ -257,8 +268,8 @@ class People:
             if _ruling(entry) is not None and entry.call is not None:
                 yield CallId(self._keys.run, entry.instance, entry.call)
 
-    def _call(self, id_: CallId) -> tuple[Call, Tool | None, Mapping[str, Any]]:
-        """A held call, its tool, and the parameters that it is held with. Raises `NotHeld`."""
+    def _call(self, id_: CallId) -> tuple[Call, Tool | None, Snapshot]:
+        """A held call, its tool, and what it is held with. Raises `NotHeld`."""
         run = RunState(self._history.definition())
         run.feed(self._history.lane(None))
         entries = self._history.lane(id_.instance)
@@ -269,7 +280,7 @@ class People:
         call = run.lane(id_.instance).known.get(id_.index)
         if call is None or not held:
             raise NotHeld(_not_held(id_))
-        return call, run.definition.tools.get(call.tool), held[-1].parameters
+        return call, run.definition.tools.get(call.tool), held[-1]
 
     def _misfits(self, parameters: Mapping[str, Any], call: Call, tool: Tool | None) -> Iterator[Problem]:
         """What is wrong with other parameters for a call (SPEC R4.1): they are values, and nothing in them is read."""

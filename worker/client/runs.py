@@ -163,24 +163,26 @@ class Run:
         call: str | int,
         *,
         parameters: Mapping[str, Any] | None = None,
+        scopes: Sequence[str] | None = None,
         calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         by: str | None = None,
         shown: str | None = None,
     ) -> str:
-        """Let a held call run, as it was shown or with other `parameters`, or other `calls` in its place, an amendment
-        as `amend` takes it; `call` is its id or index (SPEC R14.2).
+        """Let a held call run, as it was shown, with other `parameters` or narrower `scopes` (kinds and references), or
+        other `calls` in its place, an amendment as `amend` takes it; `call` is its id or index (SPEC R14.2).
 
         Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The
         same decision twice is one. With `shown`, as `held` gives it, what was seen is decided on and nothing else:
         raises `HeldAnew` where another call waits under the id by now. Raises `protocol.Rejected` where its tool
-        refuses the parameters, or the calls do not fit; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        refuses the parameters, the scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`, `RunOver`,
+        `BeingAmended`.
         """
         self._state()
         with redis_errors(self._settings):
             if calls is None:
-                return self._people.approve(call, parameters=parameters, by=by, shown=shown)
-            if parameters is not None:
-                raise ValueError("give other parameters or other calls, not both")
+                return self._people.approve(call, parameters=parameters, scopes=scopes, by=by, shown=shown)
+            if parameters is not None or scopes is not None:
+                raise ValueError("give other calls, or other parameters and scopes, not both")
             from .amendment import Amender
 
             value = {"calls": list(calls)} if isinstance(calls, Sequence) else calls

@@ -142,6 +142,8 @@ def pack_ruling(ruling: Ruling) -> bytes:
     fields: dict[str, Any] = {"verdict": ruling.verdict.value}
     if ruling.parameters is not None:
         fields["parameters"] = dict(ruling.parameters)
+    if ruling.scopes is not None:
+        fields["scopes"] = list(ruling.scopes)
     if ruling.reason:
         fields["reason"] = ruling.reason
     if ruling.verdict is Verdict.ANSWERED:
@@ -155,4 +157,5 @@ def unpack_ruling(data: bytes) -> Ruling:
     """What `pack_ruling` has written."""
     fields = unpack(data)
     given = {name: fields[name] for name in ("parameters", "reason", "answer", "amendment") if name in fields}
-    return Ruling(Verdict(fields["verdict"]), **given)
+    scopes = tuple(fields["scopes"]) if "scopes" in fields else None
+    return Ruling(Verdict(fields["verdict"]), scopes=scopes, **given)
