@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from redis import Redis
 
@@ -20,6 +20,9 @@ from acts_celery.worker.storage.unanswered import read_unanswered
 from acts_celery.worker.wire.attempts import CallId
 
 from .background import read_background
+
+if TYPE_CHECKING:
+    from .results import Result
 
 RunStatus = Literal["running", "paused", "completed", "failed", "cancelled", "foreign"]
 """The statuses of a run."""
@@ -68,6 +71,13 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
     if "forked_from" in state:
         told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
     return told
+
+
+def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
+    """The same, as a result has it; with `instances` also how each stands, where it has some."""
+    calls = dict(Counter(call.status for call in result.calls))
+    told = {"run": result.run, "status": result.status, "calls": calls}
+    return told | ({"instance_status": dict(result.instance_status)} if instances and result.instances else {})
 
 
 def has_few_instances(redis: Redis, keys: Keys) -> bool:

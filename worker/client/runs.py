@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -27,7 +26,7 @@ from .control import Control
 from .log_entries import LogEntry, LogReading
 from .progress import Deadline, Event, Progress
 from .results import Result, read_end, read_result
-from .run_status import FOREIGN, has_few_instances, read_state, status_of
+from .run_status import FOREIGN, has_few_instances, read_state, status_in, status_of
 from .submitting import OutputType, typed
 
 if TYPE_CHECKING:
@@ -91,9 +90,7 @@ class Run:
         error's `type` and `message`, how many `tries` there were, `again_in_seconds`.
         """
         if at is not None:
-            past = self.result(at)
-            told = {"run": self.id, "status": past.status, "calls": dict(Counter(call.status for call in past.calls))}
-            return told | ({"instance_status": dict(past.instance_status)} if instances and past.instances else {})
+            return status_in(self.result(at), instances=instances)
         with redis_errors(self._settings):
             told = status_of(self._redis, self._keys)
             has_few = instances and told["status"] != FOREIGN and has_few_instances(self._redis, self._keys)
