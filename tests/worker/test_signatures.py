@@ -329,3 +329,36 @@ def test_r5_1_check_warns_where_what_a_delegate_in_code_gives_goes_nowhere() -> 
     calls = [{"_tool": "t", "_delegate": name} for name in registry.delegates]
     plan = Checker(Settings(), registry).check({"context": [], "solution": {"calls": calls}})
     assert [(finding.code, finding.calls) for finding in plan.findings] == [("ACT405", (0,))]
+
+
+def test_r12_2a_a_docstring_says_what_a_tool_and_its_parameters_are() -> None:
+    def refund(
+        order_id: str, amount: Annotated[float, Field(description="In euros.")], card: dict | None = None
+    ) -> str:
+        """Refund an order.
+        Cannot be undone.
+
+        Not shown to anybody.
+
+        Args:
+            order_id: As the shop
+                writes it.
+            amount: Not this.
+            card: Where it goes.
+        """
+        return order_id
+
+    schema = make_activity(refund, None, None, Policy()).schema
+    assert schema["description"] == "Refund an order. Cannot be undone."
+    said = {name: part.get("description") for name, part in schema["properties"].items() if not name.startswith("_")}
+    assert said == {"order_id": "As the shop writes it.", "amount": "In euros.", "card": "Where it goes."}
+
+
+@pytest.mark.parametrize(
+    "doc", [None, "", "   ", "Args:\n    a: it", ":param a: it", "Parameters\n----------\na : int\n    it"]
+)
+def test_r12_2a_a_docstring_that_says_nothing_of_the_whole_is_no_description(doc: str | None) -> None:
+    def take(a: int) -> None: ...
+
+    take.__doc__ = doc
+    assert "description" not in make_activity(take, None, None, Policy()).schema

@@ -94,6 +94,8 @@ class _Writer:
             except Inexpressible as error:
                 reason = error
             else:
+                if "$ref" in said:
+                    return said  # beside which nothing may stand
                 return {**{key: part[key] for key in _SPOKEN if isinstance(part.get(key), str)}, **said}
         raise reason
 

@@ -1,6 +1,7 @@
 """What user code is known: activities, delegates, functions that are models.
 
 `activities`           registering code
+`docstrings`           what a function says of itself, in words
 `signatures`           the schema of what a function takes
 `loading`              loading the modules that register
 `request_definitions`  delegates that are JSON files

@@ -25,6 +25,7 @@ from acts_celery.protocol.calls.tools import GRANTED, REASONING
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
+from .docstrings import described
 from .signatures import parameters_schema, returns_schema
 
 Function = Callable[..., Any]
@@ -268,16 +269,19 @@ def model(name: str, /) -> Callable[[F], F]:
 
 
 def make_activity(function: Function, name: str | None, queue: str | None, policy: Policy) -> Activity:
-    """An activity from a function: its schema comes from the signature. Raises `ActivitiesError`."""
+    """An activity from a function: its schema comes from the signature, what the schema says in words from the
+    docstring. Raises `ActivitiesError`.
+    """
     parameters = inspect.signature(function).parameters
     name = name or function.__name__
     result = returns_schema(function)
     returned = {"_output": result} if result else {}
     if tuple(parameters) == ("call", "context"):
         anything = {"type": "object", **({"properties": returned} if returned else {})}
-        return Activity(name, function, anything, (), takes_call=True, queue=queue, policy=policy)
+        return Activity(name, function, described(function, anything), (), takes_call=True, queue=queue, policy=policy)
     scopes = tuple(p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY and p.name in DATA_TYPES)
-    schema = parameters_schema(name, function, [p for p in parameters.values() if p.name not in scopes])
+    taken = [p for p in parameters.values() if p.name not in scopes]
+    schema = described(function, parameters_schema(name, function, taken))
     if scopes:
         schema["properties"]["_scopes"] = {"type": "array", "items": {"enum": list(scopes)}, GRANTED: list(scopes)}
     schema["properties"] = {**schema["properties"], **returned}
