@@ -333,7 +333,7 @@ def test_r5_1_check_warns_where_what_a_delegate_in_code_gives_goes_nowhere() -> 
 
 def test_r12_2a_a_docstring_says_what_a_tool_and_its_parameters_are() -> None:
     def refund(
-        order_id: str, amount: Annotated[float, Field(description="In euros.")], card: dict | None = None
+        order_id: str, amount: Annotated[float, Field(description="In euros.")], card: dict[str, Any] | None = None
     ) -> str:
         """Refund an order.
         Cannot be undone.
