@@ -125,8 +125,9 @@ class _Reads:
     def _look(self, lanes: Sequence[Lane], writers: Writers, call: Call, at: str, expression: Expression) -> None:
         for group in expression.alternatives:
             for place in group:
-                # Of several places joined by && the last gives the value; the others need only be there.
-                wanted = self._demands(call, at) if place == group[-1] else []
+                # Of several places joined by && the last gives the value; the others need only be there. In a text any
+                # value can be put.
+                wanted = self._demands(call, at) if place == group[-1] and at not in call.templates else []
                 for lane in lanes:
                     sources = self._flow.sources(lane, writers, call, place)
                     self._judge(lane, call, at, place, sources, wanted)

@@ -80,7 +80,11 @@ def who_sees(plan: Layout, path: str) -> Visibility:
     places = KnownPlaces(plan, most_instances=100_000)
     place = _place(path, {*places.kinds(), *DATA_TYPES})
     calls = {call.index: call for call in plan.calls if not call.is_note}
-    direct = {index: how for index, call in calls.items() if _is_handed(call) and (how := tuple(_ways(call, place)))}
+    direct = {
+        index: how
+        for index, call in calls.items()
+        if _is_handed(call) and (how := tuple(dict.fromkeys(_ways(call, place))))
+    }
     note = None if place.kind == _ERRORS.kind or places.has(place) else _nothing_there(place, plan)
     return Visibility(place, _accesses(calls, direct), _accesses(calls, _Derivation(plan, calls).readers(place)), note)
 

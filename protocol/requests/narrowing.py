@@ -1,7 +1,7 @@
 """Narrowing: a schema anew, such that only listed references are admitted, each where it provably fits (SPEC R12.7).
 
-The counterpart of `widening`. A text that is no listed reference is literal: it begins with no `†`, or with two. Where
-it is not plain how to say so of what is inside of a value, nothing in there is a reference.
+The counterpart of `widening`. A text that is no listed reference is literal: it begins with no `†`, or with two, and is
+no template. Where it is not plain how to say so of what is inside of a value, nothing in there is a reference.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import combinations
 from typing import Any, Final
 
 from acts_celery.protocol.language.paths import strings
-from acts_celery.protocol.language.references import is_expression
+from acts_celery.protocol.language.templates import assumed_meaning
 from acts_celery.protocol.schemas.walk import DEFINITIONS, referred
 
 from .widening import Definitions, Widening
 
-LITERAL: Final = "^(?:$|[^†]|††)"
-"""What a text looks like that is no expression (SPEC R2.2)."""
+LITERAL: Final = "^($|([^†]|††)([^†]|††|†[^†{])*†?$)"
+"""What a text looks like that is neither an expression nor a template (SPEC R2.2, R2.6)."""
 PLAIN: Final = {
     "anyOf": [
         {"type": ["null", "boolean", "number"]},
@@ -100,7 +100,8 @@ class Narrowing(Widening):
 
 
 def _is_plain(value: Any) -> bool:
-    return not any(is_expression(text) for _, text in strings(value))
+    """Whether every text in a value stands for itself."""
+    return all(assumed_meaning(text) == text for _, text in strings(value))
 
 
 def plain(definitions: Definitions) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, kind_of, shown
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.language.templates import escaped
 from acts_celery.protocol.language.visible import json_text, one_line
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.context import Context
@@ -181,7 +182,7 @@ class _Data:
         lines += [f"Schema: {compact(schema)}" for schema in schemas[-1:]]
         value = self._context.fold(instance).root(kind)
         if value is not MISSING:
-            text = compact(copied(value))
+            text = escaped(compact(copied(value)))  # what is copied into an answer stays a text
             self._take(text)
             lines.append(_cut(text, self.show_bytes))
         return "\n".join(lines)

@@ -21,7 +21,8 @@ from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.language.errors import Problem, pointer, segments
 from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.language.paths import index_or_key, lookup
-from acts_celery.protocol.language.references import Reference, is_expression
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.language.templates import assumed_meaning
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.algebra import Algebra
@@ -193,9 +194,9 @@ def emptied(slots: Mapping[str, Any], solution: Mapping[str, Any]) -> dict[str, 
 
 
 def _told(problem: Problem, call: Any) -> Problem:
-    """A problem in words of its own, where it is about a reference."""
+    """A problem in words of its own, where it is about a reference or a template."""
     value = lookup(call, tuple(map(index_or_key, segments(problem.pointer)[3:])))
-    if not is_expression(value):
+    if not isinstance(value, str) or isinstance(assumed_meaning(value), str):
         return problem
     return replace(problem, message=f"{value} cannot be referred to here, where only what the schema lists can be")
 

@@ -1,8 +1,10 @@
-"""Widening: a schema anew, such that a reference is admitted wherever it takes a value (SPEC R12.4).
+"""Widening: a schema anew, such that a reference is admitted wherever it takes a value, a template wherever it takes a
+text (SPEC R12.4).
 
 A reference is a text `†…`. It is admitted in place of every value at any depth inside of objects and lists, but not
-for keys, and not where the schema demands one certain value (`const`). Several documents are written into one schema:
-what the references (`$ref`) of each lead to is written beside, under names of its own, in the `$defs` they share.
+for keys, and not where the schema demands one certain value (`const`). A template is a text with `†{…}`. Several
+documents are written into one schema: what the references (`$ref`) of each lead to is written beside, under names of
+its own, in the `$defs` they share.
 """
 
 from __future__ import annotations
@@ -17,16 +19,19 @@ from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import type_name
 from acts_celery.protocol.schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, referred, rewritten
 
-REFERENCE: Final = {"type": "string", "pattern": "^†[^†]"}
+REFERENCE: Final = {"type": "string", "pattern": "^†[^†{].*$"}
 """A reference, or an expression of several."""
+TEMPLATE: Final = {"type": "string", "pattern": "^([^†]|††|†[^†{])*†\\{([^†]|†)*$"}
+"""A text with an opening that is not escaped."""
 HOLDING: Final = {
     "anyOf": [
         {"$ref": "#/$defs/reference"},
+        {"$ref": "#/$defs/template"},
         {"type": "array", "contains": {"$ref": "#/$defs/holding"}},
         {"type": "object", "not": {"additionalProperties": {"not": {"$ref": "#/$defs/holding"}}}},
     ]
 }
-"""What holds a reference at some depth: it is not known whole, so what counts whole values is left to later."""
+"""What holds either at some depth: it is not known whole, so what counts whole values is left to later."""
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 """Keywords that no value hinges on."""
@@ -65,9 +70,15 @@ class Definitions:
         self.schemas.setdefault("reference", REFERENCE)
         return {"$ref": "#/$defs/reference"}
 
+    def template(self) -> dict[str, Any]:
+        """The schema of templates."""
+        self.schemas.setdefault("template", TEMPLATE)
+        return {"$ref": "#/$defs/template"}
+
     def holding(self) -> dict[str, Any]:
-        """The schema of what holds a reference."""
+        """The schema of what holds a reference or a template."""
         self.reference()
+        self.template()
         self.schemas.setdefault("holding", HOLDING)
         return {"$ref": "#/$defs/holding"}
 
@@ -83,11 +94,12 @@ class Widening:
     def __post_init__(self) -> None:
         self._is_empty = Walk(self._takes_nothing, cyclic=False)
         self._admits = Walk(self._takes_every_text, cyclic=False)
+        self._may_be_text = Walk(self._takes_some_text, cyclic=False)
         self._target = Walk[Any](self._led_to, cyclic=None)
         self._targets = Targets(self.document, self.definitions.schemas, self._free_name)
 
     def value(self, part: Any) -> Any:
-        """A schema, or a reference in place of the value; and the same inside of it."""
+        """A schema, or a reference or a template in place of the value; and the same inside of it."""
         if self._is_certain(part) or self._is_empty(part):
             return self.data(part)
         made = self.inside(part)
@@ -95,7 +107,8 @@ class Widening:
             return made
         spoken = {key: made.pop(key) for key in ("title", "description") if key in made}
         branches = made["anyOf"] if made.keys() == {"anyOf"} else [made]
-        return {**spoken, "anyOf": [*branches, self.definitions.reference()]}
+        template = [self.definitions.template()] if self._may_be_text(part) else []
+        return {**spoken, "anyOf": [*branches, self.definitions.reference(), *template]}
 
     def inside(self, part: Any) -> Any:
         """A schema, with references in place of values inside of what it speaks of, but not of all of it."""
@@ -182,6 +195,22 @@ class Widening:
             return False
         branches = part.get("anyOf", [True])
         return part.keys() <= _NOT_OF_TEXTS and any(map(self._admits, branches))
+
+    def _takes_some_text(self, part: Any) -> bool:
+        """Whether it is not plain that a schema takes no text."""
+        if not isinstance(part, dict):
+            return part is not False
+        types = part.get("type", "string")
+        several = [part[keyword] for keyword in ("anyOf", "oneOf") if keyword in part]
+        targets = (referred(part.get(keyword), self.document) for keyword in REFERENCES)
+        return (
+            "string" in ([types] if isinstance(types, str) else types)
+            and any(isinstance(value, str) for value in part.get("enum", [""]))
+            and isinstance(part.get("const", ""), str)
+            and all(any(map(self._may_be_text, branches)) for branches in several)
+            and all(map(self._may_be_text, part.get("allOf", ())))
+            and all(self._may_be_text(target) for target in targets if target is not None)
+        )
 
     def _led_to(self, part: Any) -> Any:
         """What a schema that is a reference and no more leads to; None where it is none."""

@@ -7,10 +7,12 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from acts_celery.protocol.requests.widening import REFERENCE, TEMPLATE
 from acts_celery.protocol.schemas import CompiledSchema, referred
 
 from .schema_strategies import schema_values
 
+TEMPLATES = ("†{state.x}", "a †{input.y || state.x}, ††{†{state}")
 READ = ("†state.x", "†input.y || †state.x", "†state.x && †input.y", "†state")
 """Places that are there."""
 WRITTEN = ("†data.out", "†data.other.place", "†data.a || †data.b")
@@ -31,15 +33,17 @@ def drawn(draw: st.DrawFn, schema: Any, root: Any, name: str = "", depth: int = 
     """A value that a schema may well admit: not all of its keywords are looked at."""
     if not isinstance(schema, dict) or not schema:
         assume(schema is not False)
-        return draw(st.one_of(schema_values, st.sampled_from(READ)))
+        return draw(st.one_of(schema_values, st.sampled_from([*READ, *TEMPLATES])))
     if "$ref" in schema:
         return draw(drawn(referred(schema["$ref"], root), root, name, depth + 1)) if depth < 12 else None
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return draw(st.sampled_from(schema["enum"]))
-    if schema.get("pattern") == "^†[^†]":
+    if schema == REFERENCE:
         return draw(st.sampled_from(WRITTEN if name == "_outputPath" else READ))
+    if schema == TEMPLATE:
+        return draw(st.sampled_from(TEMPLATES))
     for keyword in ("anyOf", "oneOf", "allOf"):
         if keyword in schema and ("properties" not in schema or draw(st.booleans())):
             branch = draw(st.sampled_from(schema[keyword]))
@@ -52,7 +56,7 @@ def drawn(draw: st.DrawFn, schema: Any, root: Any, name: str = "", depth: int = 
         first = schema.get("prefixItems", [])[:size]
         elements = [*first, *[schema.get("items", True)] * (size - len(first))]
         return [draw(drawn(element, root, "", depth + 1)) for element in elements]
-    return draw(st.one_of(schema_values, st.sampled_from(READ)))
+    return draw(st.one_of(schema_values, st.sampled_from([*READ, *TEMPLATES])))
 
 
 def _is_object(schema: Any) -> bool:

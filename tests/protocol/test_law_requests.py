@@ -17,7 +17,7 @@ from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
-from .composed_samples import READ, answers
+from .composed_samples import READ, TEMPLATES, answers
 from .schema_strategies import schema_values, schemas
 
 CONTEXT: list[dict[str, Any]] = [{"type": "state", "x": 1}, {"type": "input", "y": "z"}]
@@ -35,7 +35,7 @@ def widened(schema: Any) -> CompiledSchema:
 def with_references(value: Any, random: Random) -> Any:
     """A value with references in place of some parts."""
     if random.random() < 0.3:
-        return random.choice(READ)
+        return random.choice([*READ, *TEMPLATES])
     if isinstance(value, dict):
         return {key: with_references(item, random) for key, item in value.items()}
     return [with_references(item, random) for item in value] if isinstance(value, list) else value
@@ -71,10 +71,23 @@ plain_schemas: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+def with_parts(value: Any, random: Random) -> Any:
+    """A value with references in place of some parts, and templates in place of some texts."""
+    if random.random() < 0.3:
+        return random.choice(READ)
+    if isinstance(value, str) and random.random() < 0.4:
+        return random.choice(TEMPLATES)
+    if isinstance(value, dict):
+        return {key: with_parts(item, random) for key, item in value.items()}
+    return [with_parts(item, random) for item in value] if isinstance(value, list) else value
+
+
 @given(plain_schemas, schema_values, st.randoms(use_true_random=False))
-def test_a_reference_may_stand_for_every_part_of_a_value(schema: Any, value: Any, random: Random) -> None:
+def test_a_reference_may_stand_for_every_part_of_a_value_and_a_template_for_every_text(
+    schema: Any, value: Any, random: Random
+) -> None:
     if not CompiledSchema(schema).problems(value):
-        assert not widened(schema).problems(with_references(value, random))
+        assert not widened(schema).problems(with_parts(value, random))
 
 
 paths: st.SearchStrategy[dict[str, Any]] = st.sampled_from(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.requests import compose, read_answer
+from acts_celery.protocol.requests.narrowing import LITERAL
 from acts_celery.protocol.schemas import CompiledSchema
 
 from .building import call, problems_of
@@ -223,3 +225,36 @@ def test_r12_4_a_scope_that_the_code_refuses_is_not_shown() -> None:
     assert call_schema(asked, "t")["properties"]["_scopes"]["items"] == {"enum": ["state", "†state.user"]}
     none = request({"tools": {"t": {"properties": {"_scopes": {"items": {"enum": ["input"]}}}}}}, activities=code)
     assert call_schema(none, "t")["properties"]["_scopes"]["maxItems"] == 0
+
+
+def test_r12_4_a_template_is_admitted_wherever_a_text_may_stand_and_nowhere_else() -> None:
+    shape = {
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer"},
+            "kind": {"enum": ["a", "b"]},
+            "size": {"enum": [1, 2]},
+            "c": {"const": "a"},
+            "either": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 99}]},
+            "any": {},
+            "text": TEXT,
+        },
+    }
+    asked = request({"schema": {"enum": ["a", "b"]}, "tools": {"t": {"properties": {"a": shape, "_output": shape}}}})
+    for text in ("†{state.x}", "a †{state.x}\n††{ †{input.y}", "†††{state.x}"):
+        for name in ("kind", "either", "any", "text"):
+            assert admits(asked, a={name: text}, _outputPath="†state.y")
+        for name in ("count", "size", "c"):
+            assert not admits(asked, a={name: text}, _outputPath="†state.y")
+        assert not admits(asked, _output={"kind": text}, _outputPath="†state.y")
+        assert not admits(asked, a={}, _outputPath=text)
+        assert not CompiledSchema(compose(asked)).problems({"calls": [], "output": text})
+    for text in ("††{state.x}", "{state.x}", "a †state.x", "††††{state.x}"):
+        assert not admits(asked, a={"kind": text}, _outputPath="†state.y")
+
+
+def test_r12_7_a_staged_call_holds_no_template() -> None:
+    assert [bool(re.search(LITERAL, text)) for text in ("", "a", "†", "††", "††x", "a †x", "a ††{", "a†")] == [
+        *(True, True, False, True, True, True, True, True),
+    ]
+    assert not any(re.search(LITERAL, text) for text in ("†{x}", "a †{x}", "†††{x}", "†x", "a†††{"))
