@@ -163,11 +163,8 @@ class Scheduler:
         run, instance = lane
         if instance == LOOP and (await self._views.run(run)).definition.request is not None:
             return await LoopView.open_run(self._services.log, run, self._services.settings)
-        log = self._services.log
-        if self._views.has(run):
-            return await LaneView.open(log, await self._views.run(run), instance)
-        view, opened = await asyncio.gather(self._views.run(run), log.open(run, instance))  # in one round trip
-        return await LaneView.open(log, view, instance, opened)
+        view, opened = await self._views.lane(run, instance)
+        return await LaneView.open(self._services.log, view, instance, opened)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Final
 
 from acts_celery.protocol import Limits
 from acts_celery.worker.storage.lane import RunView
-from acts_celery.worker.storage.log import MessageLog
+from acts_celery.worker.storage.log import MessageLog, Opened
 
 from .recent import Recent
 
@@ -23,15 +23,16 @@ class Views:
         self._limits = limits
         self._views = Recent[str, asyncio.Future[RunView]](_MOST, most_bytes=_MOST_BYTES)
 
-    def has(self, run: str) -> bool:
-        """Whether the view of a run is open, or being opened."""
-        return run in self._views
-
     async def run(self, run: str) -> RunView:
         """The view of a run; those who ask at the same time wait for one reading. Raises `RunGone`."""
+        return (await self.lane(run, None))[0]
+
+    async def lane(self, run: str, instance: str | None) -> tuple[RunView, Opened | None]:
+        """The view of a run, and a lane of it where that was read with the view. Raises `RunGone`."""
+        read: list[Opened] = []
         opening = self._views.get(run)
         if opening is None:
-            opening = asyncio.ensure_future(RunView.open(self._log, run, self._limits))
+            opening = asyncio.ensure_future(self._open(run, instance, read))
             self._views.put(run, opening, 0)
         try:
             view = await asyncio.shield(opening)
@@ -39,4 +40,9 @@ class Views:
             self._views.pop(run)
             raise
         self._views.put(run, opening, min(view.size, _MOST_BYTES))  # the largest one is kept while it is in use
+        return view, read[0] if read else None
+
+    async def _open(self, run: str, instance: str | None, read: list[Opened]) -> RunView:
+        view, lane = await RunView.open(self._log, run, self._limits, instance)
+        read.append(lane)
         return view

@@ -97,7 +97,7 @@ class LoopView:
     @classmethod
     async def open_run(cls, log: MessageLog, run: str, settings: Settings) -> LoopView:
         """Read all of a run. Raises `RunGone`."""
-        data, _, tokens = await log.shared(run)
+        data, tokens, *_ = await log.shared(run)
         if data is None:
             raise RunGone(run)
         definition = unpack_definition(data)

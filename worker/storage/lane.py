@@ -81,15 +81,15 @@ class RunView:
         """Of the records that lanes share."""
 
     @classmethod
-    async def open(cls, log: MessageLog, run: str, limits: Limits) -> RunView:
-        """Read the shared part of a run. Raises `RunGone`."""
-        definition, entries, tokens = await log.shared(run)
+    async def open(cls, log: MessageLog, run: str, limits: Limits, instance: str | None) -> tuple[RunView, Opened]:
+        """Read the shared part of a run, and one lane of it. Raises `RunGone`."""
+        definition, tokens, entries, lane = await log.shared(run, instance)
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition), tokens, limits)
         view.size += len(definition)
         view.feed(entries)
-        return view
+        return view, lane
 
     @property
     def definition(self) -> Definition:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redis.asyncio import Redis
 
@@ -49,6 +49,17 @@ class Opened:
     mark: float | None
     """Of the lane's published task (see commit.lua)."""
     now_ms: int
+
+
+class Shared(NamedTuple):
+    """What the lanes of a run share, and one of them, as they are read at first."""
+
+    definition: bytes | None
+    """None where there is no such run (any more)."""
+    tokens: Tokens
+    entries: Sequence[Entry]
+    """Of the global lane."""
+    lane: Opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +105,17 @@ class MessageLog:
         self._drive = AsyncScript(self._commands, "drive")
         self._upgrade = AsyncScript(self._commands, "upgrade")
 
-    async def shared(self, run: str) -> tuple[bytes | None, list[Entry], Tokens]:
-        """The run's definition - None where there is no such run (any more) -, the global lane, and all tokens."""
-        definition, entries, tokens = await asyncio.gather(
-            self._commands.execute("GET", self._keys(run).definition), self.read(run, None), self._tokens()
+    async def shared(self, run: str, instance: str | None = None) -> Shared:
+        """What lanes share, with one of them, in one round trip."""
+        definition, tokens, *lanes = await asyncio.gather(
+            self._commands.execute("GET", self._keys(run).definition),
+            self._tokens(),
+            *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
         )
         if definition is not None and (ours := upgraded(definition)) is not None:
             await self._upgrade(self._keys(run), {"before": definition, "after": ours, "format": FORMAT})
             definition = ours
-        return definition, entries, tokens
+        return Shared(definition, tokens, lanes[0].entries, lanes[-1])
 
     async def _tokens(self) -> Tokens:
         key = secret(self._prefix)
