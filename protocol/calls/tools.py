@@ -49,6 +49,8 @@ _FILLED_IN: Final = (
     "_each",
 )
 _RESULT: Final = ("properties", "_output")
+TRUST: Final = "_trust"
+"""Beside a tool's `properties`: what it says of itself (SPEC R16.1); no meta-property of calls."""
 ALIASES: Final = {"_imports": "_scopes"}
 """Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
 ANONYMOUS: Final = "anonymous"
@@ -83,12 +85,22 @@ class Tool:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The tool as one schema: all that it speaks of in `properties`, and references as pointers from its root."""
-        beside = {key: value for key, value in self.declaration.items() if key.startswith("_") and value is not None}
+        beside = {
+            key: value
+            for key, value in self.declaration.items()
+            if key.startswith("_") and key != TRUST and value is not None
+        }
         inside = self.declaration.get("properties", {})
         properties = {key: _as_schema(key, value) for key, value in {**beside, **inside}.items()}
         rest = {key: value for key, value in self.declaration.items() if not key.startswith("_")}
         document: dict[str, Any] = normalized({**rest, "properties": properties}, _readings)
         return document
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether calling it changes something outside (SPEC R16.1)."""
+        said = self.declaration.get(TRUST)
+        return isinstance(said, Mapping) and said.get("effects") is True
 
     @cached_property
     def compiled(self) -> CompiledSchema:

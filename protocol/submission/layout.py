@@ -68,6 +68,13 @@ class Layout:
         names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
         return {name: tool for name in sorted(names) if (tool := self.signatures[name]).compiled_output}
 
+    @cached_property
+    def effects(self) -> frozenset[str]:
+        """The tools and activities that its calls name and that have effects, whoever says so (SPEC R16.1)."""
+        names = {name for call in self.calls for name in (call.tool, call.runner.name)}
+        said = ((name, tools.get(name)) for name in names for tools in (self.tools, self.signatures))
+        return frozenset(name for name, tool in said if tool is not None and tool.has_effects)
+
     @property
     def held(self) -> tuple[int, ...]:
         """The calls that a person decides on before they run (SPEC R14.1)."""

@@ -17,9 +17,9 @@ from acts_celery.worker.client.labels import LabelOptions
 from acts_celery.worker.client.log_entries import CallEnd
 from acts_celery.worker.client.overview import Summary
 from acts_celery.worker.client.results import TickResult
-from acts_celery.worker.client.retrying import Retried
 from acts_celery.worker.client.submitting import SubmissionOptions
 from acts_celery.worker.client.timings import Timing
+from acts_celery.worker.client.undoing import Retried
 
 _GIVEN: Final = (TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
 """What methods of public names give or raise, and is imported from nowhere."""

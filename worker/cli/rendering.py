@@ -239,4 +239,5 @@ def _few(instances: Sequence[str]) -> str:
 def _cause(call: Mapping[str, Any], cut: Cut) -> str:
     if call["error"] is not None:
         return cut_line(f"{call['error'].get('type')}: {call['error'].get('message')}", cut)
-    return cut_line(call["reason"] or "", cut)
+    reason = cut_line(call["reason"] or "", cut)
+    return ", ".join(filter(None, ("stale" if call.get("stale") else "", reason)))

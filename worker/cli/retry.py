@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .failures import COMPLETED, REJECTED, Failed
 from .inspect import found_run, print_status
 from .options import Common, common_options
-from .output import tell
+from .output import escaped, tell
 from .rendering import counted
+
+if TYPE_CHECKING:
+    from acts_celery.worker.client.undoing import Retried
+
+_MOST_NAMED: Final = 20
+"""How many stale calls are named at a terminal; --json has all."""
 
 
 @click.command(short_help="Do failed calls of a run again.")
@@ -25,23 +32,49 @@ from .rendering import counted
     metavar="[JSON]",
     help="Do not carry them out: they count as done with this value (null without one).",
 )
+@click.option(
+    "--downstream", is_flag=True, help="Also do again what has used their results, and what was stale before."
+)
+@click.option(
+    "--effects", is_flag=True, help="With --downstream: also calls with effects, and what was sent and forgotten."
+)
 @common_options
-def retry(run: str, call: int | None, instance: str | None, skip: str | None, *, common: Common) -> int:
+def retry(run: str, call: int | None, instance: str | None, skip: str | None, *, common: Common, **extent: bool) -> int:
     """Do the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
 
-    A run that has ended goes on. Calls that were sent and forgotten are sent again by `acts dead resend`.
+    A run that has ended goes on. Calls that have used what is written anew are stale: they are named, and --downstream
+    does them again. Calls that were sent and forgotten are sent again by `acts dead resend`.
 
-    Exit codes: 0 under way, 2 the value does not fit, 3 not found, nothing has failed, or no server.
+    Exit codes: 0 under way, 2 the value does not fit, 3 not found, nothing to do again, or no server.
     """
+    if extent["effects"] and not extent["downstream"]:
+        raise Failed("--effects says what --downstream does again: give both", REJECTED)
     value = _value(skip) if skip is not None else None
     with found_run(run, common) as found:
-        done = found.retry(call=call, instance=instance, skip=skip is not None, value=value)
+        done = found.retry(call=call, instance=instance, skip=skip is not None, value=value, **extent)
         document = found.status()
-    again = "taken as done" if skip is not None else "tried again"
-    skipped = counted(len(done.skipped), "skipped call")
-    tell(f"{counted(len(done.calls), 'failed call')} {again}, {skipped} decided anew")
-    print_status(document | {"retried": list(done.calls), "reconsidered": list(done.skipped)}, common)
+    for line in _told(done, is_given=skip is not None, **extent):
+        tell(line)
+    lists = {"retried": done.calls, "reconsidered": done.skipped, "downstream": done.downstream, "stale": done.stale}
+    print_status(document | {name: list(calls) for name, calls in lists.items()}, common)
     return COMPLETED
+
+
+def _told(done: Retried, *, is_given: bool, downstream: bool, effects: bool) -> Iterator[str]:
+    again = "taken as done" if is_given else "tried again"
+    more = f", {counted(len(done.downstream), 'call')} behind them done again" if downstream else ""
+    skipped = counted(len(done.skipped), "skipped call")
+    yield f"{counted(len(done.calls), 'failed call')} {again}, {skipped} decided anew{more}"
+    if done.stale:
+        remedy = "--downstream does them again"
+        if downstream:
+            remedy = "at work, not done again" if effects else "at work, with effects (--effects), or sent (--effects)"
+        yield f"{counted(len(done.stale), 'call')} stale: {_names(done.stale)}; {remedy}"
+
+
+def _names(calls: Sequence[str]) -> str:
+    more = f" and {len(calls) - _MOST_NAMED} more" if len(calls) > _MOST_NAMED else ""
+    return escaped(", ".join(calls[:_MOST_NAMED])) + more
 
 
 def _value(text: str) -> Any:

@@ -117,6 +117,8 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
     if view.is_quiet:
         return
     yield from standing_lines(document)
+    if stale := sum(call.get("stale", False) for call in calls):
+        yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` does them again"
     for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
         yield from calls_lines(status, calls, view.most(), view.cut)
     yield from _child_lines(calls, view)

@@ -25,7 +25,8 @@
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun
 `retrying`       failed calls again, or given by hand
-`undoing`        which calls that concerns
+`undoing`        which calls that concerns, and what is stale
+`downstream`     what stands behind some calls
 `amendment_steps`  how a run is changed in many lanes
 `publishing`     publishing lanes that stand in the log
 `sending`        adding data messages to a run under way

@@ -39,6 +39,8 @@ from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import pack
 
+SETTLED: Final = "settled"
+"""What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000
 
@@ -129,6 +131,7 @@ class Forker:
         """Write what is known of lanes and calls; how many calls there are, and how many of each status."""
         counts: Counter[str] = Counter()
         guests = _guests(run)
+        gathered = [call.index for call in run.shared.known.values() if call.gather and run.shared.end(call.index)]
         for lane in run.lanes.values():
             self._hold(keys, lane)
         if gathers := gather_counts(guests.values()):
@@ -141,7 +144,8 @@ class Forker:
                     token, ended = lane_token(lane.instance), lane.ended
                     if lane.last == "0-0":
                         continue
-                    conditions = _conditions(lane)
+                    settled = gathered if lane.instance is not None else ()
+                    conditions = _conditions(lane) | dict.fromkeys(settled, SETTLED)
                     begun = sum(":" in condition for condition in conditions.values())
                     pipeline.hset(keys.lanes, token, f"{lane.last}:{begun}")
                     members = ((CallId(keys.run, lane.instance, call).member, how) for call, how in conditions.items())

@@ -62,10 +62,13 @@ class CallResult:
     """What asking models for it has cost: `tokens` that were charged, and where they are known `model`, `usage` and
     `seconds`, or `calls`, how many its run has started (SPEC R13.3).
     """
+    stale: bool = False
+    """Whether it has read what a retry may have written otherwise since (SPEC R11.8)."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call, `elements` where
-        it is carried out for each, `timing` where it has begun or ended, `cost` where a model was asked.
+        it is carried out for each, `timing` where it has begun or ended, `cost` where a model was asked,
+        `stale` where it is.
         """
         tick = {"tick": self.tick} if self.tick is not None else {}
         child = {"child": self.child} if self.child is not None else {}
@@ -83,6 +86,7 @@ class CallResult:
             **({"elements": self.elements.to_dict()} if self.elements is not None else {}),
             **timing,
             **({"cost": dict(self.cost)} if self.cost is not None else {}),
+            **({"stale": True} if self.stale else {}),
         }
 
 
@@ -250,6 +254,7 @@ class Assembly:
                     elements=state.elements,
                     timing=timing,
                     cost=state.cost,
+                    stale=state.is_stale,
                 )
 
     def _ready(self, lane: LaneState, since_ms: int, before: Iterable[int] | None) -> int | None:

@@ -1,14 +1,16 @@
-"""Retrying: failed calls of a run are done again in the same run, and what was skipped for them is decided anew.
+"""Retrying: failed calls of a run are done again in the same run, and what was skipped for them is decided anew; where
+that is asked for, also what has read what they may write now (SPEC R11.8).
 
-The ends of these calls count no more from an entry of the log on (see `storage.fields`); everything else that has
-ended stays. Where a value is given by hand the failed calls count as done with it, and the log says who gave it. The
-run is held for the time of it, as for an amendment, and opened again where it had ended (SPEC R11.7). Should the client
-die on the way, the same retry can be handed in again.
+The ends of these calls, and what they had written, count no more from an entry of the log on (see `storage.fields`);
+everything else that has ended stays, and the entry says what of it is stale. Where a value is given by hand the failed
+calls count as done with it, and the log says who gave it. The run is held for the time of it, as for an amendment, and
+opened again where it had ended (SPEC R11.7). Should the client die on the way, the same retry can be handed in again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,7 +27,8 @@ from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToR
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
-from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.condition import Kind
+from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.lane import LaneView, RunView
@@ -34,10 +37,11 @@ from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
 from .amendment_steps import AmendmentSteps, refuse_a_copy
-from .undoing import EndedLane, gathering, id_of, is_gather, new_record, spread, status_text
+from .undoing import EndedLane, Retried, Undoing, id_of, new_record, status_text
+from .undoing import Extent as Extent
 
-RETRY: Final = "retry"
-"""What stands in the run's state as the name of the amendment."""
+_HAVE_READ_NOTHING: Final = (Kind.HELD, Kind.RETRY, Kind.LOST)
+"""Calls that stand so are given anew what they read; one that is held is undone as one that has ended is."""
 _MOST_NAMED: Final = 100
 """How many calls the audit trail names."""
 _UNDONE_AT_ONCE: Final = 250
@@ -48,19 +52,16 @@ _UNDONE_AT_ONCE: Final = 250
 class Choice:
     """Which failed calls: those of an index, of an instance, or all. With `given` they are taken as done with it."""
 
+    extent: Extent
     call: int | None = None
     instance: str | None = None
     given: Success | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Retried:
-    """What a retry has done, as ids of calls (see `CallResult`)."""
-
-    calls: tuple[str, ...]
-    """The failed calls that are done again, or that count as done with the value given."""
-    skipped: tuple[str, ...]
-    """The calls that were skipped for them and are decided anew."""
+    def of(self, lane: EndedLane, indexes: set[int]) -> set[int]:
+        """Those of some calls of a lane that it names."""
+        if self.instance not in (None, lane.instance):
+            return set()
+        return indexes if self.call is None else indexes & {self.call}
 
 
 class Retrier:
@@ -87,9 +88,8 @@ class Retrier:
             raise RunNotFound(self._keys.run)
         if status == b"cancelled":
             raise RunOver(f"run {self._keys.run} is cancelled: nothing of it can be retried; fork it")
-        if by not in (None, RETRY.encode()):
-            raise BeingAmended(f"run {self._keys.run} is amended in part: finish that first, or cancel the run")
-        self._planned(choice, is_continued=by is not None)
+        _refuse_another(self._keys.run, (by or b"").decode())
+        self._planned(choice, (by or b"").decode())
         # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
         self._list(int(submitted or 0))
         done = self._carry_out(choice, resume)
@@ -102,53 +102,60 @@ class Retrier:
     def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
         found = self._steps.do("begin", adds=True)
         try:
-            if found["by"] not in ("", RETRY):
-                raise BeingAmended(f"run {self._keys.run} is amended in part: finish that first, or cancel the run")
-            view, lanes = self._planned(choice, is_continued=bool(found["by"]))
-            requests = list(self._requests(view, lanes, choice.given))
+            _refuse_another(self._keys.run, found["by"])
+            plan = self._planned(choice, found["by"])
+            requests = list(self._requests(plan, choice.given))
         except BaseException:
             self._steps.do("drop")
             if found["resumes"] and not found["by"]:
                 with suppress(RunOver):
                     resume()
             raise
-        named = [(lane, index) for lane in lanes for index in sorted(lane.undone)]
-        failed = [id_of(lane, index) for lane, index in named if index in lane.failed]
+        done = plan.retried
         did = "retried" if choice.given is None else "given by hand"
-        order = audit_record(self._settings, did, calls=failed[:_MOST_NAMED])
-        self._steps.do("plan", by=RETRY, adds=True, deed=order.pack())
+        order = audit_record(self._settings, did, calls=done.calls[:_MOST_NAMED])
+        self._steps.do("plan", by=plan.extent.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
         self._steps.do_all("undo", requests)
         self._steps.do("end")
         order.write_line(self._keys.run)
         if found["resumes"]:
             with suppress(RunOver):  # all there was left was given by hand
                 resume()
-        return Retried(
-            tuple(failed),
-            tuple(id_of(lane, index) for lane, index in named if index not in lane.failed),
-        )
+        return done
 
-    def _planned(self, choice: Choice, *, is_continued: bool) -> tuple[RunView, list[EndedLane]]:
-        """The lanes, the global one first, with what is to be undone in them. Raises `NothingToRetry`."""
-        view = self._read()
-        lanes = [EndedLane(lane) for lane in view.state.lanes.values()]
+    def _planned(self, choice: Choice, by: str) -> Undoing:
+        """What is to be undone; `by` names what a client that has died has written of it. Raises `NothingToRetry`."""
+        view, before = self._read()
+        extent = choice.extent | Extent.named(by)
+        lanes = [EndedLane(lane, before=before[lane.instance]) for lane in view.state.lanes.values()]
+        begun = defaultdict[str | None, set[int]](set)
+        for instance, index in self._history.open_calls(without=_HAVE_READ_NOTHING):
+            begun[instance].add(index)
         for lane in lanes:
-            if choice.instance in (None, lane.instance):
-                failed = lane.state.of_status(Status.FAILED)
-                lane.failed = failed if choice.call is None else failed & {choice.call}
-                lane.undone = set(lane.failed)
-        if not any(lane.failed for lane in lanes) and not is_continued:
+            lane.begun = begun[lane.instance] & lane.state.known.keys()
+            failed = lane.state.of_status(Status.FAILED)
+            parts = lane.with_failed_elements if choice.given is None else set()
+            lane.failed = choice.of(lane, failed | parts)
+            lane.keeping = lane.failed - failed
+            stale = {index for index, call in lane.state.calls.items() if call.is_stale and extent.downstream}
+            lane.undone = lane.failed | choice.of(lane, stale & extent.takes(view, lane))
+        if not any(lane.undone for lane in lanes) and not by:
             raise NothingToRetry(self._why_nothing(lanes, choice))
-        spread(view, lanes)
-        return view, lanes
+        return Undoing(view, lanes, extent)
 
-    def _read(self) -> RunView:
+    def _read(self) -> tuple[RunView, Mapping[str | None, set[int]]]:
+        """The run, and the calls of each lane that a client that has died on the way has undone."""
         definition, tokens = self._history.definition(), read_tokens(self._redis, self._keys.prefix)
         view = RunView(self._keys.run, definition, tokens, limits_of(self._settings))
         for instance in self._history.instances():
             view.state.lane(instance)
-        view.state.feed(self._history.entries())
-        return view
+        since: Any = self._redis.hget(self._keys.state, "amending:since")
+        undone = defaultdict[str | None, set[int]](set)
+        for entry in self._history.entries():
+            view.state.apply(entry)
+            if since is not None and isinstance(entry.event, CallsUndone) and id_key(entry.id) > id_key(since.decode()):
+                undone[entry.instance].update(entry.event.calls)
+        return view, undone
 
     def _why_nothing(self, lanes: Sequence[EndedLane], choice: Choice) -> str:
         """Why no call is chosen. Raises `InstanceNotFound`."""
@@ -165,33 +172,28 @@ class Retrier:
         found = sorted({status_text(lane, choice.call) for lane in known})
         return f"call {choice.call} of run {run}{where} is {' or '.join(found)}: only failed calls are retried"
 
-    def _requests(self, view: RunView, lanes: Sequence[EndedLane], given: Success | None) -> Iterator[dict[str, Any]]:
+    def _requests(self, plan: Undoing, given: Success | None) -> Iterator[dict[str, Any]]:
         """What is to be written, the global lane first. Raises `Rejected` for a value that does not fit."""
-        detail = pack({"by": self._by})
-        gathers = {index for index in lanes[0].undone if is_gather(view, index)}
-        unsettled = {
-            lane.instance: list(gathering(view, lane, gathers)) for lane in lanes[1:] if gathers and lane.undone
-        }
-        for lane in lanes:
-            if not lane.undone:
+        for lane in plan.lanes:
+            if not plan.concerns(lane):
                 continue
-            counts = [(str(one), sum(one in found for found in unsettled.values())) for one in sorted(gathers)]
             common = {
                 "lane": lane_token(lane.instance),
-                "detail": detail,
-                "gathers": counts if lane.instance is None else [],
-                "unsettled": unsettled.get(lane.instance, []),
+                "detail": pack({"by": self._by}),
+                "keeping": sorted(lane.keeping),
+                "unsettled": plan.unsettled.get(lane.instance, []),
             }
             undone = sorted(lane.undone)
-            parts = sorted(part for index in undone for part in lane.state.elements(index))
+            parts = [part for index in undone for part in lane.parts(index)]
             for start in range(0, len(parts), _UNDONE_AT_ONCE):
                 some = parts[start : start + _UNDONE_AT_ONCE]
                 yield {**common, "undone": [], "parts": some, "record": b"", "given": []}
             first, last = undone[:-_UNDONE_AT_ONCE], undone[-_UNDONE_AT_ONCE:]
             for start in range(0, len(first), _UNDONE_AT_ONCE):
                 yield {**common, "undone": first[start : start + _UNDONE_AT_ONCE], "record": b"", "given": []}
-            outcomes = self._given(view, lane, given) if given is not None else []
-            yield {**common, "undone": last, "record": new_record(view, lane), "given": outcomes}
+            outcomes = self._given(plan.view, lane, given) if given is not None else []
+            record = new_record(plan.view, lane) if undone else b""
+            yield {**common, "undone": last, "stale": sorted(lane.stale), "record": record, "given": outcomes}
 
     def _given(self, view: RunView, lane: EndedLane, given: Success) -> list[dict[str, Any]]:
         """The outcomes of a lane's failed calls, were this their result."""
@@ -214,6 +216,12 @@ class Retrier:
             "detail": pack({"by": self._by}),
             "messages": [pack({**message, "_by": self._by}) for message in outcome.messages],
         }
+
+
+def _refuse_another(run: str, by: str) -> None:
+    """Raise `BeingAmended` where something else has been written in part."""
+    if by and not by.startswith(Extent().name):
+        raise BeingAmended(f"run {run} is amended in part: finish that first, or cancel the run")
 
 
 def _refusal(outcome: Outcome, given: Success) -> str | None:

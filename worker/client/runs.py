@@ -15,12 +15,9 @@ from acts_celery.protocol.engine.decisions import Success
 from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceNotFound, RunNotFound, RunOver
-from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.retention import delete_run
-from acts_celery.worker.storage.withdrawn import counting
+from acts_celery.worker.storage.keys import Keys
 
 from .control import Control
 from .log_entries import LogEntry, LogReading
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from .amendment import Check
     from .loops import LoopControl
     from .people import People
-    from .retrying import Retried
+    from .undoing import Retried
 
     Opened = Callable[[], Publisher]
     """What publishes, opened when it is first needed."""
@@ -251,19 +248,25 @@ class Run:
             (amender.add if add else amender.amend)(value, resume=self.resume)
 
     def retry(
-        self, *, call: int | None = None, instance: str | None = None, skip: bool = False, value: Any = None
+        self,
+        *,
+        call: int | None = None,
+        instance: str | None = None,
+        skip: bool = False,
+        value: Any = None,
+        downstream: bool = False,
+        effects: bool = False,
     ) -> Retried:
-        """Do failed calls again, in this run: all, those of an index, of an instance. What was skipped for them is
-        decided anew. With `skip` they are not done but count as done with `value`, and the log says who gave it.
-
-        Raises `NothingToRetry`; `protocol.Rejected` where the value does not fit, and then nothing has changed;
-        `RunOver` for a cancelled run, `BeingAmended`, `InstanceNotFound`.
+        """Do failed calls again, in this run: all, those of an index, of an instance; what was skipped for them is
+        decided anew. What has read what they may write now is stale, and done again with `downstream`; calls with
+        effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done with
+        `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
         """
-        from .retrying import Choice, Retrier
+        from .retrying import Choice, Extent, Retrier
 
         self._state()
-        choice = Choice(call, instance, Success(value) if skip else None)
         with redis_errors(self._settings):
+            choice = Choice(Extent(downstream, effects), call, instance, Success(value) if skip else None)
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
     def export(self) -> Iterator[str]:
@@ -284,12 +287,7 @@ class Run:
 
     def delete(self) -> None:
         """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`; `RunOver` before that."""
-        state = self._state()
-        if state["status"] not in ENDED:
-            raise RunOver(f"run {self.id} is {state['status']}: cancel it before it is deleted")
-        with redis_errors(self._settings):
-            delete_run(self._redis, self._keys)
-            audit_record(self._settings, "deleted").write_line(self.id)
+        self._control.delete(self._state()["status"])
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""
@@ -345,7 +343,7 @@ class Run:
         reference = self._place(path, instance)
         with redis_errors(self._settings):
             seen = self._history.seen(instance, at)
-        logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in counting(seen)]
+        logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
         return explain(reference, logged, instance=instance)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:

@@ -1,16 +1,20 @@
-"""What a retry undoes: the failed calls that were chosen, and what was skipped for them, over all lanes of a run."""
+"""What a retry undoes, over all lanes of a run (SPEC R11.8): the failed calls that were chosen, what was skipped for
+them, and, where that is asked for, what has read what they may write now; and what that leaves stale.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.graph.graph import Graph
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.wire.attempts import call_name
+
+from .downstream import behind, gathering, within
 
 
 @dataclass(slots=True)
@@ -18,57 +22,163 @@ class EndedLane:
     """A lane, and what is to be undone in it."""
 
     state: LaneState
+    before: set[int]
+    """What a client that has died on the way has undone here."""
+    begun: set[int] = field(default_factory=set)
+    """The calls at work: what they have read is what was there when they began."""
     failed: set[int] = field(default_factory=set)
-    """The failed calls that were chosen."""
+    """The failed calls that were chosen, and those of which elements have failed."""
     undone: set[int] = field(default_factory=set)
-    """They, and what was skipped for them."""
+    """All that are carried out again, or decided anew."""
+    keeping: set[int] = field(default_factory=set)
+    """Those of them of which only the elements that failed are (SPEC R4.10)."""
+    stale: set[int] = field(default_factory=set)
+    """Those that have read what may be written otherwise now, and are not carried out again."""
 
     @property
     def instance(self) -> str | None:
         """Whose lane it is."""
         return self.state.instance
 
+    @property
+    def held(self) -> set[int]:
+        """The calls that wait for a person, with what they have read."""
+        return {index for index, call in self.state.calls.items() if call.is_held}
 
-def spread(view: RunView, lanes: Sequence[EndedLane]) -> None:
-    """Add what was skipped for what is undone, from lane to lane until there is no more of it."""
-    shared = lanes[0]
-    before = -1
-    while before != (before := sum(len(lane.undone) for lane in lanes)):
-        for lane in lanes:
-            if lane.undone or shared.undone:
-                _spread_within(view, lane, shared.undone)
-        skipped = shared.state.of_status(Status.SKIPPED) - shared.undone
-        for lane in lanes[1:] if any(is_gather(view, index) for index in skipped) else ():
-            shared.undone |= set(gathering(view, lane, skipped)) if lane.undone else set()
+    @property
+    def have_read(self) -> set[int]:
+        """The calls that have read what was there, or were decided by it."""
+        ended = (index for index, end in self.state.ended.items() if end.status is not Status.LATENT)
+        return {*ended, *self.begun, *self.held}
 
+    @property
+    def waiting(self) -> set[int]:
+        """The calls that have not begun."""
+        return {*self.state.open} - self.begun
 
-def _spread_within(view: RunView, lane: EndedLane, shared: set[int]) -> None:
-    skipped = lane.state.of_status(Status.SKIPPED) - lane.undone
-    for record in lane.state.records or [LaneRecord()] if skipped else ():
-        work = view.work(record, lane.instance)
-        lane.undone |= _behind(work.graph, lane.undone | shared, skipped - work.replaced)
+    @property
+    def with_failed_elements(self) -> set[int]:
+        """The calls that are done, but for elements that have failed."""
+        found = ((index, self.state.call(index).elements) for index in self.state.of_status(Status.DONE))
+        return {index for index, elements in found if elements is not None and elements.failed}
 
-
-def _behind(graph: Graph, undone: set[int], skipped: set[int]) -> set[int]:
-    """The skipped calls that wait for what is undone, one through another."""
-    touched = set(undone)
-    for node in graph.in_order():
-        if (node < 0 or node in skipped) and not touched.isdisjoint(graph.directly_before(node)):
-            touched.add(node)
-    return touched & skipped
+    def parts(self, index: int) -> list[int]:
+        """The elements of a call that are undone with it."""
+        ended, keeps = self.state.elements(index), index in self.keeping
+        return sorted(part for part, status in ended.items() if status is Status.FAILED or not keeps)
 
 
-def gathering(view: RunView, lane: EndedLane, calls: set[int]) -> Iterator[int]:
-    """Those of some gather calls that wait for what is undone in a lane."""
-    gathers = view.work(lane.state.record, lane.instance).gathers
-    for index in gathers.waiting if gathers is not None else ():
-        if index in calls and gathers is not None and not lane.undone.isdisjoint(gathers.graph.behind([index])):
-            yield index
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far a retry goes."""
+
+    downstream: bool = False
+    """Also what has read what is written anew, and what is stale from before."""
+    effects: bool = False
+    """Among that also calls with effects, and what was sent and forgotten."""
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """That of such a name (see `name`)."""
+        return cls("--downstream" in name, "--effects" in name)
+
+    @property
+    def name(self) -> str:
+        """What stands in the run's state as the name of the amendment."""
+        return f"retry{' --downstream' * self.downstream}{' --effects' * self.effects}"
+
+    def __or__(self, other: Extent) -> Extent:
+        """As far as the one or the other."""
+        return Extent(self.downstream or other.downstream, self.effects or other.effects)
+
+    def takes(self, view: RunView, lane: EndedLane) -> set[int]:
+        """The calls of a lane that are carried out again where they stand behind one that is."""
+        if not self.downstream:
+            return lane.state.of_status(Status.SKIPPED)
+        return lane.held | {index for index in lane.state.ended if self._takes(view, lane, index)}
+
+    def _takes(self, view: RunView, lane: EndedLane, index: int) -> bool:
+        end, call = lane.state.end(index), lane.state.known.get(index)
+        if end is None or call is None or end.status is Status.LATENT:
+            return False
+        if end.status is Status.SKIPPED or self.effects:
+            return True
+        return end.status is not Status.SENT and not view.definition.has_effects(call)
 
 
-def is_gather(view: RunView, index: int) -> bool:
-    """Whether a global call reads in every instance (SPEC R10.4)."""
-    return any(call.gather and call.index == index for call in view.calls)
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What a retry has done, as ids of calls (see `CallResult`)."""
+
+    calls: tuple[str, ...]
+    """The failed calls that are done again, or that count as done with the value given."""
+    skipped: tuple[str, ...]
+    """The calls that were skipped for them and are decided anew."""
+    downstream: tuple[str, ...] = ()
+    """The others that are done again, since they have read what may be written otherwise now."""
+    stale: tuple[str, ...] = ()
+    """The calls that have read that and are not done again."""
+
+
+class Undoing:
+    """What is undone in a run, and what is stale. The lanes say what was chosen; the global one is the first."""
+
+    def __init__(self, view: RunView, lanes: Sequence[EndedLane], extent: Extent) -> None:
+        self.view = view
+        self.lanes = lanes
+        self.extent = extent
+        self._extend()
+        shared = lanes[0]
+        ended = shared.state.ended.keys() - shared.undone
+        gathers = {call.index for call in view.calls if call.gather} - ended - shared.begun
+        self.unsettled: Mapping[str | None, list[int]] = {
+            lane.instance: list(gathering(view, lane.state, gathers, lane.undone)) if gathers else []
+            for lane in lanes[1:]
+        }
+        """The gather calls that have something to wait for again, by the lane in which they have."""
+
+    def _extend(self) -> None:
+        """Add to what was chosen what stands behind it, as far as the retry goes, and find what is stale."""
+        view, states = self.view, [lane.state for lane in self.lanes]
+        chosen = {lane.instance: lane.undone | lane.before for lane in self.lanes}
+        taken = behind(view, states, chosen, {lane.instance: self.extent.takes(view, lane) for lane in self.lanes})
+        readers = {lane.instance: lane.have_read for lane in self.lanes}
+        reached = behind(view, states, taken, readers)
+        whole = {lane.instance: taken[lane.instance] - lane.keeping for lane in self.lanes}
+        anew = behind(view, states, whole, readers)
+        for lane in self.lanes:
+            lane.undone = taken[lane.instance] - lane.before
+            lane.keeping -= anew[lane.instance]
+            found = reached[lane.instance] - taken[lane.instance]
+            lane.stale = {index for index in found if not lane.state.call(index).is_stale}
+
+    @property
+    def unsettled_gathers(self) -> list[str]:
+        """All gather calls that have something to wait for again."""
+        return [str(index) for index in sorted({index for found in self.unsettled.values() for index in found})]
+
+    def concerns(self, lane: EndedLane) -> bool:
+        """Whether anything is to be written in a lane: also that its calls wait for others again."""
+        if lane.undone or lane.stale:
+            return True
+        shared = self.lanes[0]
+        if lane is shared:
+            return bool(self.unsettled_gathers)
+        again = shared.undone | shared.before
+        return bool(again) and bool(within(self.view, lane.state, again, lane.waiting))
+
+    @property
+    def retried(self) -> Retried:
+        """What comes of it."""
+        skipped, downstream = list[str](), list[str]()
+        for lane in self.lanes:
+            for index in sorted(lane.undone - lane.failed):
+                end = lane.state.end(index)
+                is_skipped = end is not None and end.status is Status.SKIPPED
+                (skipped if is_skipped else downstream).append(id_of(lane, index))
+        failed = (id_of(lane, index) for lane in self.lanes for index in sorted(lane.failed))
+        stale = (id_of(lane, index) for lane in self.lanes for index in sorted(lane.stale))
+        return Retried(tuple(failed), tuple(skipped), tuple(downstream), tuple(stale))
 
 
 def new_record(view: RunView, lane: EndedLane) -> bytes:

@@ -13,15 +13,15 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
-from acts_celery.protocol.calls.tools import GRANTED, REASONING
+from acts_celery.protocol.calls.tools import GRANTED, REASONING, TRUST
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
@@ -195,6 +195,13 @@ registry: Final = Registry()
 """What `@activity`, `@delegate` and `@model` register in."""
 
 
+class Backoff(TypedDict, total=False):
+    """The waits between attempts: the first (0.5 s), from which they double, and the longest (30 s)."""
+
+    backoff_seconds: float
+    backoff_max_seconds: float
+
+
 @overload
 def activity(function: F, /) -> F: ...
 @overload
@@ -205,9 +212,9 @@ def activity(
     queue: str | None = None,
     retries: int = 0,
     timeout_seconds: float | None = None,
-    backoff_seconds: float = 0.5,
-    backoff_max_seconds: float = 30.0,
     max_concurrency: int | None = None,
+    effects: bool = False,
+    **backoff: Unpack[Backoff],
 ) -> Callable[[F], F]: ...
 def activity(
     name: Any = None,
@@ -216,20 +223,24 @@ def activity(
     queue: str | None = None,
     retries: int = 0,
     timeout_seconds: float | None = None,
-    backoff_seconds: float = 0.5,
-    backoff_max_seconds: float = 30.0,
     max_concurrency: int | None = None,
+    effects: bool = False,
+    **backoff: Unpack[Backoff],
 ) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
 
     With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
     `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
-    at work at a time, over all workers.
+    at work at a time, over all workers. The first wait between attempts takes `backoff_seconds` (0.5), each next one
+    twice as long, at most `backoff_max_seconds` (30). With `effects` a call changes something outside: `acts retry
+    --downstream` does it again only with `--effects`.
     """
-    policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
+    policy = Policy(retries, timeout_seconds, max_concurrency=max_concurrency, **backoff)
 
     def register(function: Any) -> Any:
-        registry.add_activity(make_activity(function, name if isinstance(name, str) else None, queue, policy))
+        made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
+        said = {TRUST: {"effects": True}} if effects else {}
+        registry.add_activity(replace(made, schema={**made.schema, **said}))
         return function
 
     return register(name) if callable(name) else register

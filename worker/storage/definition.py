@@ -115,6 +115,13 @@ class Definition:
     R12.1).
     """
 
+    effects: frozenset[str] = frozenset()
+    """The tools and activities of its calls that have effects (SPEC R16.1)."""
+
+    def has_effects(self, call: Call) -> bool:
+        """Whether a call changes something outside."""
+        return not self.effects.isdisjoint((call.tool, call.runner.name))
+
     @cached_property
     def approvals(self) -> Approvals:
         """Which calls a person decides on (SPEC R14.1)."""
@@ -150,6 +157,7 @@ class Definition:
             delegates={**self.delegates, **fields["delegates"]},
             versions=(*self.versions, _unpack_calls(fields["templates"], tools)),
             awaited=self.awaited | frozenset(fields["awaited"]),
+            effects=self.effects | frozenset(fields.get("effects", ())),
         )
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
@@ -191,6 +199,7 @@ def pack_definition(plan: Plan) -> bytes:
             "config": dict(submission.config),
             "allow": None if plan.allow is None else sorted(plan.allow),
             **({"request": _request(plan)} if submission.is_request else {}),
+            **_effects(plan),
         }
     )
 
@@ -243,6 +252,7 @@ def _read_definition(data: bytes) -> Definition:
         config=fields["config"],
         allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
         request=fields.get("request"),
+        effects=frozenset(fields.get("effects", ())),
     )
 
 
@@ -261,8 +271,13 @@ def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
             "delegates": dict(plan.submission.delegates),
             "templates": _pack_calls(plan.calls) if plan.submission.is_template else [],
             "awaited": sorted(awaited),
+            **_effects(plan),
         }
     )
+
+
+def _effects(plan: Layout) -> dict[str, list[str]]:
+    return {"effects": sorted(plan.effects)} if plan.effects else {}
 
 
 def pack_amended_lane(record: LaneRecord) -> bytes:

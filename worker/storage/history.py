@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from .entries import Entry, id_key, read_entry, read_flat
 from .keys import Keys
 from .log import INSTANCES_AT_ONCE, PAGE_BYTES
 from .scripts import Script
+from .withdrawn import counting
 
 _PAGE: Final = 200
 """How many entries one command reads; some may be large."""
@@ -83,13 +84,15 @@ class History:
                 return found[::-1]
             request["from"] = page["before"]
 
-    def open_calls(self) -> frozenset[tuple[str | None, int]]:
-        """The instances and indexes of the calls that have begun and not ended; one that is held has not begun."""
+    def open_calls(self, *, without: Container[Kind] = (Kind.HELD,)) -> frozenset[tuple[str | None, int]]:
+        """The instances and indexes of the calls that have begun and not ended, `without` those that stand so; one that
+        is held has not begun.
+        """
         calls = self._redis.hscan_iter(self._keys.calls, count=_CALLS_AT_ONCE)
         return frozenset(
             self._name(member)
             for member, entry in calls
-            if (found := Condition.read(entry)) is not None and found.kind is not Kind.HELD
+            if (found := Condition.read(entry)) is not None and found.kind not in without
         )
 
     def at_work(self) -> dict[tuple[str | None, int], int]:
@@ -110,7 +113,7 @@ class History:
         return id_.instance, id_.index
 
     def seen(self, instance: str | None, at: str | None) -> list[Entry]:
-        """The entries that a reader in an instance sees, in order, as of an id or now. Raises `RedisError`."""
+        """The entries whose message a reader in an instance sees, in order, as of an id or now. Raises `RedisError`."""
         entries = (entry for lane in dict.fromkeys((None, instance)) for entry in self.lane(lane))
         past = (entry for entry in entries if at is None or id_key(entry.id) <= id_key(at))
-        return sorted(past, key=lambda entry: id_key(entry.id))
+        return counting(sorted(past, key=lambda entry: id_key(entry.id)))

@@ -2,14 +2,15 @@
 -- `remaining` counts one more than there are calls, so that it does not end with those that are at work.
 --
 -- `state` has amending (who is at it), amending:by (which amendment, once it is known to fit), amending:since (the last id
--- before it), amending:resumes ("1": the run was running), amended (for each amendment the last id before it and its own last,
+-- before it), amending:resumes ("1": the run was running), amending:gathers (gather calls that wait for its end), amended (for each amendment the last id before it and its own last,
 -- joined by colons).
 --
 -- KEYS: published backlog parked *
--- USES: status amend_lane amend_undo
+-- USES: status amend_lane amend_undo names
 -- Request: step, who, and for the step
 --        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
---        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py)
+--        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py); gathers (gather calls
+--                of which lanes are about to have something more to wait for, see amend_undo.lua; or nil)
 --        skip, lane   see amend_lane.lua
 --        undo         see amend_undo.lua
 --        drop    it does not fit: all as before, unless another attempt has been written in part
@@ -49,7 +50,29 @@ local function begin()
     end
 end
 
+local function guarded()
+    return string.gmatch(redis.call('HGET', state, 'amending:gathers') or '', '%S+')
+end
+
+-- A gather call counts one lane more from `plan` to `end`, so that it does not begin before all lanes are written.
+local function guard(asked)
+    local known = {}
+    for call in guarded() do
+        known[call] = true
+    end
+    for _, call in ipairs(asked) do
+        if not known[call] then
+            known[call] = true
+            redis.call('HINCRBY', gathers, call, 1)
+        end
+    end
+    if next(known) then
+        redis.call('HSET', state, 'amending:gathers', table.concat(names(known), ' '))
+    end
+end
+
 local function plan()
+    guard(request.gathers or {})
     if redis.call('HGET', state, 'amending:by') ~= request.by then
         if not request.adds then -- whatever has something left to do gets into the backlog anew
             redis.call('UNLINK', published, backlog, parked)
@@ -70,7 +93,11 @@ local function finish()
     if promise_ms then
         redis.call('HSET', state, 'promises_due', as_text(now + promise_ms))
     end
-    redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes')
+    for call in guarded() do
+        redis.call('HINCRBY', gathers, call, -1)
+        redis.call('RPUSH', backlog, '')
+    end
+    redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes', 'amending:gathers')
     local loop = redis.call('HGET', state, 'loop:lane')
     if loop then -- nothing but the loop may be left
         redis.call('RPUSH', backlog, loop)

@@ -39,7 +39,7 @@ for i, claim in ipairs(request.claims) do
     local is_resting = kind == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
     local is_free = kind and kind ~= 'held' and kind ~= 'child' and not is_resting
-    if status == 'running' and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
+    if status == 'running' and not is_outdated and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (kind == 'new' and 1 or 0)
         local claimant = is_remote and sent_holder(owner, now, claim.queue) or owner

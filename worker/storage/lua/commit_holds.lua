@@ -10,7 +10,7 @@ local holds = {}
 for i, hold in ipairs(request.holds) do
     local before = entries[hold.call]
     local is_free = not before or (hold.fans_out and read_condition(before) == 'decided')
-    holds[i] = status == 'running' and all_accepted and is_free
+    holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
     if holds[i] and hold.fans_out then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'fan_out', hold.snapshot)
         note(hold.call, condition('each', 1, 0))

@@ -22,7 +22,7 @@ elseif request.takes_up and tonumber(redis.call('ZSCORE', published, lane)) == r
     lets_out = true
 end
 local woken = {}
-if all_accepted and not is_over(status) then
+if all_accepted and not is_outdated and not is_over(status) then
     for _, call in ipairs(request.settled) do
         if redis.call('HSETNX', calls, field(call), 'settled') == 1 and redis.call('HINCRBY', gathers, call, -1) == 0 then
             redis.call('ZADD', published, status == 'paused' and 0 or now + request.published_ms, '')

@@ -5,13 +5,15 @@
 
 local lane, owner = request.lane, request.owner
 
-local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane)
+local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane)
 local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
 if not status then
     return cmsgpack.pack({ status = 'gone' })
 end
 local known = redis.call('HMGET', lanes, lane, '')
 local last, open = read_lane(known[1])
+-- Whether the caller takes calls for ended that are carried out again: what it would begin may rest on them.
+local is_outdated = run[5] and is_before(request.seen, run[5])
 local fresh = last == request.seen and (request.status or status) == status
 local was_open, was_last = open, last
 local soonest -- of what becomes due by this commit

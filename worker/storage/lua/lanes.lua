@@ -15,3 +15,11 @@ local function append_entry(lane, ...)
     redis.call('HSET', lanes, lane, last .. ':' .. open)
     return last
 end
+
+-- Whether an id of the log is older than another.
+local function is_before(id, other)
+    local ms, number = string.match(id, '^(%d+)-(%d+)$')
+    local other_ms, other_number = string.match(other, '^(%d+)-(%d+)$')
+    ms, other_ms = tonumber(ms), tonumber(other_ms)
+    return ms < other_ms or (ms == other_ms and tonumber(number) < tonumber(other_number))
+end

@@ -1,0 +1,258 @@
+"""What has read what a retry writes anew is named, and done again where that is asked for (SPEC R11.8)."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from acts_celery.worker.client.amendment_steps import AmendmentSteps
+from acts_celery.worker.client.runs import Run
+from acts_celery.worker.errors import NothingToRetry
+
+from .backend import Backend, Meeting
+from .test_retry import broken, command, echo, failed_run, mend, statuses
+
+_names = count()
+MARKS = [f"i{number}" for number in range(12)]
+CONTEXT = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"downstream{next(_names)}"
+
+
+def stale(run: Run) -> list[str]:
+    return [call.id for call in run.result().calls if call.stale]
+
+
+def test_a_summary_of_instances_of_which_one_had_failed_is_stale_and_done_again(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    calls = [
+        *(echo(1, "†state.score", _instance=mark) for mark in MARKS[1:]),
+        broken(name, 1, "†state.score", _instance=MARKS[0]),
+        echo("†state.score", "†state.scores", _gather=True),
+        echo("†state.scores", "†state.told", _instance=MARKS[3]),
+    ]
+    run = failed_run(backend, calls, CONTEXT)
+    assert len(run.result().data()["state"]["scores"]) == 11
+    mend(meeting, name)
+    done = run.retry()
+    assert (done.calls, done.skipped, done.downstream) == (("11:i0",), (), ())
+    assert done.stale == ("12", "13:i3")
+    result = backend.wait(run.id)
+    assert (result.status, len(result.data()["state"]["scores"])) == ("completed", 11)
+    assert stale(run) == ["12", "13:i3"]
+    again = run.retry(downstream=True)
+    assert (again.calls, again.downstream, again.stale) == ((), ("12", "13:i3"), ())
+    result = backend.wait(run.id)
+    assert (result.status, stale(run)) == ("completed", [])
+    assert result.data()["state"]["scores"] == dict.fromkeys(MARKS, 1)
+    assert result.data("i3")["state"]["told"] == dict.fromkeys(MARKS, 1)
+    assert run.status()["calls"] == {"done": 14}
+    with pytest.raises(NothingToRetry):
+        run.retry(downstream=True)
+
+
+def test_a_plan_for_each_and_one_summary_are_put_right_in_one_step(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    plan = {
+        "type": "plan",
+        "calls": [
+            {"_tool": "failUntilMended", "name": "†state.needs", "value": 1, "_outputPath": "†state.score"},
+            echo("†state.score || †state.mark", "†state.seen"),
+            echo("†state.seen", "†state.all", _gather=True),
+        ],
+    }
+    meeting.redis.set(f"mended:{name}-well", 1)
+    context = [
+        {"type": "state", "_instance": mark, "mark": mark, "needs": name if mark in MARKS[:3] else f"{name}-well"}
+        for mark in MARKS
+    ]
+    run = backend.client.submit([plan, *context])
+    result = backend.wait(run.id)
+    assert result.data()["state"]["all"] == dict.fromkeys(MARKS, 1) | {mark: mark for mark in MARKS[:3]}
+    mend(meeting, name)
+    done = run.retry(downstream=True)
+    assert set(done.downstream) == {"2", *(f"1:{mark}" for mark in MARKS[:3])}
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["all"]) == ("completed", dict.fromkeys(MARKS, 1))
+    assert all("error" not in result.data(mark) for mark in MARKS)
+
+
+def test_a_global_call_leaves_what_instances_have_read_stale(backend: Backend, meeting: Meeting, name: str) -> None:
+    own = [echo("†state.a || †state.mark", "†state.mine", _instance=mark) for mark in MARKS[:3]]
+    run = failed_run(backend, [broken(name), *own], CONTEXT[:3])
+    mend(meeting, name)
+    assert run.retry().stale == ("1:i0", "2:i1", "3:i2")
+    backend.wait(run.id)
+    assert run.retry(downstream=True, instance="i1").downstream == ("2:i1",)
+    backend.wait(run.id)
+    assert stale(run) == ["1:i0", "3:i2"]
+    run.retry(downstream=True)
+    result = backend.wait(run.id)
+    assert [result.data(mark)["state"]["mine"] for mark in MARKS[:3]] == [1, 1, 1]
+
+
+def test_what_was_written_and_is_skipped_now_is_withdrawn(backend: Backend, meeting: Meeting, name: str) -> None:
+    calls = [
+        broken(name, "††state.good"),
+        {
+            "_tool": "choose",
+            "path": "†state.a || †state.else",
+            "value": 1,
+            "_outputPath": "†state.good || †state.bad",
+        },
+        echo("†state.bad", "†state.worse"),
+        echo({"log": "†state.good || †state.worse"}, "†state.list", _outputMethod="merge"),
+        echo(["†state.worse || †state.good"], "†state.items", _outputMethod="concat"),
+    ]
+    run = failed_run(backend, calls, [{"type": "state", "else": "†state.bad", "items": [0]}])
+    before = list(run.follow())[-1].id
+    past = run.result().data()["state"]
+    assert past == {"else": "†state.bad", "items": [0, 1], "bad": 1, "worse": 1, "list": {"log": 1}}
+    mend(meeting, name)
+    assert run.retry(downstream=True).downstream == ("1", "2", "3", "4")
+    result = backend.wait(run.id)
+    expected = {"else": "†state.bad", "items": [0, 1], "a": "†state.good", "good": 1, "list": {"log": 1}}
+    assert (result.status, result.data()) == ("completed", {"state": expected})
+    assert statuses(run) == ["done", "done", "skipped", "done", "done"]
+    assert run.result(before).data()["state"] == past
+    assert [origin.logged.call for origin in run.explain("state.list").origins] == [3]
+    assert run.explain_absence("state.worse").writers[0].status == "skipped"
+    assert run.fork().result().data() == result.data()
+    assert run.fork(before).result().data()["state"] == past
+    run.amend([echo("†state.worse || †state.good", "†state.late")], add=True)
+    assert backend.wait(run.id).data()["state"]["late"] == 1
+
+
+def test_what_has_effects_or_was_sent_and_forgotten_is_done_again_only_where_that_is_asked_for(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    tools = {"charge": {"type": "object", "_trust": {"effects": True}, "properties": {"_activity": {"const": "echo"}}}}
+    calls = [
+        broken(name, 7),
+        {"_tool": "charge", "value": "†state.a || †input.none || †state.b", "_outputPath": "†state.charged"},
+        echo("†state.charged", "†state.receipt"),
+        {"_tool": "note", "name": name, "value": "†state.a || †state.b"},
+    ]
+    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": calls}, tools=tools)
+    backend.wait(run.id)
+    assert meeting.take(name)["call"]["value"] == 0
+    mend(meeting, name)
+    done = run.retry(downstream=True)
+    assert (done.calls, done.downstream, done.stale) == (("0",), (), ("1", "2", "3"))
+    backend.wait(run.id)
+    done = run.retry(downstream=True, effects=True)
+    assert (done.downstream, done.stale) == (("1", "2", "3"), ())
+    result = backend.wait(run.id)
+    assert result.data()["state"] == {"a": 7, "b": 0, "charged": 7, "receipt": 7}
+    assert meeting.take(name)["call"]["value"] == 7
+
+
+def test_r4_10_the_elements_that_failed_are_done_again_and_the_others_are_kept(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    meeting.redis.set(f"mended:{name}-well", 1)
+    context = [{"type": "state", "names": [f"{name}-well", name, f"{name}-well"], "n": [1, 2, 3]}]
+    each = {"_tool": "failUntilMended", "name": "†state.names", "value": "†state.n", "_each": ["name", "value"]}
+    run = backend.client.submit(context, {"calls": [{**each, "_outputPath": "†state.r"}, echo("†state.r", "†state.s")]})
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["s"]) == ("completed", [1, None, 3])
+    mend(meeting, name)
+    done = run.retry(downstream=True)
+    assert (done.calls, done.downstream) == (("0",), ("1",))
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["s"]) == ("completed", [1, 2, 3])
+    assert "error" not in result.data()
+    (elements,) = [call.elements for call in result.calls if call.elements is not None]
+    assert (elements.total, elements.ended, elements.failed) == (3, 3, 0)
+    begun = [event.element for event in run.follow() if event.kind == "element"]
+    assert sorted(begun, key=str) == [0, 1, 1, 2]
+
+
+def test_a_call_at_work_that_has_read_what_is_written_anew_is_stale_when_it_ends(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    waiting = {"_tool": "waitAtGate", "gate": name, "value": "†state.a || †state.b", "_outputPath": "†state.w"}
+    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": [broken(name, 3), waiting]})
+    meeting.take(f"at:{name}")
+    mend(meeting, name)
+    assert run.retry(downstream=True).stale == ("1",)
+    meeting.open_gate(name)
+    result = backend.wait(run.id)
+    assert (result.data()["state"]["w"], stale(run)) == (0, ["1"])
+    run.retry(downstream=True)
+    assert backend.wait(run.id).data()["state"]["w"] == 3
+
+
+def test_a_gather_that_has_not_begun_waits_again_for_an_instance_that_is_retried(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    calls = [
+        broken(name, 1, "†state.score", _instance="i0"),
+        {"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.score", "_instance": "i1"},
+        {"_tool": "waitAtGate", "gate": f"{name}-again", "value": 1, "_outputPath": "†state.w", "_instance": "i0"},
+        echo("†state.score", "†state.all", _gather=True),
+    ]
+    run = backend.client.submit(CONTEXT[:2], {"calls": calls})
+    meeting.take(f"at:{name}")
+    meeting.take(f"at:{name}-again")
+    for event in run.follow():
+        if event.kind == "call" and event.status == "failed":
+            break
+    mend(meeting, name)
+    run.retry()
+    meeting.open_gate(name)
+    meeting.open_gate(f"{name}-again")
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["all"]) == ("completed", {"i0": 1, "i1": 1})
+
+
+def test_the_command_names_what_is_stale_and_does_it_again(backend: Backend, meeting: Meeting, name: str) -> None:
+    run = failed_run(backend, [broken(name), echo("†state.a || †state.b", "†state.c")], [{"type": "state", "b": 0}])
+    mend(meeting, name)
+    refused = command(backend, "retry", run.id, "--effects")
+    assert (refused.code, "give both" in refused.stderr) == (2, True)
+    told = command(backend, "retry", run.id, "--json")
+    assert (told.code, told.json["retried"], told.json["stale"]) == (0, ["0"], ["1"])
+    assert told.stderr == (
+        "acts: 1 failed call tried again, 0 skipped calls decided anew\n"
+        "acts: 1 call stale: 1; --downstream does them again\n"
+    )
+    backend.wait(run.id)
+    shown = command(backend, "show", run.id, "--json")
+    assert [call.get("stale") for call in shown.json["calls"]] == [None, True]
+    assert "stale" in command(backend, "show", run.id, "--all").stdout
+    told = command(backend, "retry", run.id, "--downstream", "--json")
+    assert (told.json["retried"], told.json["downstream"], told.json["stale"]) == ([], ["1"], [])
+    assert backend.wait(run.id).data()["state"]["c"] == 1
+
+
+def test_a_downstream_retry_that_was_interrupted_is_finished_by_repeating_it(
+    backend: Backend, meeting: Meeting, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [echo("†state.a || †state.mark", "†state.mine", _instance=mark) for mark in MARKS[:3]]
+    gather = echo("†state.mine", "†state.all", _gather=True)
+    run = failed_run(backend, [broken(name), *own, gather], CONTEXT[:3])
+    assert run.result().data()["state"]["all"] == {mark: mark for mark in MARKS[:3]}
+    mend(meeting, name)
+
+    def dies(self: AmendmentSteps, step: str, requests: Any) -> None:
+        for request in list(requests)[:2]:
+            self.do(step, **request)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AmendmentSteps, "do_all", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run.retry(downstream=True)
+    monkeypatch.undo()
+    assert run.status()["status"] == "paused"
+    assert set(run.retry().downstream) == {"2:i1", "3:i2"}
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["all"]) == ("completed", dict.fromkeys(MARKS[:3], 1))
+    assert stale(run) == []
