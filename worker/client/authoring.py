@@ -8,20 +8,24 @@
     print(draft)                       # the submission, as JSON
     client.submit_document(draft.to_dict())
 
-A text is data here, whatever it begins with; only a `Ref` is a reference.
+A text is data here, whatever it holds; only a `Ref` is a reference, and an f-string that holds one a template:
+
+    draft.call(send, text=f"Dear {ref.state.user.name}, …")
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from acts_celery.broker_config import load
 from acts_celery.protocol import Plan, Rejected
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.language.errors import Problem, segments
-from acts_celery.protocol.language.references import DAGGER, Reference
+from acts_celery.protocol.language.references import DAGGER, Reference, parse
+from acts_celery.protocol.language.templates import OPENING, bare, escaped
 from acts_celery.worker.lanes.checking import Checker
 
 from .submitting import Texts, messages_of
@@ -30,10 +34,17 @@ if TYPE_CHECKING:
     from .client import Client
 
 
+_MARK: Final = f"{DAGGER}{secrets.token_hex(8)}{{"
+"""What a reference begins with in an f-string. Nothing but a `Ref` can write it: all else that the f-string holds,
+texts from elsewhere among it, stays text.
+"""
+
+
 class Ref:
     """A place (`ref.state.user`), or several joined: `a | b` is `a || b`, `a & b` is `a && b`.
 
-    Keys that are no identifiers, and indexes, are written `ref.state["first name"][0]`.
+    Keys that are no identifiers, and indexes, are written `ref.state["first name"][0]`. An f-string with references in
+    it, `f"Dear {ref.state.user.name}"`, is a template; it is made for a draft, and `str(place)` is what people read.
     """
 
     __slots__ = ("_joined", "_place")
@@ -49,16 +60,16 @@ class Ref:
 
     def __getitem__(self, key: str | int) -> Ref:
         if self._place is None:
-            raise TypeError(f"{self} are several places: write the key behind each of them")
+            raise TypeError(f"{self!s} are several places: write the key behind each of them")
         return Ref(Reference(self._place.kind, (*self._place.path, key)))
 
     def __or__(self, other: Ref) -> Ref:
-        return Ref(joined=f"{self} || {other}")
+        return Ref(joined=f"{self!s} || {other!s}")
 
     def __and__(self, other: Ref) -> Ref:
-        if "||" in f"{self} {other}":
+        if "||" in f"{self!s} {other!s}":
             raise TypeError("&& binds tighter than ||: write a | (b & c)")
-        return Ref(joined=f"{self} && {other}")
+        return Ref(joined=f"{self!s} && {other!s}")
 
     def __iter__(self) -> Never:
         raise TypeError("a reference has no elements before the run: hand it to a call as it is")
@@ -69,8 +80,17 @@ class Ref:
     def __str__(self) -> str:
         return str(self._place) if self._place is not None else self._joined
 
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise TypeError(f"a reference has no value before the run: it is put in as it is, not as {specification!r}")
+        return f"{_MARK}{bare(parse(str(self))).replace(DAGGER, _IN_JSON)}}}"
+
     def __repr__(self) -> str:
-        return f"<Ref {self}>"
+        return f"<Ref {self!s}>"
+
+
+_IN_JSON: Final = "\\u2020"
+"""A dagger in a quoted key."""
 
 
 class _Kinds:
@@ -134,7 +154,7 @@ class Draft:
         Raises `protocol.Rejected` where the call is wrong whatever other calls there are; then it is not added.
         """
         name = tool if isinstance(tool, str) else self._checker.tool_of(tool)
-        added = {"_tool": name, **{key: _written(value) for key, value in properties.items()}}
+        added = {"_tool": name, **{key: _property(key, value) for key, value in properties.items()}}
         self._require([*self.calls, added])
         self.calls.append(added)
         return DraftCall(self, len(self.calls) - 1)
@@ -176,14 +196,36 @@ def _is_lasting(problem: Problem) -> bool:
     return "calls" in segments(problem.pointer) and not isinstance(problem.cause, Unresolvable)
 
 
+def _property(key: str, value: Any) -> Any:
+    """A property of a call; the texts in meta-properties are neither expressions nor escaped."""
+    return _with(_as_it_is if key.startswith("_") else _as_parameter, value)
+
+
 def _written(value: Any) -> Any:
-    """A value as it stands in a submission: references as expressions, texts escaped (SPEC R2.2)."""
+    """A value as it stands in a submission: references as expressions, f-strings of references as templates, all other
+    texts escaped (SPEC R2.2, R2.6).
+    """
+    return _with(_as_parameter, value)
+
+
+def _with(text_of: Callable[[str], str], value: Any) -> Any:
     if isinstance(value, Ref):
         return str(value)
     if isinstance(value, str):
-        return DAGGER + value if value.startswith(DAGGER) else value
+        return text_of(value)
     if isinstance(value, Mapping):
-        return {key: _written(each) for key, each in value.items()}
+        return {_as_it_is(key): _with(text_of, each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_written(each) for each in value]
+        return [_with(text_of, each) for each in value]
     return value
+
+
+def _as_parameter(text: str) -> str:
+    return escaped(text).replace(escaped(_MARK), OPENING)
+
+
+def _as_it_is(text: Any) -> Any:
+    """A text in which nothing is read. Raises `TypeError` where a reference stands in it."""
+    if isinstance(text, str) and _MARK in text:
+        raise TypeError("an f-string of references is a value of a parameter: here no text is read")
+    return text
