@@ -61,7 +61,7 @@ def test_the_machine_output_has_cost_findings_and_what_was_asked_for() -> None:
 
 def test_people_get_lines() -> None:
     plain, asked = check(), check("--simulate", "--who-sees", "state.user.ssn")
-    assert "1 Celery task, 1 lane; depth 2, width 2" in plain.stdout
+    assert "1 Celery task for the global calls; at most 2 calls at the same time, 2 one after another" in plain.stdout
     assert "warning ACT103: race: calls" in plain.stdout
     assert "0 give (activity): parameter /value" in asked.stdout
     assert "0 give writes †data.bad  →  skips 1 give" in asked.stdout

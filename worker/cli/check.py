@@ -211,13 +211,16 @@ def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 def _cost(plan: Plan) -> str:
     cost = plan.cost
-    wake_ups = f" (and up to {counted(cost.wake_ups, 'wake-up')})" if cost.wake_ups else ""
-    parts = [counted(cost.tasks, "Celery task") + wake_ups, counted(cost.lanes, "lane")]
-    for number, noun in (
-        (cost.queued_activities, "queued call"),
-        (cost.delegate_requests, "delegate request"),
-        (cost.model_requests, "model request"),
-        (cost.background_sends, "background send"),
+    instances = sum(lane.instance is not None and bool(lane.calls) for lane in plan.lanes.values())
+    parts = [counted(instances, "instance")] if instances else []
+    parts += ["the global calls"] if cost.lanes > instances else []
+    for number, one, several in (
+        (cost.queued_activities, "call with a queue of its own", "calls with a queue of their own"),
+        (cost.delegate_requests, "delegate call", "delegate calls"),
+        (cost.model_requests, "request to a model", "requests to models"),
+        (cost.background_sends, "call that is sent and forgotten", "calls that are sent and forgotten"),
     ):
-        parts += [counted(number, noun)] if number else []
-    return ", ".join(parts) + f"; depth {cost.depth}, width {cost.width}"
+        parts += [f"{number} {one if number == 1 else several}"] if number else []
+    tasks = f"{counted(cost.tasks, 'Celery task')} for {', '.join(parts)}" if parts else "no Celery task"
+    wake_ups = f", and at most {cost.wake_ups} more to wake instances that wait" if cost.wake_ups else ""
+    return f"{tasks}{wake_ups}; at most {counted(cost.width, 'call')} at the same time, {cost.depth} one after another"
