@@ -25,7 +25,11 @@ class ActivitiesError(WorkerError):
     """A module of activities that cannot be loaded, or an activity that cannot be registered."""
 
 
-class RunNotFound(WorkerError):
+class NotPossibleNow(WorkerError):
+    """Root of what cannot be done as things stand: there is no such run or call, or it is not in the state for it."""
+
+
+class RunNotFound(NotPossibleNow):
     """No run of that id in the log: it never was, or its retention is over."""
 
     def __init__(self, run: str, meant: str = "") -> None:
@@ -33,11 +37,11 @@ class RunNotFound(WorkerError):
         super().__init__(f"no run {run}{meant or ': it never was in this log, or its retention is over'}")
 
 
-class AmbiguousRun(WorkerError):
+class AmbiguousRun(NotPossibleNow):
     """Several runs that a text may mean."""
 
 
-class InstanceNotFound(WorkerError):
+class InstanceNotFound(NotPossibleNow):
     """A run without that instance; `known` are those it has."""
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
@@ -50,23 +54,23 @@ class InstanceNotFound(WorkerError):
         super().__init__(f"run {run} has no instance {instance!r}{meant}")
 
 
-class RunOver(WorkerError):
+class RunOver(NotPossibleNow):
     """A run that has ended and cannot be changed any more."""
 
 
-class NoLoop(WorkerError):
+class NoLoop(NotPossibleNow):
     """A run that is no request for the loop."""
 
 
-class PlanChanged(WorkerError):
+class PlanChanged(NotPossibleNow):
     """Another plan waits for an approval, or none does."""
 
 
-class NoSuchTick(WorkerError):
+class NoSuchTick(NotPossibleNow):
     """A tick that a loop has not asked."""
 
 
-class NothingToRetry(WorkerError):
+class NothingToRetry(NotPossibleNow):
     """No call that was asked for has failed."""
 
 
@@ -74,27 +78,27 @@ class OutputUnfit(WorkerError):
     """The output of a run that the type refuses which was given as its schema: it says more than its schema can."""
 
 
-class NotHeld(WorkerError):
+class NotHeld(NotPossibleNow):
     """A call that does not wait for a person, so that nothing can be decided of it."""
 
 
-class HeldAnew(WorkerError):
+class HeldAnew(NotPossibleNow):
     """Another call waits under the id than the one that was shown: nothing was decided. Look at what is held now."""
 
 
-class AlreadyDecided(WorkerError):
+class AlreadyDecided(NotPossibleNow):
     """A held call of which something else was decided already."""
 
 
-class BeingAmended(WorkerError):
+class BeingAmended(NotPossibleNow):
     """A run that is amended in part: that is to be finished first."""
 
 
-class OtherFormat(WorkerError):
+class OtherFormat(NotPossibleNow):
     """A run that another version has written down, in a way that this one does not read."""
 
 
-class LetterNotFound(WorkerError):
+class LetterNotFound(NotPossibleNow):
     """No dead letter of that id: it never was, was dropped, or was sent again."""
 
 

@@ -63,9 +63,28 @@ def test_a_run_that_is_over_or_not_there_takes_no_orders(backend: Backend) -> No
     run = submitted(backend, {"_tool": "echo", "value": 1, "_outputPath": "†state.a"})
     backend.wait(run)
     refused = command(backend, "pause", run, "--json")
-    assert (refused.code, refused.stdout) == (3, "")
+    assert (refused.code, refused.stdout) == (4, "")
     assert refused.error_lines == [f"acts: run {run} is completed: it cannot be paused any more"]
-    assert command(backend, "resume", "nowhere").code == 3
+    assert command(backend, "resume", "nowhere").code == 4
+
+
+_VALUES = {"run": "nowhere", "path": "†state.a", "file": "-", "text": "1", "call": "0", "reason": "--reason=none"}
+OF_A_RUN = {
+    name: [
+        _VALUES[each.name]
+        for each in one.params
+        if each.name in _VALUES and (each.required or isinstance(each, click.Argument))
+    ]
+    for name, one in group.commands.items()
+    if any(each.name == "run" for each in one.params)
+}
+
+
+@pytest.mark.parametrize("name", OF_A_RUN)
+def test_each_command_of_a_run_says_by_its_exit_code_that_there_is_none(backend: Backend, name: str) -> None:
+    told = command(backend, name, *OF_A_RUN[name], stdin={"calls": []} if name == "amend" else [])
+    assert (told.code, told.error_lines[0].startswith("acts: no run nowhere")) == (4, True), told
+    assert "4 no such run" in " ".join(command(backend, name, "--help").stdout.split())
 
 
 def test_acts_run_ends_with_1_when_its_run_is_cancelled_by_another_command(
@@ -137,7 +156,7 @@ def test_an_instance_that_is_not_there_is_reported_with_those_that_are(
     submission = {"context": context, "solution": {"calls": [wait_at(gate)]}}
     run = str(command(backend, "submit", "-", "--json", stdin=submission).json["run"])
     refused = command(backend, asked[0], run, *asked[1:], "--instance", "③")
-    assert (refused.code, refused.stdout) == (3, "")
+    assert (refused.code, refused.stdout) == (4, "")
     assert refused.error_lines == [f"acts: run {run} has no instance '③'; it has ①, ②"]
     assert command(backend, "cancel", run).code == 0
 

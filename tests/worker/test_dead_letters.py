@@ -150,7 +150,7 @@ def test_what_failed_for_good_is_listed_resent_and_dropped(hasty: Backend) -> No
     assert acts_dead(hasty, "drop", f"{run}:0") == (0, [{"dropped": [f"{run}:0"]}])
     assert acts_dead(hasty, "list") == (0, [])
     assert "dead letters" not in command(hasty, "doctor").stdout
-    assert acts_dead(hasty, "drop", f"{run}:0")[0] == 3
+    assert acts_dead(hasty, "drop", f"{run}:0")[0] == 4
     assert acts_dead(hasty, "resend")[0] == 2
 
 

@@ -173,4 +173,4 @@ def test_a_fork_is_made_by_command(backend: Backend) -> None:
     backend.wait(made.json["run"])
     told = command(backend, "fork", run.id).stdout.strip()
     assert backend.wait(told).status == "failed"
-    assert command(backend, "fork", "nowhere").code == 3
+    assert command(backend, "fork", "nowhere").code == 4

@@ -65,7 +65,7 @@ def test_a_run_is_found_by_its_name_the_beginning_of_its_id_and_as_the_latest(ba
         backend.client.find(f"{name}.")
     assert backend.client.find(other[0]).id == other[0]
     told = command(backend, "status", f"{name}.")
-    assert (told.code, told.error_lines[0].startswith("acts: 2 runs begin with")) == (3, True)
+    assert (told.code, told.error_lines[0].startswith("acts: 2 runs begin with")) == (4, True)
 
 
 def test_the_same_id_twice_is_one_run_and_another_document_is_refused(backend: Backend, name: str) -> None:
@@ -108,14 +108,14 @@ def test_delete_forgets_a_run_that_has_ended_and_no_other(backend: Backend, meet
     waits = {"solution": {"calls": [{"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.a"}]}}
     run = submitted(backend, value=waits)
     refused = command(backend, "delete", run)
-    assert (refused.code, "cancel it before it is deleted" in refused.stderr) == (3, True)
+    assert (refused.code, "cancel it before it is deleted" in refused.stderr) == (4, True)
     with pytest.raises(RunOver):
         backend.client.run(run).delete()
     meeting.open_gate(name)
     backend.wait(run)
     assert command(backend, "delete", run, "--json", afresh=True).json == {"run": run, "deleted": True}
     assert backend.keys(run) == set()
-    assert command(backend, "status", run).code == 3
+    assert command(backend, "status", run).code == 4
 
 
 def test_messages_of_other_files_join_the_context(backend: Backend, tmp_path: Path) -> None:

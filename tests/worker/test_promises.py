@@ -251,4 +251,4 @@ def test_r11_6_messages_are_sent_from_the_command_line(backend: Backend) -> None
     assert command(backend, "send", run, "-", "--json", stdin=given(n=1)).code == 0
     assert backend.wait(run).data()["state"] == {"a": 1}
     over = command(backend, "send", run, "-", stdin=given(n=1))
-    assert (over.code, "nothing can be added" in over.stderr) == (3, True)
+    assert (over.code, "nothing can be added" in over.stderr) == (4, True)

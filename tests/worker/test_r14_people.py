@@ -325,9 +325,9 @@ def test_r14_2_people_decide_from_the_command_line(backend: Backend) -> None:
     assert command(backend, "approve", run.id, "0", "--parameters", '{"a": 5}', "--by", "Ann", "--json").code == 0
     assert command(backend, "reject", run.id, "1", "--reason", "no").code == 0
     other = command(backend, "approve", run.id, "1")
-    assert (other.code, "was rejected by" in other.stderr) == (2, True)
-    assert command(backend, "approve", run.id, "9").code == 2
-    assert command(backend, "approve", "nowhere", "0").code == 3
+    assert (other.code, "was rejected by" in other.stderr) == (4, True)
+    assert command(backend, "approve", run.id, "9").code == 4
+    assert command(backend, "approve", "nowhere", "0").code == 4
     assert command(backend, "approve", run.id, "2").code == 0
     assert backend.wait(run.id).data()["state"] == {"a": 6, "c": {"type": "Rejected", "message": "no"}, "d": 3}
     assert "nothing waits" in command(backend, "held", run.id).stdout
@@ -413,6 +413,6 @@ def test_r14_2_an_approval_of_what_was_shown_does_not_let_something_else_run(bac
     with pytest.raises(HeldAnew):
         run.reject("0", "no", shown=shown["shown"])
     refused = command(backend, "approve", run.id, "0", "--shown", shown["shown"])
-    assert (refused.code, "waits anew" in refused.stderr) == (2, True), refused
+    assert (refused.code, "waits anew" in refused.stderr) == (4, True), refused
     assert command(backend, "approve", run.id, "0", "--shown", anew["shown"]).code == 0
     assert backend.wait(run.id).data()["state"]["a"] == "a dear thing"

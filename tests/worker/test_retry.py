@@ -264,7 +264,7 @@ def test_the_command_retries_and_gives_and_says_what_it_has_done(backend: Backen
     assert told.stderr == "acts: 1 failed call taken as done, 1 skipped call decided anew\n"
     assert backend.wait(run.id).data()["state"] == {"a": 5, "b": 5}
     nothing = command(backend, "retry", run.id)
-    assert (nothing.code, nothing.stdout) == (3, "")
+    assert (nothing.code, nothing.stdout) == (4, "")
     assert nothing.error_lines == [f"acts: no call of run {run.id} has failed: there is nothing to retry"]
 
 

@@ -1,8 +1,8 @@
 """The `acts` command: a thin shell around `acts_celery.Client` (INTERFACE "Command line").
 
 Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran (a bad submission, option, setting
-or activities file), 3 infrastructure or timeout, 130 interrupted. Errors go to stderr, one line each; with `--json`
-stdout carries machine output and nothing else.
+or activities file), 3 infrastructure or timeout, 4 not possible now, 130 interrupted. Errors go to stderr, one line
+each; with `--json` stdout carries machine output and nothing else.
 
 The modules import what is heavy (Celery, jsonschema, rich) inside the commands that need it: `acts --help` and `acts
 check` are answered fast.

@@ -31,7 +31,7 @@ def export(run: str, output: Path | None, script: bool, *, common: Common) -> in
 
     With --script the file is one for ACTS_MODEL=scripted:FILE.json: the same request then has the same answers.
 
-    Exit codes: 0 written, 3 not found, no server, or the file cannot be written.
+    Exit codes: 0 written, 3 no server, or the file cannot be written, 4 no such run.
     """
     with found_run(run, common) as found:
         lines = (lambda: [found.script()]) if script else found.export

@@ -31,7 +31,7 @@ _yes_option = click.option(
 def pause(run: str, *, common: Common) -> int:
     """Begin no more calls of RUN. Calls at work end, and their results count. `acts resume` goes on.
 
-    Exit codes: 0 paused, 3 not found, over already, or no server.
+    Exit codes: 0 paused, 3 no server, 4 no such run, or it is over.
     """
     return _order(run, common, lambda found: found.pause())
 
@@ -45,7 +45,7 @@ def pause(run: str, *, common: Common) -> int:
 def resume(run: str, ticks: int | None, *, common: Common) -> int:
     """Go on with RUN, which was paused; with --ticks also with a loop that has reached a limit.
 
-    Exit codes: 0 under way, 3 not found, over already, or no server.
+    Exit codes: 0 under way, 3 no server, 4 no such run, or it is over.
     """
     return _order(run, common, lambda found: found.resume(ticks=ticks))
 
@@ -57,7 +57,7 @@ def resume(run: str, ticks: int | None, *, common: Common) -> int:
 def cancel(run: str, yes: bool, *, common: Common) -> int:
     """End RUN now. Calls at work are stopped where that is possible; results that come later do not count.
 
-    Exit codes: 0 cancelled, 3 not found, over already, or no server.
+    Exit codes: 0 cancelled, 3 no server, 4 no such run, or it is over.
     """
 
     def order(found: Run) -> None:
@@ -81,7 +81,7 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
     Calls that had ended then are not carried out again, also those that had failed (use `acts retry`); all others are.
     RUN itself does not change.
 
-    Exit codes: 0 forked, 3 not found, or no server.
+    Exit codes: 0 forked, 3 no server, 4 no such run.
     """
     moment = message_id(at)
     with found_run(run, common) as found:
@@ -104,7 +104,7 @@ def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
     FILE holds {"calls": […]}, and "tools" and "delegates" if they are needed. The new calls see all data of the run.
     Replaced calls end as skipped; calls at work go on. A run that is running is paused meanwhile.
 
-    Exit codes: 0 amended, 2 rejected and nothing changed, 3 not found, over already, or no server.
+    Exit codes: 0 amended, 2 rejected and nothing changed, 3 no server, 4 no such run, or it is over.
     """
     from .source import read_amendment
 
@@ -128,7 +128,7 @@ def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
 def say(run: str, text: str, *, common: Common) -> int:
     """Add TEXT to the context of RUN's loop, whose next request shows it. A loop that has ended goes on.
 
-    Exit codes: 0 said, 3 not found, no loop, cancelled, or no server.
+    Exit codes: 0 said, 3 no server, 4 no such run, no loop, or it was cancelled.
     """
     return _order(run, common, lambda found: found.say(text))
 
@@ -143,7 +143,7 @@ def send(run: str, file: str, *, common: Common) -> int:
     FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" names the instance.
     They are validated by the schema of the promise. Calls that wait for it go on.
 
-    Exit codes: 0 added, 2 rejected and nothing added, 3 not found, over already, or no server.
+    Exit codes: 0 added, 2 rejected and nothing added, 3 no server, 4 no such run, or it is over.
     """
     from .source import read_submission
 

@@ -32,7 +32,7 @@ def dead() -> None:
 def list_(run: str | None, *, common: Common) -> int:
     """Print all dead letters, or those of one run, the oldest first, one line each.
 
-    Exit codes: 0 also where there are none, 3 the run is not found, or no server.
+    Exit codes: 0 also where there are none, 3 no server, 4 no such run.
     """
     with _letters(common) as (client, letters):
         found = letters.list(client.find(run).id if run is not None else None)
@@ -49,7 +49,7 @@ def list_(run: str | None, *, common: Common) -> int:
 def show(id_: str, *, common: Common) -> int:
     """Print the dead letter ID, with the parameters and scopes its call was sent with.
 
-    Exit codes: 0 found, 3 not found, or no server.
+    Exit codes: 0 found, 3 no server, 4 no such call.
     """
     with _letters(common) as (_, letters):
         letter = letters.get(id_)
@@ -65,7 +65,7 @@ def show(id_: str, *, common: Common) -> int:
 def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
     """Send calls again, with all their attempts. A running instance worker does so within a second or two.
 
-    Exit codes: 0 done, 3 one of them not found (then none is sent), or no server.
+    Exit codes: 0 done, 3 no server, 4 one of them is not there (then none is sent).
     """
     return _act(ids, is_all, common, "resent", lambda letters, chosen: letters.resend(chosen))
 
@@ -78,7 +78,7 @@ def resend(ids: tuple[str, ...], is_all: bool, *, common: Common) -> int:
 def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> int:
     """Forget calls for ever.
 
-    Exit codes: 0 done, 3 one of them not found (then none is dropped), or no server.
+    Exit codes: 0 done, 3 no server, 4 one of them is not there (then none is dropped).
     """
 
     def forget(letters: DeadLetters, chosen: tuple[str, ...]) -> None:

@@ -32,7 +32,7 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
     """Print the messages that the value at a path of RUN came from, what is left of each, and what their calls had
     read. If there is no value: the calls that may write it, and how they ended. The † may be left out.
 
-    Exit codes: 0 found, also where there is no value, 2 not a path, 3 no such run or instance, or no server.
+    Exit codes: 0 found, also where there is no value, 2 not a path, 3 no server, 4 no such run or instance.
     """
     from acts_celery.protocol import ExpressionError
     from acts_celery.protocol.language.paths import MISSING

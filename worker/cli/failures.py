@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from acts_celery.worker.errors import ActivitiesError, AlreadyDecided, HeldAnew, NotHeld, WorkerError
+from acts_celery.worker.errors import ActivitiesError, NotPossibleNow, WorkerError
 
 from .output import OutputFailed, escaped, print_json, tell, write_error
 
@@ -24,6 +24,7 @@ COMPLETED: Final = 0
 FAILED: Final = 1
 REJECTED: Final = 2
 UNAVAILABLE: Final = 3
+NOT_POSSIBLE: Final = 4
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 NOBODY_READS: Final = 141
@@ -86,8 +87,10 @@ def explain(error: BaseException) -> tuple[int, list[str]]:
             return REJECTED, [error.format_message()]
         case OutputFailed():
             return UNAVAILABLE, [str(error)]
-        case ActivitiesError() | NotHeld() | HeldAnew() | AlreadyDecided():
+        case ActivitiesError():
             return REJECTED, [str(error)]
+        case NotPossibleNow():
+            return NOT_POSSIBLE, [str(error)]
         case WorkerError():
             return UNAVAILABLE, [str(error)]
     return _explain_foreign(error)

@@ -65,7 +65,8 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
 def acts(ctx: click.Context) -> None:
     """Run plans of tool calls on Celery and Redis, and read their results.
 
-    Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran, 3 infrastructure or timeout.
+    Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran, 3 infrastructure or timeout,
+    4 not possible now.
     """
     if ctx.invoked_subcommand is None:
         write_error(ctx.get_help() + "\n")

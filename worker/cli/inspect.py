@@ -45,7 +45,7 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
     """Print the status of RUN and how many calls have which status; with --failed or --tool these calls, with their
     errors.
 
-    Exit codes: 0 found, 3 not found, or no server.
+    Exit codes: 0 found, 3 no server, 4 no such run or instance.
     """
     moment = message_id(at)
     with found_run(run, common) as found:
@@ -80,7 +80,7 @@ def show(
 
     A few of many instances are printed, and the beginning of large values; --all and --json print everything.
 
-    Exit codes: 0 found, 3 not found, or no server.
+    Exit codes: 0 found, 3 no server, 4 no such run or instance.
     """
     moment = message_id(at)
     with found_run(run, common) as found:
@@ -116,7 +116,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 
     --audit prints who did what to the run instead.
 
-    Exit codes: 0 found, also where the run failed, 3 not found, or no server.
+    Exit codes: 0 found, also where the run failed, 3 no server, 4 no such run or instance.
     """
     from acts_celery.worker.storage.entries import id_key
 

@@ -113,7 +113,7 @@ def held(run: str, *, common: Common) -> int:
     """Print the calls of RUN that wait for a person, with the parameters and scopes that they will run with; the one
     that has waited longest comes first. In mode lazy, print the plan that waits, with its digest.
 
-    Exit codes: 0 found, also where nothing waits, 3 not found, or no server.
+    Exit codes: 0 found, also where nothing waits, 3 no server, 4 no such run.
     """
     with found_run(run, common) as found:
         plan, calls = found.plan(), found.held()
@@ -152,7 +152,8 @@ def approve(
     """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. --plan
     approves the plan of a loop; this is refused if another plan waits now.
 
-    Exit codes: 0 approved, 2 refused and nothing changed, 3 no such run, over already, or no server.
+    Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
     """
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
         raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
@@ -190,7 +191,8 @@ def approve(
 def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> int:
     """Answer CALL of RUN, a question (ask_human). TEXT, or the value of --value, is the call's result.
 
-    Exit codes: 0 answered, 2 refused and nothing changed, 3 no such run, over already, or no server.
+    Exit codes: 0 answered, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
     """
     if (text is None) is (value is None):
         raise click.UsageError("give either TEXT or --value")
@@ -211,7 +213,8 @@ def answer(run: str, call: str, text: str | None, value: str | None, *, decision
 def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> int:
     """End CALL of RUN with an error of type Rejected, which goes where an exception of its activity would go.
 
-    Exit codes: 0 rejected, 2 refused and nothing changed, 3 no such run, over already, or no server.
+    Exit codes: 0 rejected, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
     """
     if (call is not None) is many.is_meant:
         raise click.UsageError("give one of CALL, --all, and --tool NAME")

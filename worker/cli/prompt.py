@@ -31,7 +31,7 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
     A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
     loop asked in that tick is shown.
 
-    Exit codes: 0 shown, 2 FILE is not valid, 3 no such run or tick, or no server.
+    Exit codes: 0 shown, 2 FILE is not valid, 3 no server, 4 no such run or tick.
     """
     if tick is not None:
         with found_run(file, common) as run:

@@ -45,7 +45,7 @@ def retry(run: str, call: int | None, instance: str | None, skip: str | None, *,
     A run that has ended goes on. Calls that have used what is written anew are stale: they are named, and --downstream
     does them again. Calls that were sent and forgotten are sent again by `acts dead resend`.
 
-    Exit codes: 0 under way, 2 the value does not fit, 3 not found, nothing to do again, or no server.
+    Exit codes: 0 under way, 2 the value does not fit, 3 no server, 4 no such run, or nothing to do again.
     """
     if extent["effects"] and not extent["downstream"]:
         raise Failed("--effects says what --downstream does again: give both", REJECTED)

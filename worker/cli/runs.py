@@ -59,7 +59,7 @@ def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Comm
 def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
     """Block until RUN has ended, and print its result as `acts run` does.
 
-    Exit codes: 0 completed, 1 failed or cancelled, 3 not found, no server, or timeout.
+    Exit codes: 0 completed, 1 failed or cancelled, 3 no server, or timeout, 4 no such run.
     """
     from . import progress
 
@@ -79,7 +79,7 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
 def delete(run: str, *, common: Common) -> int:
     """Forget RUN, which has ended: its log, its values, everything.
 
-    Exit codes: 0 deleted, 3 not found, not over yet, or no server.
+    Exit codes: 0 deleted, 3 no server, 4 no such run, or it is not over.
     """
     with found_run(run, common) as found:
         found.delete()
