@@ -19,6 +19,7 @@ from acts_celery.protocol.language.references import DAGGER, Reference, expressi
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.layout import Layout
 
+from .embedded import NAME, PATH, STEP, as_template
 from .finding import Finding, on_call
 from .known_places import KnownPlaces
 
@@ -29,9 +30,6 @@ _LIKENESS: Final = 0.8
 _UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall"})
 """No parameter has such a name by chance; others may."""
 
-_NAME: Final = r"[^\W\d][\w-]*"
-_STEP: Final = r"""(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])"""
-_PATH: Final = rf"{_NAME}{_STEP}*"
 _TEMPLATES: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})"))
     for pattern in (r"\{\{PATH\}\}", r"\$\{PATH\}", r"\$\.?PATH\$?", r"\$\{\{PATH\}\}", r"%\{PATH\}")
@@ -41,10 +39,7 @@ _BRACKETS: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
 )
 """What may be a text as well: it counts where what it names is known."""
-_BARE: Final = re.compile(rf"{_NAME}{_STEP}+")
-_EMBEDDED: Final = re.compile(
-    rf"\{{\{{\s*({_PATH})\s*\}}\}}|(?<!{DAGGER})\$?\{{({_PATH})\}}|(?<!{DAGGER}){DAGGER}({_NAME}(?:\.\w+(?:-\w+)*)+)"
-)
+_BARE: Final = re.compile(rf"{NAME}{STEP}+")
 _LONGEST: Final = 100_000
 """Of a longer text only so much is looked at."""
 
@@ -160,7 +155,7 @@ class _Texts:
                 if meant is not None and self._is_shown(call, meant):
                     return None  # who runs the call may put the value in
                 is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
-                if meant is not None or (is_certain and is_braced and re.fullmatch(_PATH, name.strip())):
+                if meant is not None or (is_certain and is_braced and re.fullmatch(PATH, name.strip())):
                     why = "which other systems replace by a value; here it stays a text"
                     return "ACT302", why, f"write {meant}" if meant else "write a reference such as †state.user.name"
         meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
@@ -169,14 +164,16 @@ class _Texts:
         return None
 
     def _embedded(self, call: Call | None, text: str) -> _Slip | None:
-        """The first reference inside a longer text whose place the call's scopes do not show."""
-        for match in _EMBEDDED.finditer(text) if DAGGER in text or "{" in text else ():
-            name = next(filter(None, match.groups()))
-            meant = self.places.meant(name) if "." in name else None
-            if meant is not None and not self._is_shown(call, meant):
-                why = f"has {match[0]!r} inside a text, where nothing is read"
-                return "ACT305", why, f"make {meant} a parameter of its own"
-        return None
+        """References inside a longer text whose places the call's scopes do not show."""
+
+        def meant(name: str) -> Reference | None:
+            place = self.places.meant(name) if "." in name else None
+            return place if place is not None and not self._is_shown(call, place) else None
+
+        if (found := as_template(text, meant)) is None:
+            return None
+        first, corrected = found
+        return "ACT305", f"has {first!r} inside a text, where nothing is read", f"write {shortened(corrected)!r}"
 
     def output_path(self, call: Call) -> Iterator[Finding]:
         """An output path without a dagger that begins with a kind: it lies inside the state (SPEC R2.5)."""

@@ -1,7 +1,8 @@
 """Explanations: what a rejection says beyond the fact that something is wrong (SPEC R7.1).
 
 A name that is not known gets the nearest known one. A tool declared as in another system gets the way to this one. A
-parameter that its tool does not admit, since it is a template or lacks its dagger, gets the reference that was meant.
+parameter that its tool does not admit, since it is another system's template or lacks its dagger, gets the reference
+that was meant; a template that does not parse gets the one that does.
 An unresolvable reference gets the path that only lacks its dagger, the instance that holds it, the call that writes it
 in another instance or has a misspelt output path or none, the nearest place that its reader sees, or what is to be
 added for it (see `remedies`).
@@ -16,7 +17,9 @@ from functools import cached_property
 from itertools import islice, product
 from typing import Final
 
+from acts_celery.protocol.analysis.embedded import instead
 from acts_celery.protocol.analysis.finding import Finding
+from acts_celery.protocol.analysis.known_places import KnownPlaces
 from acts_celery.protocol.analysis.surroundings import unwrapping
 from acts_celery.protocol.analysis.texts import slips_of
 from acts_celery.protocol.calls.call import Call
@@ -24,7 +27,7 @@ from acts_celery.protocol.calls.declarations import NoSchema
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, WrittenPlaces
 from acts_celery.protocol.graph.writers import Writers
-from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, segments
+from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, Unparsed, segments
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.checking import RejectedCalls
@@ -64,9 +67,19 @@ class _Hints:
                 return self._speller.hint(name, known) or (f"; {remedy}" if remedy else "")
             case NoSchema(declaration):
                 return "".join(f"; {hint}" for hint in unwrapping(declaration))
+            case Unparsed(text, position) if hint := instead(text, position, self._meant):
+                return f"; {hint}"
             case Unresolvable() as cause if self._layout is not None:
                 return self._of_unresolvable(cause, self._layout)
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
+
+    def _meant(self, name: str) -> Reference | None:
+        """The place that a text names without a dagger."""
+        return self._known.meant(name) if self._known is not None else None
+
+    @cached_property
+    def _known(self) -> KnownPlaces | None:
+        return KnownPlaces(self._layout) if self._layout is not None else None
 
     def _slip_at(self, problem: Problem) -> Finding | None:
         """What is misspelt at the place of a problem, or in the name of a property there."""

@@ -12,6 +12,7 @@ from acts_celery.protocol import check_submission
 from .building import call, plan_submission, problems, problems_of, submission
 
 CONTEXT: list[dict[str, Any]] = [{"type": "state", "user": {"name": "Ада"}}, {"type": "text", "_instance": "room-1"}]
+TEXT = {"type": "string"}
 NOTHING = "it is not in the context and no other call writes it"
 
 
@@ -231,3 +232,73 @@ def test_r6_3_what_is_near_counts_before_what_is_only_likely() -> None:
     context = [{"type": "input", "user": 1}]
     (problem,) = problems_of(call("collect"), call("tell", value="†input.usr"), context=context)
     assert problem.message.endswith("did you mean †input.user?")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("†{†state.user.name}", "did you mean '†{state.user.name}'?"),
+        ("see †{†state.a || †state.b}", "did you mean 'see †{state.a || state.b}'?"),
+        ("†{{state.user.name}}", "did you mean '†{state.user.name}'?"),
+        ("†{{user.name}}!", "did you mean '†{state.user.name}!'?"),
+        ("a †{state.user.name", "did you mean 'a †{state.user.name}'?"),
+        ("a †{state.user.name and †{state.user}", "did you mean 'a †{state.user.name} and †{state.user}'?"),
+        ("†state.user.name, welcome", "did you mean '†{state.user.name}, welcome'?"),
+        ("†state.user.name and {†state.user}", "did you mean '†{state.user.name} and †{state.user}'?"),
+    ],
+)
+def test_a_template_that_does_not_parse_is_answered_with_the_one_that_was_meant(text: str, hint: str) -> None:
+    (problem,) = problems_of(call(value=text), context=CONTEXT)
+    assert problem.message.endswith(f"; {hint}")
+
+
+@pytest.mark.parametrize("text", ["†state.a | †state.b", "†{state.a b}", "†{}", "†{state.a.}", "†{state.a || }", "†.x"])
+def test_where_it_is_not_plain_what_was_meant_nothing_is_said(text: str) -> None:
+    (problem,) = problems_of(call(value=text), context=CONTEXT)
+    assert ";" not in problem.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "hint"),
+    [
+        ({"_outputPath": "†{state.out}"}, "; write †state.out"),
+        ({"_scopes": ["†{state.user}"]}, "; write †state.user"),
+        ({"_outputPath": "†{state.out}.†{state.user.name}"}, "; no template is read here"),
+    ],
+)
+def test_a_template_where_none_is_read_is_answered_with_the_reference(properties: dict[str, Any], hint: str) -> None:
+    (problem,) = problems_of(call(**properties), context=CONTEXT)
+    assert problem.message.endswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("Dear {{user.name}}.", "write 'Dear †{state.user.name}.'"),
+        (
+            "Dear †state.user.name, {state.user} ${state.user.name}",
+            "write 'Dear †{state.user.name}, †{state.user} †{state.user.name}'",
+        ),
+        (
+            "†{state.user.name}: {†state.user}, {†state.user.name}",
+            "write '†{state.user.name}: †{state.user}, †{state.user.name}'",
+        ),
+        ("Dear †{state.user.name}, ††state.user.name ††{state.user.name} {user}", None),
+    ],
+)
+def test_what_was_meant_to_be_read_in_a_text_is_found_and_the_template_named(text: str, remedy: str | None) -> None:
+    plan = check_submission(submission(call(to="†state.out", value=text), context=CONTEXT))
+    found = [finding.remedy for finding in plan.findings if finding.code == "ACT305"]
+    assert found == ([remedy] if remedy is not None else [])
+
+
+def test_what_a_template_reads_is_looked_at_and_its_type_is_not() -> None:
+    context = [{"type": "state", "user": {"name": "Ada", "tags": ["a"]}}]
+    tools = {"give": {"type": "object", "properties": {"value": {"type": "string"}}}}
+    for text, codes in (("†state.user.tags", ["ACT202"]), ("<†{state.user.tags}>", []), ("†{state.user.tags}", [])):
+        plan = check_submission(submission(call(to="†state.out", value=text), context=context, tools=tools))
+        assert [finding.code for finding in plan.findings] == codes
+    made = {"properties": {"_output": {"type": "object", "properties": {"name": TEXT}, "additionalProperties": False}}}
+    calls = [call("make", to="†state.it"), call(to="†state.out", value="<†{state.it.nmae}>")]
+    plan = check_submission(submission(*calls, tools={**tools, "make": made}))
+    assert [(finding.code, finding.calls) for finding in plan.findings] == [("ACT204", (0, 1))]
