@@ -16,7 +16,7 @@ from .calls.call import place_in
 from .graph.readers import unread_results
 from .language.errors import Rejected
 from .language.limits import Limits
-from .language.messages import Message
+from .language.messages import EVERYWHERE, Message
 from .language.paths import MISSING
 from .state.context import Context
 from .submission import amendments
@@ -76,7 +76,8 @@ class Plan(Layout):
         from .analysis.drawing import mermaid
 
         calls = (call.index for lane in self.lanes.values() for call in lane.calls)
-        runs = Counter(calls) if self.submission.is_template else {}
+        is_spread = self.submission.is_template or any(call.instance == EVERYWHERE for call in self.calls)
+        runs = Counter(calls) if is_spread else {}
         return mermaid(self.calls, self.edges, runs, annotated=annotated)
 
     def to_dict(self) -> dict[str, Any]:

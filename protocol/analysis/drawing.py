@@ -14,6 +14,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.graph.readers import ReadPlaces, places_read, places_read_first
 from acts_celery.protocol.language.errors import shortened
+from acts_celery.protocol.language.messages import EVERYWHERE
 
 MOST_ARROWS: Final = 100_000
 """Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
@@ -92,7 +93,7 @@ def _is_certain(writer: Call, reads: ReadPlaces) -> bool:
 
 def _shape(call: Call, instances: int) -> str:
     label = _escaped(f"{call.index} {call.tool}")
-    if call.instance is not None:
+    if call.instance is not None and call.instance != EVERYWHERE:
         label += f"<br/>{_escaped(call.instance)}"
     elif instances > 1:
         label += f"<br/>× {instances} instances"

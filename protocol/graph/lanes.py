@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Cause
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.state.context import Context
 
@@ -81,9 +82,8 @@ class Cycle(Cause):
 
 def runs(calls: Iterable[Call], *, instances: Sequence[str], is_template: bool) -> int:
     """How many calls will run over all instances, found without laying them out."""
-    if not is_template or not instances:
-        return sum(1 for _ in calls)
-    return sum(len(instances) if call.instance is None and not call.gather else 1 for call in calls)
+    everywhere = None if is_template and instances else EVERYWHERE
+    return sum(len(instances) if call.instance == everywhere and not call.gather else 1 for call in calls)
 
 
 def lay_out(
@@ -116,6 +116,8 @@ def lay_out(
             own, shared = {None: [*gathers], **own}, gathers
     else:
         shared = tuple(own.get(None, ()))
+        if everywhere := own.pop(EVERYWHERE, []):
+            own |= {instance: _merged(everywhere, own.get(instance)) for instance in instances}
         known = {None, *instances}
         own = {instance: members for instance, members in own.items() if instance in known}
         gathers = tuple(call for call in shared if call.gather)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Reference
 
 _Places = Callable[[Call], Iterable[Reference]]
@@ -49,6 +50,13 @@ def places_seen(call: Call) -> Iterator[Reference]:
     for _, expression in call.reads:
         yield from expression.references
     yield from call.scopes
+
+
+def sees(reader: Call, writer: Call) -> bool:
+    """Whether what a solution's call writes is in another's sight: global, or in one of its instances (SPEC R3.6)."""
+    if writer.instance is None or writer.instance == reader.instance:
+        return True
+    return reader.instance is not None and EVERYWHERE in (reader.instance, writer.instance)
 
 
 class ReadPlaces:
@@ -110,14 +118,19 @@ class Audience:
         members: dict[str | None, list[Call]] = defaultdict(list)
         for call in calls:
             members[call.instance].append(call)
+        everywhere = {EVERYWHERE, None} if is_template else {EVERYWHERE}
         self._all = Readers(calls, places)
         self._of = {instance: Readers(own, places) for instance, own in members.items() if instance is not None}
-        self._everywhere = Readers(members[None] if is_template else (), places)
+        self._everywhere = Readers((call for call in calls if call.instance in everywhere or call.gather), places)
+        self._inside = Readers((call for call in calls if call.instance is not None or call.gather), places)
 
     def of(self, writer: Call, place: Reference) -> Iterator[int]:
         """The calls that can read what a call writes at a place, itself among them; a call may come twice."""
         if writer.instance is None:
             yield from self._all.at(place)
+            return
+        if writer.instance == EVERYWHERE:
+            yield from self._inside.at(place)
             return
         yield from self._of[writer.instance].at(place)
         yield from self._everywhere.at(place)

@@ -28,6 +28,7 @@ from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, WrittenPlaces
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, Unparsed, segments
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.submission.checking import RejectedCalls
@@ -127,7 +128,8 @@ class _Hints:
                 for index in line.calls:
                     home = self._calls[index].instance
                     if index != cause.call and home not in (None, cause.instance):
-                        return f"call {index} writes {place} in instance {home!r}"
+                        where = "in every instance" if home == EVERYWHERE else f"in instance {home!r}"
+                        return f"call {index} writes {place} {where}"
         return None
 
     def _unwritten(self, expression: Expression, cause: Unresolvable) -> str | None:

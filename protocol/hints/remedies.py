@@ -17,6 +17,7 @@ from acts_celery.protocol.calls.call import Call, completed
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.promises import KIND
 from acts_celery.protocol.language.errors import ExpressionError, pointer
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Reference, parse_output_path
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.submission import plan_calls
@@ -36,7 +37,7 @@ class Remedies:
         """The call without an output path that was to write what is read: certain where its tool admits the place or
         has its name, else by a name that is part of the tool's, or by a field that its result has.
         """
-        seen = (None, cause.instance)
+        seen = _seen(cause)
         calls = [call for call in self._pathless if call.index != cause.call and call.instance in seen]
         meant = self._certain if is_certain else self._likely
         for place, call in product(cause.expression.references, calls):
@@ -46,7 +47,8 @@ class Remedies:
 
     def only_pathless(self, cause: Unresolvable) -> str | None:
         """The call without an output path, where it is the only one before the reader."""
-        calls = [call for call in self._pathless if call.index < cause.call and call.instance in (None, cause.instance)]
+        seen = _seen(cause)
+        calls = [call for call in self._pathless if call.index < cause.call and call.instance in seen]
         names = [f"call {call.index} ({call.tool})" for call in calls]
         return f"{names[0]} has no _outputPath: where its result is meant, give it one" if len(names) == 1 else None
 
@@ -106,6 +108,11 @@ class Remedies:
             return []
         calls, _ = plan_calls(self.layout.submission.context)
         return list(islice(_written(calls), _MOST_CALLS))
+
+
+def _seen(cause: Unresolvable) -> tuple[str | None, ...]:
+    """The instances whose calls the reader sees."""
+    return (None,) if cause.instance is None else (None, cause.instance, EVERYWHERE)
 
 
 def _written(calls: Any) -> Iterator[tuple[str, Reference]]:

@@ -18,6 +18,8 @@ ERROR: Final = "error"
 """The kind of error messages: each replaces the one before (SPEC R3.1)."""
 TEXT_TYPES: Final = frozenset({"text", "system"})
 """What may be scoped as it is (SPEC R8.3)."""
+EVERYWHERE: Final = "*"
+"""The instance of a solution's call that runs once in each instance (SPEC R10.1): no instance has this name."""
 PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_outputMethod", "_path"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 

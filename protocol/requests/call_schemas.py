@@ -14,6 +14,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
 from acts_celery.protocol.calls.call import names_of
 from acts_celery.protocol.calls.tools import ALIASES, REASONING, Executor, Tool
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.schemas import CompiledSchema, compiled, conjuncts, excerpt
 from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
 from acts_celery.protocol.schemas.walk import applied
@@ -165,13 +166,18 @@ class CallComposing:
         """Whether a choice of code is allowed (SPEC R4.2a)."""
         return self.request.toolbox.allow is None or code in self.request.toolbox.allow
 
+    @property
+    def _instances(self) -> list[str]:
+        """What `_instance` may be; what runs in all of them anyway does not say so."""
+        return [*self.request.instances, *([] if self.request.is_template else [EVERYWHERE])]
+
     def _instance_schema(self) -> dict[str, Any]:
         """The instances of the context, as far as the tool admits them."""
         said = self._said("_instance")
         if said:
             admitted = compiled(excerpt({"allOf": said}, self._document))
-            return {"enum": [name for name in self.request.instances if not admitted.problems(name)]}
-        self.definitions.schemas.setdefault("instance", {"enum": list(self.request.instances)})
+            return {"enum": [name for name in self._instances if not admitted.problems(name)]}
+        self.definitions.schemas.setdefault("instance", {"enum": self._instances})
         return {"$ref": "#/$defs/instance"}
 
     def _patterns(self) -> Iterator[tuple[str, Any]]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from acts_celery.protocol.calls.call import completed, read_expressions
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.fold import Fold
 
 from .request import Request
 
@@ -39,9 +41,10 @@ def dependents(
         position = waiting.popleft()
         if position not in left:
             continue
-        fold = context.fold(calls[position].get("_instance"))
+        instance = calls[position].get("_instance")
+        folds = [context.fold(one) for one in (context.instances if instance == EVERYWHERE else (instance,))]
         for at, expression in left[position]:
-            if all(any(gone.has(one) and not there.has(one) and not fold.exists(one) for one in group)
+            if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
                    for group in expression.alternatives):  # fmt: skip
                 text = f"{expression} is written by no call that can run: see what is wrong with the others"
                 yield Problem(pointer("solution", "calls", position) + at, text)
@@ -50,6 +53,10 @@ def dependents(
                 for place in there.remove(places[position]):
                     waiting.extend(readers.of(place))
                 break
+
+
+def _is_held(folds: Iterable[Fold], place: Reference) -> bool:
+    return any(fold.exists(place) for fold in folds)
 
 
 def _is_readable(call: Any) -> bool:

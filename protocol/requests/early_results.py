@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.readers import sees
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.submission.layout import Layout
@@ -22,10 +24,12 @@ def premature(layout: Layout) -> Iterator[Problem]:
     others = _Sight([call for call in layout.calls if call.given is MISSING])
     known = _Sight(answered)
     for call in answered:
-        fold = layout.context.fold(call.instance)
+        instances = layout.context.instances if call.instance == EVERYWHERE else (call.instance,)
+        folds = [layout.context.fold(instance) for instance in instances]
         for place in dict.fromkeys(place for expression in call.expressions for place in expression.references):
             mine, theirs = known.writing(place, call), others.writing(place, call)
-            does_wait = any(one < call.index for one in (*mine, *theirs)) or not fold.exists(place)
+            is_before = any(one < call.index for one in (*mine, *theirs))
+            does_wait = is_before or not all(fold.exists(place) for fold in folds)
             if does_wait and theirs:
                 text = f"its result was written before call {theirs[0]}, which it refers to, has run: leave _output out"
             elif does_wait and mine and mine[0] > call.index:
@@ -47,6 +51,6 @@ class _Sight:
         """The first of those at, below and above the place, in the order listed."""
         at = reader.instance
         if at not in self._writers:
-            self._writers[at] = Writers(call for call in self._calls if call.instance in (None, at))
+            self._writers[at] = Writers(call for call in self._calls if sees(reader, call))
         lines = self._writers[at].lines(place)
         return sorted(one for line in lines for one in line.calls[:2] if one != reader.index)

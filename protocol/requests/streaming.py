@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.lanes import lay_out
-from acts_celery.protocol.graph.readers import parameter_places, scope_places
-from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.graph.readers import parameter_places, scope_places, sees
+from acts_celery.protocol.language.messages import EVERYWHERE, Message
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.submission.layout import Layout
@@ -79,13 +79,13 @@ def _certain(request: Request, answer: Answer) -> Iterator[Call]:
 
 
 def _is_certain(call: Call, answer: Answer, writers: Sequence[Call], open_places: Sequence[Reference]) -> bool:
-    if call.gather:
+    if call.gather or call.instance == EVERYWHERE:
         return False
     read = parameter_places(call)
     if any(place.overlaps(one) for place in (*read, *scope_places(call)) for one in open_places):
         return False
     fold = answer.layout.context.fold(call.instance)
-    seen = [one for writer in writers if writer.instance in (None, call.instance) for one in writer.written]
+    seen = [one for writer in writers if sees(call, writer) for one in writer.written]
     if call.given is not MISSING and any(place.overlaps(one) for place in read for one in seen):
         return False  # what is written behind it may write there, too (SPEC R4.8a)
     return all(any(map(place.overlaps, seen)) or fold.exists(place) for place in read)

@@ -45,8 +45,8 @@ there: of the calls of this answer it may build on those before it that have "_o
 _INSTANCES: Final = """\
 Instances
 - Data with a mark behind its name, such as "†state ①", belongs to that instance alone. A call with "_instance" reads \
-and writes in that instance. With "_gather": true a call has no instance, and each of its references is an object with \
-the value of every instance."""
+and writes in that instance, with "_instance": "*" it runs once in each of them. With "_gather": true a call has no \
+instance, and each of its references is an object with the value of every instance."""
 _EACH: Final = """\
 Lists
 - "_each" names a parameter, or several, whose reference leads to a list. The call is then carried out once for each \

@@ -10,7 +10,7 @@ from typing import Any
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
 from acts_celery.protocol.language.limits import CONTROL, LONGEST_INSTANCE, has_control_characters
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, read_data
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, EVERYWHERE, is_written, read_data
 from acts_celery.protocol.language.references import parse_output_path
 from acts_celery.protocol.schemas import schema_problem
 
@@ -25,6 +25,9 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
     instance = message.get("_instance")
     if instance is not None and (not isinstance(instance, str) or not instance):
         yield Problem(pointer(*at, "_instance"), "must be a non-empty string")
+    elif instance == EVERYWHERE:
+        text = f"must not be {EVERYWHERE!r}: as the instance of a call that means every instance"
+        yield Problem(pointer(*at, "_instance"), text)
     elif instance is not None and len(instance) > LONGEST_INSTANCE:
         yield Problem(
             pointer(*at, "_instance"), f"has {len(instance)} characters, where {LONGEST_INSTANCE} are allowed"

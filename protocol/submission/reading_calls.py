@@ -23,6 +23,7 @@ from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner
 from acts_celery.protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
 from acts_celery.protocol.language.errors import Problem, UnknownName, pointer, segments
 from acts_celery.protocol.language.limits import Limits
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.schemas.work import EXCEEDED
 
@@ -39,7 +40,7 @@ def read_calls(
     calls: list[Call] = []
     problems: list[Problem] = []
     paths_are_known = True
-    reader = _Reader(toolbox, submission.instances, limits.schema_work)
+    reader = _Reader(toolbox, submission.instances, limits.schema_work, is_template=submission.is_template)
     for index, at, raw in submission.numbered:
         call, found = reader.read(index, raw, at)
         problems += found
@@ -99,6 +100,8 @@ class _Reader:
     work_left: int
     """What the schemas may still take. The first call that takes more is a problem, and no later one is looked at."""
 
+    is_template: bool = False
+    """Whether they are a plan's."""
     _by_tool: dict[str, tuple[Runner, Sequence[Problem]]] = field(default_factory=dict)
     """Who runs the calls of a tool that choose no code of their own."""
 
@@ -170,7 +173,11 @@ class _Reader:
 
     def _instance_problems(self, call: Call) -> Iterator[Problem]:
         """A call's instance must occur in the context (SPEC R10.1)."""
-        if call.instance is not None and call.instance not in self._instances:
+        if call.instance == EVERYWHERE:
+            text = "the context has no instances" if not self.instances else "a plan runs in every instance anyway"
+            if not self.instances or self.is_template:
+                yield Problem("/_instance", f"{text}: leave _instance out")
+        elif call.instance is not None and call.instance not in self._instances:
             cause = UnknownName(call.instance, self.instances)
             yield Problem("/_instance", f"instance {call.instance!r} is not in the context", cause)
         if call.gather and not self.instances:

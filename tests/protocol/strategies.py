@@ -233,7 +233,7 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
         schema = {"properties": {key: {"type": type_} for key, type_ in draw(st.dictionaries(keys, types)).items()}}
         context.append({"type": "state", "schema": schema})
     is_plan = draw(st.booleans())
-    lanes = st.sampled_from([None, *instances])
+    lanes = st.sampled_from([None, *instances, *([] if is_plan or not instances else ["*"])])
     count = draw(st.integers(1, 6))
     paths = [draw(_output_path(index)) for index in range(count)]
     calls = []

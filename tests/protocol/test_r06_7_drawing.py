@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from acts_celery.protocol import Plan, check_submission
 from acts_celery.protocol.graph.graph import SPELLED_OUT, Graph
 
@@ -48,7 +50,8 @@ def test_r6_7_waves_of_instances_come_after_the_global_calls_they_wait_for() -> 
 
 def test_r6_7_the_graph_is_had_as_data() -> None:
     plan = checked(call(to="†state.a"), call(value="†state.a"))
-    assert plan.to_dict() == {"waves": [[0], [1]], "edges": [[0, 1]], "findings": [], "promised": [], "held": []}
+    nothing: dict[str, list[Any]] = {"findings": [], "promised": [], "scopes": [], "held": []}
+    assert plan.to_dict() == {"waves": [[0], [1]], "edges": [[0, 1]], **nothing}
 
 
 def test_r6_7_of_many_writers_in_a_row_the_edges_name_the_nearest() -> None:

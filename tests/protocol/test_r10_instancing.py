@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
-from acts_celery.protocol import check, check_submission
+from acts_celery.protocol import Limits, check, check_submission
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.graph.readers import Audience
+from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.context import Context
 
 from .building import (
@@ -182,3 +186,96 @@ def test_check_without_a_word_on_activities_takes_every_declared_tool_for_backed
     plan = check([], {"calls": [call(tool, to="†state.a")]}, tools={tool: {}})
     assert plan.calls[0].runner.executor == "activity"
     assert plan.tools.keys() == {tool}
+
+
+# R10.1: in every instance
+
+
+BOTH: list[dict[str, Any]] = [{"type": "state", "_instance": name, "x": x} for name, x in (("①", 1), ("②", 2))]
+
+
+def test_r10_1_a_call_of_every_instance_runs_once_in_each_as_a_call_of_a_plan() -> None:
+    each = call("give", "†state.y", value="†state.x", _instance="*")
+    after = call("wrap", "†state.z", value="†state.y", _instance="②")
+    plan = checked(each, after, call("give", "†data.g", value=0), context=BOTH)
+    assert plan.size == 4
+    assert {name: [one.index for one in lane.calls] for name, lane in plan.lanes.items()} == {
+        None: [2],
+        "①": [0],
+        "②": [0, 1],
+    }
+    assert plan.edges == ((0, 1),)
+    result = run_plan(plan, functions={"wrap": lambda given, _: {"k": given["value"]}})
+    assert [result.data[name]["state"] for name in ("①", "②")] == [{"x": 1, "y": 1}, {"x": 2, "y": 2, "z": {"k": 2}}]
+    assert "y" not in result.data[None].get("state", {})
+    assert {m["_instance"] for m in result.messages if m["_call"].get("_instance") == "*"} == {"①", "②"}
+
+
+def test_r10_1_each_has_errors_of_its_own() -> None:
+    def half(given: Any, _: Any) -> Any:
+        if given["value"] == 1:
+            raise ValueError("one")
+        return given["value"]
+
+    each = call("half", "†state.y", value="†state.x", _instance="*")
+    result = run(each, context=BOTH, functions={"half": half})
+    assert [result.statuses[name][0] for name in ("①", "②")] == [Status.FAILED, Status.DONE]
+    assert "error" in result.data["①"]
+    assert "error" not in result.data["②"]
+
+
+def test_r10_1_what_every_instance_writes_can_be_gathered() -> None:
+    each = call("give", "†state.y", value="†state.x", _instance="*")
+    result = run(each, call("give", "†data.all", value="†state.y", _gather=True), context=BOTH)
+    assert result.data[None]["data"]["all"] == {"①": 1, "②": 2}
+
+
+def test_r10_1_a_reference_has_to_be_satisfied_in_every_instance() -> None:
+    context = [BOTH[0], {"type": "state", "_instance": "②", "other": 2}]
+    (problem,) = problems_of(call("give", "†state.y", value="†state.x", _instance="*"), context=context)
+    assert "it is not in the context of instance '②'" in problem.message
+    each = call("give", "†state.y", value=1, _instance="*")
+    (problem,) = problems_of(each, call("give", "†data.g", value="†state.y"), context=BOTH)
+    assert "call 0 writes †state.y in every instance, and the call has no _instance" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "context", "at", "words"),
+    [
+        (call("give", "†state.y", _instance="*"), [], "/_instance", "has no instances: leave _instance out"),
+        (call("give", "†state.y", _instance="*", _gather=True), BOTH, "/_gather", "excludes _instance"),
+    ],
+)
+def test_r10_1_it_needs_instances_and_does_not_gather(raw: Any, context: Any, at: str, words: str) -> None:
+    (problem,) = problems_of(raw, context=context)
+    assert (problem.pointer, words in problem.message) == (f"/solution/calls/0{at}", True)
+
+
+def test_r10_1_it_stands_in_no_plan_message_and_no_instance_has_its_name() -> None:
+    (problem,) = problems(plan_submission(call("give", "†state.y", _instance="*"), context=BOTH))
+    assert "a plan runs in every instance anyway: leave _instance out" in problem.message
+    (problem,) = problems(submission(call("give"), context=[{"type": "state", "_instance": "*", "x": 1}]))
+    assert problem.pointer == "/context/0/_instance"
+
+
+def test_r10_1_a_tool_that_pins_its_instances_does_not_admit_all() -> None:
+    pinned = {"give": {"properties": {"_instance": {"enum": ["①", "②"]}}}}
+    assert pointers(problems_of(call("give", "†state.y", _instance="*"), context=BOTH, tools=pinned)) == [
+        "/solution/calls/0/_instance"
+    ]
+
+
+def test_r10_1_its_calls_count_over_all_instances() -> None:
+    each = call("give", "†state.y", value=1, _instance="*")
+    (problem,) = problems_of(each, each, context=BOTH, limits=Limits(calls=3))
+    assert "4 calls over all instances" in problem.message
+    assert "× 2 instances" in checked(each, context=BOTH).to_mermaid()
+
+
+def test_r10_1_who_can_read_is_who_is_in_an_instance() -> None:
+    writer = call("give", "†state.y || †state.n", value=1, _instance="*")
+    readers = [call("see", "†data.a", _scopes=["state"], _instance="①"), call("see", "†data.b", _scopes=["state"])]
+    gather = call("give", "†data.c", value="†state.y", _gather=True)
+    plan = checked(writer, *readers, gather, context=BOTH)
+    audience = Audience(plan.calls, is_template=False)
+    assert sorted({*audience.of(plan.calls[0], Reference("state", ("y",)))}) == [1, 3]

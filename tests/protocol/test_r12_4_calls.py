@@ -179,6 +179,22 @@ def test_r4_8a_what_another_instance_writes_is_none_of_it() -> None:
         assert errors(asked, one, two, other) == expected
 
 
+def test_r4_8a_a_result_of_every_instance_may_refer_to_what_is_in_each() -> None:
+    tools: dict[str, Any] = {"get": {"properties": {}}, "t": {"properties": {"about": {}}}}
+    context = [{"type": "state", "_instance": name, "old": 1} for name in "ab"]
+    asked = request({"tools": tools, "context": context}, activities={"get": {}})
+    one, two = latent("one", "x", _instance="*"), latent("two", "y", _instance="a", about="†state.x")
+    every = {**two, "_instance": "*"}
+    assert errors(asked, one, two) == errors(asked, one, every) == []
+    assert errors(asked, {**one, "_instance": "a"}, {**one, "_instance": "b"}, every) == []
+    get = {"_tool": "get", "_outputPath": "†state.x", "_instance": "*"}
+    assert errors(asked, get, two) == errors(asked, get, every) == ["/calls/1/_output"]
+    assert errors(asked, {**every, "about": "†state.old"}, {**get, "_outputPath": "†state.old"}) == []
+    assert errors(asked, {**get, "_outputPath": "†nowhere["}, {**every, "about": "†state.old"}) == [
+        "/calls/0/_outputPath"
+    ]
+
+
 def test_r12_4_code_is_offered_where_the_tool_lists_it_and_filled_in_where_it_is_pinned() -> None:
     tools = {
         "t": {"properties": {"_delegate": {"enum": ["one", "two"]}}},

@@ -164,7 +164,8 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
     if plan.submission.is_template and instances:
         cost += f" × {counted(instances, 'instance')} = {plan.size}"
     elif instances:
-        cost += f" in {counted(instances, 'instance')}"
+        every = f" = {plan.size}" if plan.size != len(plan.calls) else ""
+        cost += f" in {counted(instances, 'instance')}{every}"
     yield f"{click.style('valid', fg='green', bold=True)}  {cost}, {counted(len(plan.waves), 'wave')}"
     yield f"{heading('cost')}  {_cost(plan)}"
     for number, wave in enumerate(plan.waves, start=1):

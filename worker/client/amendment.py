@@ -230,7 +230,7 @@ def _so_far(run: _Found, first: int, *, keeps: bool) -> SoFar:
         begun={lane.instance: lane.begun for lane in run.lanes if lane.begun},
         kept={instance: calls for instance, calls in kept.items() if calls},
         first=first,
-        is_template=bool(definition.versions[0]),
+        is_template=definition.is_template,
         tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
         delegates=definition.delegates,
         config=definition.config,

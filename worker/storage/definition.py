@@ -22,6 +22,7 @@ from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.graph.waits import Waits
 from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.wire.packing import pack, unpack
@@ -123,6 +124,11 @@ class Definition:
         return not self.effects.isdisjoint((call.tool, call.runner.name))
 
     @cached_property
+    def is_template(self) -> bool:
+        """Whether its calls run once for each instance, as a plan's do."""
+        return not all(map(_is_everywhere, self.versions[0]))
+
+    @cached_property
     def approvals(self) -> Approvals:
         """Which calls a person decides on (SPEC R14.1)."""
         return read_approvals(self.config)
@@ -137,14 +143,14 @@ class Definition:
         templates = self.versions[record.version]
         if instance is None and any(call.gather for call in templates):
             return (*record.calls, *(call for call in templates if call.gather))
-        own = (call for call in templates if call.instance in (None, instance) and not call.gather)
+        own = (call for call in templates if call.instance in (None, EVERYWHERE, instance) and not call.gather)
         return (*record.calls, *own)
 
     def are_same_everywhere(self, record: LaneRecord) -> bool:
         """Whether all instances with this record have the same calls."""
         if record.version is None or record.calls or record.kept:
             return False
-        return all(call.instance is None for call in self.versions[record.version])
+        return all(call.instance in (None, EVERYWHERE) for call in self.versions[record.version])
 
     def amended(self, data: bytes) -> Definition:
         """The definition as an amendment leaves it (see `pack_amendment`)."""
@@ -193,7 +199,7 @@ def pack_definition(plan: Plan) -> bytes:
             "tools": _pack_tools(plan.tools),
             "returns": _pack_tools(plan.returns),
             "delegates": dict(submission.delegates),
-            "templates": _pack_calls(plan.calls) if submission.is_template else [],
+            "templates": _pack_calls([call for call in plan.calls if submission.is_template or _is_everywhere(call)]),
             "awaited": sorted(plan.awaited),
             "output": submission.output,
             "config": dict(submission.config),
@@ -257,9 +263,17 @@ def _read_definition(data: bytes) -> Definition:
 
 
 def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
-    """The record in the first entry of a lane; null for calls means a plan's templates."""
-    calls = None if is_template else _pack_calls(lane.calls)
-    return pack({"calls": calls, **_pack_all_places(all_places_of(lane))})
+    """The record in the first entry of a lane; null for calls means a plan's templates, a version besides them a
+    solution's calls that run in every instance.
+    """
+    calls = None if is_template else [call for call in lane.calls if not _is_everywhere(call)]
+    version = {"version": 0} if calls is not None and len(calls) < len(lane.calls) else {}
+    packed = None if calls is None else _pack_calls(calls)
+    return pack({"calls": packed, **version, **_pack_all_places(all_places_of(lane))})
+
+
+def _is_everywhere(call: Call) -> bool:
+    return call.instance == EVERYWHERE
 
 
 def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:

@@ -71,7 +71,9 @@ class World:
             calls = enumerate(self.submission["solution"]["calls"])
             lanes: dict[str | None, dict[int, dict[str, Any]]] = {None: {}, **{name: {} for name in self.instances}}
             for index, call in calls:
-                lanes[call.get("_instance")][index] = call
+                everywhere = call.get("_instance") == "*"
+                for name in self.instances if everywhere else [call.get("_instance")]:
+                    lanes[name][index] = call
             return lanes
         template = [call for m in self.context if m.get("type") == "plan" for call in m["calls"]]
         lanes = {
