@@ -66,6 +66,10 @@ class PlanChanged(NotPossibleNow):
     """Another plan waits for an approval, or none does."""
 
 
+class PlanWaits(NotPossibleNow):
+    """A run whose plan is to be approved before anything of it runs."""
+
+
 class NoSuchTick(NotPossibleNow):
     """A tick that a loop has not asked."""
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
-from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
 from acts_celery.protocol.language.paths import MISSING, strings, type_name
 from acts_celery.protocol.language.references import (
     DAGGER,
@@ -90,6 +90,11 @@ class Call:
     def written(self) -> tuple[Reference, ...]:
         """The places that it may write, of all alternatives."""
         return self.output.references if self.output is not None else ()
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is a solution's call that runs once in each instance (SPEC R10.1)."""
+        return self.instance == EVERYWHERE
 
     @property
     def gather(self) -> bool:

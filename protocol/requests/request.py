@@ -43,10 +43,8 @@ class Request:
 
     @cached_property
     def is_lazy(self) -> bool:
-        """Whether the model only plans: by the plan message of the context, else by the settings (SPEC R13.7)."""
-        plans = [message for message in self.submission.context if message.get("type") == "plan"]
-        modes = [mode for plan in plans for mode in (plan.get("mode"), _inside(plan).get("mode")) if mode is not None]
-        return (modes[-1] if modes else self.config.get("mode")) == "lazy"
+        """Whether the model only plans (SPEC R13.7)."""
+        return self.submission.is_lazy
 
     @property
     def is_staged(self) -> bool:
@@ -91,9 +89,3 @@ def read_request(value: Any, known: Environment) -> Request:
     except Rejected as rejected:
         raise shape.rejected(rejected.errors) from None
     return Request(submission, known)
-
-
-def _inside(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a plan message holds under `plan`."""
-    inside = plan.get("plan")
-    return inside if isinstance(inside, Mapping) else {}

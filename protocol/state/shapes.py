@@ -37,12 +37,26 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
     type_ = message.get("type")
     if type_ == "plan" and instance is not None:
         yield Problem(pointer(*at, "_instance"), "a plan runs once for each instance: leave _instance out")
+    if type_ == "plan" and mode_of(message) not in (None, "eager", "lazy"):
+        inside = ("plan",) if "mode" in _inside(message) else ()
+        yield Problem(pointer(*at, *inside, "mode"), 'must be "eager" or "lazy"')
     if type_ is None and not ("role" in message and "content" in message):
         yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
     elif type_ is not None and not isinstance(type_, str):
         yield Problem(pointer(*at, "type"), "must be a string")
     elif type_ in DATA_TYPES:
         yield from _data_problems(message, *at)
+
+
+def mode_of(plan: Mapping[str, Any]) -> Any:
+    """The mode of a plan message, None where it says none (SPEC R13.7)."""
+    return _inside(plan).get("mode", plan.get("mode"))
+
+
+def _inside(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What stands in the property `plan` of a plan message."""
+    inside = plan.get("plan")
+    return inside if isinstance(inside, Mapping) else {}
 
 
 def may_carry_data(message: Any) -> bool:

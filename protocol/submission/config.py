@@ -80,7 +80,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _is_approval, 'a list of tool names, references such as "†state.user", or "*"', in_submission=True
     ),
     "approve_seconds": Setting(*_SECONDS, in_submission=True),
-    "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_request=True),
+    "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_submission=True, in_request=True),
     "plan": Setting(lambda value: value == "staged", '"staged"', in_request=True),
     "slots": Setting(*_COUNT, in_request=True),
     "resolve": Setting(lambda value: value == "upfront", '"upfront"', in_submission=True, in_request=True),

@@ -86,6 +86,11 @@ class Layout:
         """How many calls will be executed, over all instances."""
         return sum(len(lane.calls) for lane in self.lanes.values())
 
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether nothing of it runs before somebody has approved it (SPEC R10.2); of a loop each tick's plan waits."""
+        return self.submission.is_lazy and not self.submission.is_request and self.size > 0
+
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs of the lanes, each once."""

@@ -25,7 +25,7 @@ from acts_celery.protocol.language.limits import (
 from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.schemas import schema_problem
 from acts_celery.protocol.schemas.work import EXCEEDED, reading
-from acts_celery.protocol.state.shapes import may_carry_data, message_problems
+from acts_celery.protocol.state.shapes import may_carry_data, message_problems, mode_of
 
 from .config import config_problems, settings_of
 from .definitions import definition_problems
@@ -77,6 +77,15 @@ class Submission:
         return (
             (index, at, raw) for index, (at, raw) in zip(self.indexes or count(self.first), self.calls, strict=False)
         )
+
+    @cached_property
+    def is_lazy(self) -> bool:
+        """Whether its calls wait for the approval of their plan: by the last plan message that says a mode, else by the
+        settings (SPEC R10.2, R13.7).
+        """
+        plans = (message for message in self.context if message.get("type") == "plan")
+        modes = [mode for plan in plans if (mode := mode_of(plan)) is not None]
+        return (modes[-1] if modes else self.config.get("mode")) == "lazy"
 
     def place(self, index: int) -> Pointer:
         """Where a call stands."""

@@ -84,7 +84,7 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
 
 REQUESTS = {"model", "temperature", "max_output_tokens", "request_seconds"}
 PEOPLE = {"approve", "approve_seconds"}
-HONOURED = {"max_concurrency", "ignore", "partial", "promise_seconds", "resolve", *REQUESTS, *PEOPLE}
+HONOURED = {"max_concurrency", "ignore", "mode", "partial", "promise_seconds", "resolve", *REQUESTS, *PEOPLE}
 
 
 @pytest.mark.parametrize("key", SETTINGS)

@@ -15,6 +15,7 @@ from acts_celery.worker.errors import AlreadyDecided, HeldAnew, NotHeld
 from .failures import Failed
 from .output import tell
 from .people import held_lines
+from .values import value_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,25 @@ class Decider:
         self._run = run
         self._is_embedded = is_embedded
         self.can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+    def note_plan(self) -> None:
+        """The run is in mode lazy: ask for its plan as for a call. Raises `Failed` as `note` does."""
+        if (plan := self._run.plan()) is None:
+            return
+        if self.can_ask:
+            for line in value_lines({"calls": plan["calls"]}, 2):
+                click.echo(line, err=True)
+            if _answer("let this plan run? y or n").lower() in ("y", "yes"):
+                self._run.approve_plan(plan["plan"])
+            else:
+                self._run.cancel()
+        elif not self._is_embedded:
+            tell(f"the plan waits for a person: acts held {self._run.id}, then acts approve, acts amend or acts cancel")
+        else:
+            raise Failed(
+                "the plan waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
+                "`acts submit`, `acts held` and `acts approve`"
+            )
 
     def note(self) -> None:
         """A call is held: ask the person at the terminal, or say where it is decided on.

@@ -121,7 +121,9 @@ def held(run: str, *, common: Common) -> int:
         print_json(plan)
     elif plan is not None:
         print_text(
-            f"{heading('plan ' + plan['plan'])}  of tick {plan['tick']}; acts approve {run} --plan {plan['plan']}"
+            heading("plan " + plan["plan"])
+            + (f"  of tick {plan['tick']}" if plan["tick"] is not None else "")
+            + f"; acts approve {run} --plan {plan['plan']}"
         )
         print_lines(value_lines({"calls": plan["calls"]}, 2))
     for call in calls:
@@ -150,7 +152,7 @@ def approve(
     common: Common,
 ) -> int:
     """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. --plan
-    approves the plan of a loop; this is refused if another plan waits now.
+    approves the plan of a run in mode lazy; this is refused if another plan waits now.
 
     Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
     over, or the call does not wait.

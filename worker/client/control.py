@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
+from acts_celery.worker.errors import BeingAmended, PlanWaits, RunNotFound, RunOver
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
@@ -63,12 +63,18 @@ class Control:
 
         Should this process die in between, the workers' sweep publishes what it has not.
         """
-        lanes = self._change("running")
-        while lanes:
-            publish_lanes(self._publisher(), self._settings, self._run, lanes)
-            order = audit_record(self._settings, "resumed")
-            _, _, lanes = self._set_status("running", order)  # the run may have ended by now
-        self._follow(Control.resume)
+        self._go_on(self._change("running"))
+
+    def approve(self, amended: str, order: AuditRecord) -> bool:
+        """Go on since the plan was approved that was read when `amended` of the run's state was this; whether it still
+        was. Raises as `pause` does.
+        """
+        try:
+            lanes = self._change("running", order, approves=amended)
+        except PlanWaits:
+            return False
+        self._go_on(lanes)
+        return True
 
     def cancel(self) -> None:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
@@ -86,33 +92,43 @@ class Control:
             with suppress(RunOver, RunNotFound):
                 order(Control(run.decode(), self._redis, self._settings, self._publisher))
 
-    def _change(self, wanted: str) -> list[str]:
+    def _go_on(self, lanes: list[str]) -> None:
+        while lanes:
+            publish_lanes(self._publisher(), self._settings, self._run, lanes)
+            lanes = self._set_status("running", audit_record(self._settings, "resumed"))["lanes"]  # it may have ended
+        self._follow(Control.resume)
+
+    def _change(self, wanted: str, order: AuditRecord | None = None, *, approves: str | None = None) -> list[str]:
         """Change the status. Returns lanes to be published."""
-        order = audit_record(self._settings, _DONE[wanted])
-        before, now, lanes = self._set_status(wanted, order)
+        order = order or audit_record(self._settings, _DONE[wanted])
+        answer = self._set_status(wanted, order, approves)
+        before, now = answer.get("before"), answer.get("status")
         if before is None:
             raise RunNotFound(self._run)
         if now == wanted != before:
             order.write_line(self._run)
         with redis_errors(self._settings):
             self._due.note(self._run)
+        if now == "paused" and answer.get("is_planned"):
+            raise PlanWaits(f"the plan of run {self._run} is to be approved: see `acts held`, then `acts approve`")
         if now == "paused" and wanted == "running":
             raise BeingAmended(
                 f"run {self._run} is amended in part: repeat that `acts amend` or `acts retry`, or cancel the run"
             )
         if now != wanted:
             raise RunOver(f"run {self._run} is {before}: it cannot be {_DONE[wanted]} any more")
-        return lanes
+        found: list[str] = answer["lanes"]
+        return found
 
-    def _set_status(self, wanted: str, order: AuditRecord) -> tuple[str | None, str | None, list[str]]:
-        """The script: the status before and after, and lanes."""
+    def _set_status(self, wanted: str, order: AuditRecord, approves: str | None = None) -> dict[str, Any]:
+        """What the script answers."""
         request = {
             "wanted": wanted,
             "most": _AT_ONCE,
             "published_ms": PUBLISHED_MS,
             "window": self._settings.publish_window,
             "who": order.pack(),
+            **({"approves": approves} if approves is not None else {}),
         }
         with redis_errors(self._settings):
-            answer = self._script(self._keys, request)
-        return answer.get("before"), answer.get("status"), answer["lanes"]
+            return self._script(self._keys, request)

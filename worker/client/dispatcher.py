@@ -67,7 +67,8 @@ class Dispatcher:
 
     def _forgotten(self, plan: Plan, run: str) -> Forgotten:
         """What is sent with the run itself. Nothing, where the secret that its messages need may not be read."""
-        if any(call.is_fire_and_forget for call in plan.calls) and not plan.submission.is_request:
+        begins = not plan.submission.is_request and not plan.waits_for_approval
+        if begins and any(call.is_fire_and_forget for call in plan.calls):
             with suppress(NoPermissionError):
                 tokens = read_tokens(self._redis, self._settings.key_prefix)
                 return Forgetting(self._settings, self._registry).decide(plan, run, tokens)

@@ -26,8 +26,8 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.budgets import TOKENS
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
-from acts_celery.worker.storage.definition import approve_ms, gather_counts, promises_due, unpack_definition
-from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.definition import gather_counts, unpack_definition
+from acts_celery.worker.storage.due import DueRuns, approve_ms, promises_due
 from acts_celery.worker.storage.entries import id_key, read_entry
 from acts_celery.worker.storage.formats import FORMAT, upgraded
 from acts_celery.worker.storage.history import History
@@ -202,7 +202,7 @@ class Forker:
         total = counts.pop("total", 0)
         end = run.loop.ended if run.loop is not None else None
         remaining = total - counts.total() + (run.loop is not None and end is None)
-        status, faults = "paused" if is_paused else "running", _faults(run)
+        status, faults = "paused" if is_paused or run.waits_for_approval else "running", _faults(run)
         if not remaining:
             is_failed = end.status == "failed" if end is not None else bool(counts["failed"])
             status = "failed" if is_failed or faults else "completed"
@@ -210,6 +210,7 @@ class Forker:
         state: dict[Any, Any] = {
             "format": FORMAT,
             "status": status,
+            **({"plan": 1} if run.waits_for_approval and remaining else {}),
             "total": total,
             "remaining": remaining,
             "submitted": milliseconds,

@@ -14,7 +14,7 @@ from acts_celery.protocol.analysis.provenance import Explanation, Logged, explai
 from acts_celery.protocol.engine.decisions import Success
 from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.errors import InstanceNotFound, RunNotFound, RunOver
+from acts_celery.worker.errors import InstanceNotFound, PlanWaits, RunNotFound, RunOver
 from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .amendment import Check
     from .loops import LoopControl
     from .people import People
+    from .plans import PlanControl
     from .undoing import Retried
 
     Opened = Callable[[], Publisher]
@@ -65,6 +66,12 @@ class Run:
         from .loops import LoopControl
 
         return LoopControl(self.id, self._redis, self._settings, self._publisher)
+
+    @cached_property
+    def _plans(self) -> PlanControl:
+        from .plans import PlanControl
+
+        return PlanControl(self.id, self._redis, self._settings, self._loop, self._control)
 
     @cached_property
     def _control(self) -> Control:
@@ -100,7 +107,7 @@ class Run:
 
     def resume(self, *, ticks: int | None = None) -> None:
         """Go on where the run was paused. With `ticks` its loop may ask so many times more, also where it has reached a
-        limit (SPEC R13.3). Raises `RunOver`, `NoLoop`.
+        limit (SPEC R13.3). Raises `RunOver`, `NoLoop`; `PlanWaits` where its plan is to be approved.
         """
         status = self._state()["status"]
         if ticks is not None:
@@ -190,21 +197,18 @@ class Run:
             return self._people.answer(call, value, by=by, shown=shown)
 
     def plan(self) -> dict[str, Any] | None:
-        """The plan of a lazy loop that waits for an approval: `plan` its digest, `tick`, `calls` (SPEC R13.7)."""
+        """The plan that waits for an approval (mode lazy): `plan` its digest, `tick` of a loop, `calls`; SPEC R13.7."""
         self._state()
         with redis_errors(self._settings):
-            return self._loop.plan()
+            return self._plans.plan()
 
     def approve_plan(self, digest: str, *, by: str | None = None) -> None:
-        """Let the calls of the plan that was shown under this digest run; the run goes on.
-
-        Raises `PlanChanged` where it is not the one that waits, `NoLoop`, `RunOver`.
+        """Let the calls of the plan of this digest run. Raises `PlanChanged` where that does not wait (any more),
+        `RunOver`, `BeingAmended`.
         """
         self._state()
         with redis_errors(self._settings):
-            self._loop.approve(digest, by=by)
-        with suppress(RunOver):  # it was approved before, and has ended since
-            self._control.resume()
+            self._plans.approve(digest, by=by)
 
     def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """Have a held call end with the error `Rejected`, which goes where an exception would. As `approve`."""
@@ -223,7 +227,7 @@ class Run:
             run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
         fork = self.child(run)
         if not paused:
-            with suppress(RunOver):  # nothing was left to do, or it is done already
+            with suppress(RunOver, PlanWaits):  # nothing was left to do, or it is done already
                 fork.resume()
         return fork
 
@@ -347,10 +351,7 @@ class Run:
         return explain(reference, logged, instance=instance)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
-        """Why there is no value: the calls that were to write it and their fate, and what was meant instead.
-
-        Raises as `explain` does.
-        """
+        """Why there is no value: the calls that were to write it, their fate, what was meant. Raises as `explain`."""
         from .absence import absence
 
         reference = self._place(path, instance)
@@ -373,7 +374,6 @@ class Run:
 
     def reading(self, instance: str | None, *, audit: bool, every: bool) -> LogReading:
         """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
-        self._state()
         self._hold(instance)
         with redis_errors(self._settings):
             return LogReading(self._history, instance, audit=audit, every=every)
@@ -381,7 +381,6 @@ class Run:
     def _place(self, path: str, instance: str | None) -> Reference:
         """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""
         reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
-        self._state()
         self._hold(instance)
         return reference
 
@@ -390,7 +389,8 @@ class Run:
             return read_state(self._redis, self._keys)
 
     def _hold(self, instance: str | None) -> None:
-        """Raise `InstanceNotFound` for an instance that the run does not have."""
+        """Raise `RunNotFound`, or `InstanceNotFound` for an instance that the run does not have."""
+        self._state()
         with redis_errors(self._settings):
             if instance is not None and instance not in (known := self._history.instances()):
                 raise InstanceNotFound(self.id, instance, known)

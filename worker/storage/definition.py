@@ -116,6 +116,8 @@ class Definition:
     R12.1).
     """
 
+    is_lazy: bool = False
+    """Whether nothing of it runs before its plan is approved (SPEC R10.2)."""
     effects: frozenset[str] = frozenset()
     """The tools and activities of its calls that have effects (SPEC R16.1)."""
 
@@ -126,7 +128,7 @@ class Definition:
     @cached_property
     def is_template(self) -> bool:
         """Whether its calls run once for each instance, as a plan's do."""
-        return not all(map(_is_everywhere, self.versions[0]))
+        return not all(call.is_everywhere for call in self.versions[0])
 
     @cached_property
     def approvals(self) -> Approvals:
@@ -199,13 +201,14 @@ def pack_definition(plan: Plan) -> bytes:
             "tools": _pack_tools(plan.tools),
             "returns": _pack_tools(plan.returns),
             "delegates": dict(submission.delegates),
-            "templates": _pack_calls([call for call in plan.calls if submission.is_template or _is_everywhere(call)]),
+            "templates": _pack_calls([call for call in plan.calls if submission.is_template or call.is_everywhere]),
             "awaited": sorted(plan.awaited),
             "output": submission.output,
             "config": dict(submission.config),
             "allow": None if plan.allow is None else sorted(plan.allow),
             **({"request": _request(plan)} if submission.is_request else {}),
             **_effects(plan),
+            **({"lazy": True} if plan.waits_for_approval else {}),
         }
     )
 
@@ -217,19 +220,6 @@ def _request(plan: Plan) -> dict[str, Any]:
         "schema": plan.submission.schema,
         "tools": [{name: dict(tools[name].declaration)} if name in tools else name for name in declared],
     }
-
-
-def approve_ms(config: Mapping[str, Any]) -> dict[str, int]:
-    """The field of a run's state that says how long a held call waits for a person (SPEC R14.3)."""
-    return {"approve_ms": int(config["approve_seconds"] * 1000)} if "approve_seconds" in config else {}
-
-
-def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:
-    """The fields of a run's state that say until when it waits for what is promised (SPEC R11.6)."""
-    if "promise_seconds" not in config:
-        return {}
-    wait_ms = int(config["promise_seconds"] * 1000)
-    return {"promise_ms": wait_ms, "promises_due": now_ms + wait_ms}
 
 
 def unpack_definition(data: bytes) -> Definition:
@@ -259,6 +249,7 @@ def _read_definition(data: bytes) -> Definition:
         allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
         request=fields.get("request"),
         effects=frozenset(fields.get("effects", ())),
+        is_lazy=fields.get("lazy", False),
     )
 
 
@@ -266,14 +257,10 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     """The record in the first entry of a lane; null for calls means a plan's templates, a version besides them a
     solution's calls that run in every instance.
     """
-    calls = None if is_template else [call for call in lane.calls if not _is_everywhere(call)]
+    calls = None if is_template else [call for call in lane.calls if not call.is_everywhere]
     version = {"version": 0} if calls is not None and len(calls) < len(lane.calls) else {}
     packed = None if calls is None else _pack_calls(calls)
     return pack({"calls": packed, **version, **_pack_all_places(all_places_of(lane))})
-
-
-def _is_everywhere(call: Call) -> bool:
-    return call.instance == EVERYWHERE
 
 
 def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:

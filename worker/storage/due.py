@@ -1,4 +1,5 @@
-"""The index of runs that have something due: what recovery costs follows it, and not how many runs there are.
+"""What is due: the index of runs in which something is, and until when a run waits for people and promises. What recovery
+costs follows the index, and not how many runs there are.
 
 It lies beside the runs, on a shard of its own, so it is kept in steps that may be interrupted. A run is noted when
 something becomes due in it sooner than the index says (`look` in the run's state; see commit.lua), and put off or
@@ -58,3 +59,16 @@ class DueRuns:
         """Say when to look at the runs again; where nothing is said, nothing will be due."""
         runs = [(run, mark, next_ms.get(run, 0)) for run, mark in taken.items()]
         self._settle(self._key, {"runs": runs})
+
+
+def approve_ms(config: Mapping[str, Any]) -> dict[str, int]:
+    """The field of a run's state that says how long a held call waits for a person (SPEC R14.3)."""
+    return {"approve_ms": int(config["approve_seconds"] * 1000)} if "approve_seconds" in config else {}
+
+
+def promises_due(config: Mapping[str, Any], now_ms: int) -> dict[str, int]:
+    """The fields of a run's state that say until when it waits for what is promised (SPEC R11.6)."""
+    if "promise_seconds" not in config:
+        return {}
+    wait_ms = int(config["promise_seconds"] * 1000)
+    return {"promise_ms": wait_ms, "promises_due": now_ms + wait_ms}

@@ -35,6 +35,8 @@ class RunState:
         for instance in instances:
             self.lane(instance)
         self.status = ""
+        self.waits_for_approval = definition.is_lazy
+        """Whether its plan is still to be approved (SPEC R10.2)."""
         self.exceeded: str | None = None
         """Why the run was ended: it took more than a run may."""
         self.missed: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ class RunState:
         if not entry.is_of_lane:
             if isinstance(entry.event, RunStatusChanged):
                 self.status, self.exceeded = entry.event.status, entry.event.reason
+                self.waits_for_approval &= entry.event.status == "paused"
             return
         if self.loop is not None:
             self.loop = follow(self.loop, entry)

@@ -31,8 +31,8 @@ from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
 from .audit import AuditRecord
 from .condition import Condition, Kind
-from .definition import approve_ms, gather_counts, pack_definition, pack_lane, promises_due
-from .due import DueRuns
+from .definition import gather_counts, pack_definition, pack_lane
+from .due import DueRuns, approve_ms, promises_due
 from .fields import AUDIT, BEFORE, CALL, ENDED, LANE, STATUS
 from .formats import FORMAT
 from .keys import Keys, active_runs, due_runs
@@ -149,7 +149,7 @@ class RunWriter:
             yield _adding(log, id_, {"l": lane, "p": last.get(lane, "0-0"), **fields})
             last[lane] = id_
         is_request = plan.submission.is_request
-        first = "running" if plan.size or is_request else "completed"
+        first = "paused" if plan.waits_for_approval else "running" if plan.size or is_request else "completed"
         yield from _becoming(keys, next(ids), {STATUS: first, AUDIT: order.pack()})
         for call in (call for calls in sent.values() for call, _ in calls):
             lane, id_ = lane_token(call.instance), next(ids)
@@ -171,7 +171,8 @@ class RunWriter:
             yield ["RPUSH", keys.backlog, *lanes]
         state: dict[str, Any] = {
             "format": FORMAT,
-            "status": "running" if left else "completed",
+            "status": first if left else "completed",
+            **({"plan": 1} if plan.waits_for_approval else {}),
             "total": plan.size,
             "remaining": left,
             **({f"n:{Status.SENT.value}": plan.size + is_request - left} if sent else {}),
@@ -191,7 +192,7 @@ class RunWriter:
         lanes = list(map(lane_token, with_work))
         lanes.sort(key=bool)
         lanes += [LOOP] if plan.submission.is_request else []
-        window = self._settings.publish_window
+        window = 0 if plan.waits_for_approval else self._settings.publish_window
         return lanes[:window], lanes[window:]
 
 
