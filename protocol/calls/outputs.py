@@ -143,7 +143,8 @@ def verify_result(tool: Tool, result: Any, writes: list[Write]) -> None:
             declared = tool.compiled_choice
             is_declared = declared is not None and declared.problems(value, known=())
             who = "the tool's _output" if is_declared else "the function's return annotation"
-            raise OutputError(f"the result is not what {who} promises: {_joined(problems)}")
+            told = f"{_joined(problems)}; it is of type {type_name(value)}"
+            raise OutputError(f"the result is not what {who} promises: {told}")
 
 
 def element_writes(whole: Write) -> Iterator[Write]:

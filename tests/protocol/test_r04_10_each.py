@@ -9,7 +9,7 @@ import pytest
 from acts_celery.protocol import Limits, Output
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.analysis.values import value_findings
-from acts_celery.protocol.calls.approvals import Approvals
+from acts_celery.protocol.calls.approvals import ASK_HUMAN, Approvals
 from acts_celery.protocol.calls.elements import call_of, element_index, element_of
 from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start, Success
 from acts_celery.protocol.engine.events import CallDecided, CallHeld, FanOutBegun
@@ -72,6 +72,9 @@ def test_r4_10_it_excludes_gathering_and_what_a_model_or_a_person_gives() -> Non
         {**EACH, "_tool": "think"}, context=CONTEXT, activities={}, model=True, tools={"think": {}}
     )
     assert problem.pointer == "/solution/calls/0/_each"
+    asking = {**EACH, "_tool": ASK_HUMAN}
+    (problem,) = problems_of(asking, context=CONTEXT, activities={ASK_HUMAN: {}}, tools={ASK_HUMAN: {}})
+    assert (problem.pointer, "a question is asked once" in problem.message) == ("/solution/calls/0/_each", True)
 
 
 def test_r4_10_a_tool_that_pins_it_need_not_be_told() -> None:

@@ -249,3 +249,4 @@ def test_r4_6_a_result_that_breaks_a_return_annotation_says_that_it_is_the_funct
     result = run(call(to="†state.a", value="x"), tools=annotated)
     message = (result.outcome(0).error or {})["message"]
     assert message.startswith("the result is not what the function's return annotation promises: the value is not")
+    assert "; it is of type " in message
