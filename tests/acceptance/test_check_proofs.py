@@ -139,6 +139,14 @@ def on_a_terminal(submission: object) -> str:
         os.close(ours)
 
 
+def test_r10_2_a_lazy_plan_is_told_of_and_needs_somebody_to_approve_it() -> None:
+    call = {"_tool": "give", "value": 1, "_outputPath": "†data.x"}
+    lazy = {"context": [{"type": "plan", "mode": "lazy", "calls": [call]}], "tools": {"give": GIVE}}
+    assert "nothing runs before a person has approved the plan" in check(submission=lazy).stdout
+    told = acts("run", "-", "--activities", str(ACTIVITIES), stdin={**lazy, "tools": {"give": GIVE}})
+    assert (told.code != 0, "the plan waits for a person, and there is no terminal" in told.stderr) == (True, True)
+
+
 def test_r6_3_what_is_promised_is_shown_to_people_too() -> None:
     schema = {"properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
     context = [{"type": "input", "schema": schema}, {"type": "state", "_instance": "①", "x": 1}]

@@ -170,6 +170,8 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
     yield f"{heading('cost')}  {_cost(plan)}"
     for number, wave in enumerate(plan.waves, start=1):
         yield f"{heading(f'wave {number}')}  {', '.join(names[index] for index in wave)}"
+    if plan.waits_for_approval:
+        yield f"{heading('lazy')}  nothing runs before a person has approved the plan (acts held, acts approve)"
     if plan.held:
         yield f"{heading('held')}  {', '.join(names[index] for index in plan.held)}: until a person decides"
     if found := branches(plan):

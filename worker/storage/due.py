@@ -1,5 +1,5 @@
-"""What is due: the index of runs in which something is, and until when a run waits for people and promises. What recovery
-costs follows the index, and not how many runs there are.
+"""What is due: the index of runs in which something is, and until when a run waits for people and promises. Recovery
+costs as much as the index holds, whatever the number of runs is.
 
 It lies beside the runs, on a shard of its own, so it is kept in steps that may be interrupted. A run is noted when
 something becomes due in it sooner than the index says (`look` in the run's state; see commit.lua), and put off or
