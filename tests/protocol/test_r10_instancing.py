@@ -6,8 +6,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
 
-from acts_celery.protocol import Limits, check, check_submission
+from acts_celery.protocol import Limits, Rejected, check, check_submission
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.readers import Audience
 from acts_celery.protocol.language.references import Reference
@@ -27,6 +28,8 @@ from .building import (
     submission,
 )
 from .driver import Driver
+from .strategies import submissions
+from .test_against_naive import FUNCTIONS as FUNCTIONS_OF_LAWS
 
 TEXTS = {"①": "Привет", "②": "Bonjour"}
 CONTEXT = [{"type": "state", "_instance": name, "text": text} for name, text in TEXTS.items()]
@@ -279,3 +282,24 @@ def test_r10_1_who_can_read_is_who_is_in_an_instance() -> None:
     plan = checked(writer, *readers, gather, context=BOTH)
     audience = Audience(plan.calls, is_template=False)
     assert sorted({*audience.of(plan.calls[0], Reference("state", ("y",)))}) == [1, 3]
+
+
+@given(submissions().filter(lambda one: "solution" not in one and any("_instance" in m for m in one["context"])))
+def test_r10_1_law_a_plan_is_a_solution_of_calls_of_every_instance(value: dict[str, Any]) -> None:
+    *context, plan = value["context"]
+    calls = [one if {"_instance", "_gather"} & one.keys() else {**one, "_instance": "*"} for one in plan["calls"]]
+    try:
+        of_plan = run_plan(check_submission(value), functions=FUNCTIONS_OF_LAWS)
+    except Rejected:
+        with pytest.raises(Rejected):
+            check_submission({"context": context, "solution": {"calls": calls}, "tools": value["tools"]})
+        return
+    written = check_submission({"context": context, "solution": {"calls": calls}, "tools": value["tools"]})
+    of_calls = run_plan(written, functions=FUNCTIONS_OF_LAWS)
+    assert {name: dict(found) for name, found in of_calls.statuses.items()} == {
+        name: dict(found) for name, found in of_plan.statuses.items()
+    }
+    for name, kinds in of_plan.data.items():
+        assert {kind: one for kind, one in of_calls.data[name].items() if kind != "error"} == {
+            kind: one for kind, one in kinds.items() if kind != "error"
+        }
