@@ -11,6 +11,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage import grouping
 from acts_celery.worker.storage.connections import connect_async
 from acts_celery.worker.storage.grouping import GroupedCommands
 
@@ -106,30 +107,64 @@ def test_who_was_cancelled_keeps_no_other_one_waiting(own: EmbeddedServer, redis
 def test_large_commands_do_not_go_out_together(own: EmbeddedServer, redis: Redis) -> None:
     sizes: list[list[int]] = []
 
-    async def ask(connection: Any) -> list[Any]:
-        make = connection.pipeline
-
-        def pipeline(**options: Any) -> Any:
-            made = make(**options)
-            execute = made.execute
-
-            async def noting(**how: Any) -> Any:
-                sizes.append([len(command[0][-1]) for command in made.command_stack])
-                return await execute(**how)
-
-            made.execute = noting
-            return made
-
-        connection.pipeline = pipeline
-        commands = GroupedCommands(connection)
-        return await asyncio.gather(
-            *(commands.execute("APPEND", "k", b"x" * size) for size in [700_000] * 9 + [1] * 50)
-        )
+    class Noting(GroupedCommands):
+        async def _ask(self, commands: list[Any]) -> list[Any]:
+            sizes.append([len(command[-1]) for command in commands])
+            return await super()._ask(commands)
 
     async def asking() -> list[Any]:
         async with connect_async(settings_for(own)) as connection:
-            return await ask(connection)
+            commands = Noting(connection)
+            return await asyncio.gather(
+                *(commands.execute("APPEND", "k", b"x" * size) for size in [700_000] * 9 + [1] * 50)
+            )
 
     assert max(asyncio.run(asking())) == 9 * 700_000 + 50
     assert max(map(sum, sizes)) <= 2 * 700_000
     assert [1] * 40 in [group[-40:] for group in sizes], "small ones do"
+
+
+def test_what_was_under_way_on_a_connection_that_is_cut_is_sent_again(own: EmbeddedServer, redis: Redis) -> None:
+    def until_it_waits() -> None:
+        clients: Any = {"blocked_clients": 0}
+        while not clients["blocked_clients"]:
+            clients = redis.info("clients")
+
+    async def ask(commands: GroupedCommands) -> list[Any]:
+        before = [await commands.execute("ECHO", "before")]
+        waiting = asyncio.ensure_future(commands.execute("BLPOP", "later", "0"))
+        await asyncio.to_thread(until_it_waits)
+        redis.client_kill_filter(_type="normal", skipme=True)
+        beside = [commands.execute("ECHO", str(n)) for n in range(3)]
+        after = await asyncio.gather(*beside)
+        redis.rpush("later", "came")
+        return [*before, *after, await waiting]
+
+    assert asked(own, ask) == [b"before", b"0", b"1", b"2", (b"later", b"came")]
+
+
+def test_a_server_that_owes_an_answer_for_too_long_is_asked_again_on_another_connection(
+    own: EmbeddedServer, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it answers late is taken for no other command's answer."""
+    monkeypatch.setattr(grouping, "SILENT_SECONDS", 0.2)
+
+    async def ask(commands: GroupedCommands) -> list[Any]:
+        await commands.execute("ECHO", "connected")
+        redis.client_pause(1_000)
+        return [await commands.execute("ECHO", str(n)) for n in range(3)]
+
+    assert asked(own, ask) == [b"0", b"1", b"2"]
+    stats: Any = redis.info("stats")
+    assert stats["total_connections_received"] > 3
+
+
+def test_answers_are_read_as_the_client_reads_them(own: EmbeddedServer, redis: Redis) -> None:
+    redis.zadd("scores", {"a": 1.5})
+    redis.hset("hash", "k", "v")
+
+    async def ask(commands: GroupedCommands) -> list[Any]:
+        asked = [("ZSCORE", "scores", "a"), ("HGETALL", "hash"), ("ZRANGE", "scores", 0, -1), ("HGET", "hash", "no")]
+        return [await commands.execute(*command) for command in asked]
+
+    assert asked(own, ask) == [1.5, {b"k": b"v"}, [b"a"], None]

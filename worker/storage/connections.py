@@ -43,9 +43,11 @@ from acts_celery.broker_config import Settings, is_cluster, is_sentinel, mask_ur
 from acts_celery.worker.errors import InfrastructureError
 
 _CONNECTIONS: Final = 32
+SILENT_SECONDS: Final = 30
+"""How long a server may owe an answer: longer than any of our blocking reads."""
 _OPTIONS: Final[dict[str, Any]] = {
     "socket_connect_timeout": 5,
-    "socket_timeout": 30,  # longer than any of our blocking reads
+    "socket_timeout": SILENT_SECONDS,
     "health_check_interval": 15,
     "max_connections": 1_000_000,  # as many as are needed: redis-py refuses the hundred and first otherwise
 }
@@ -113,6 +115,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
     """
     options: dict[str, Any] = {
         **_OPTIONS,
+        "socket_timeout": None,  # `grouping` sees to it, once for many answers
         "retry": Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
         "retry_on_error": [*PASSING],
     }

@@ -6,16 +6,20 @@ one read and one wake-up of the loop, instead of one each.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Final
 
-from redis.asyncio import Redis
-from redis.exceptions import NoScriptError
+import hiredis
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from acts_celery.worker.process.batching import Batcher
 from acts_celery.worker.process.outages import Outage
 
-from .connections import PASSING
+from .connections import PASSING, SILENT_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +38,8 @@ class GroupedCommands:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._scripts: dict[str, str] = {}
+        self._idle: list[AbstractConnection] = []
+        """Connections of the pool that are kept, as many as there are pipelines."""
         self._batcher = Batcher[Command, Any](
             self._ask,
             size_of=_size,
@@ -62,10 +68,32 @@ class GroupedCommands:
 
     async def _ask(self, commands: list[Command]) -> list[Any]:
         """The answers to commands, each of which may be an error."""
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
-            return await pipeline.execute(raise_on_error=False)
+        if isinstance(self._redis, RedisCluster):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return await pipeline.execute(raise_on_error=False)
+        connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
+        try:
+            async with asyncio.timeout(SILENT_SECONDS) as silence:
+                await connection.send_packed_command(b"".join(map(hiredis.pack_command, commands)))
+                answers = []
+                for command in commands:
+                    answers.append(await self._answer(connection, command[0]))
+                    silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
+                return answers
+        except TimeoutError as error:
+            raise RedisTimeoutError(f"no answer for {SILENT_SECONDS} s") from error
+        finally:
+            self._idle.append(connection)  # one that has failed is closed, and connects anew
+
+    async def _answer(self, connection: AbstractConnection, command: str) -> Any:
+        try:
+            answer = await connection.read_response()
+        except ResponseError as error:
+            return error
+        read = self._redis.response_callbacks.get(command)
+        return answer if read is None else read(answer)
 
 
 def _size(command: Command) -> int:
