@@ -141,7 +141,8 @@ def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
     """What is read exactly at a place, and what is read at or below it."""
     found: dict[tuple[Key, bool], list[_Read]] = {}
     for call in layout.calls:
-        paths = [(each, () if at in call.templates else _segments(at)) for at, each in call.reads]
+        longer = {at for at, template in call.templates.items() if len(template.parts) > 1}
+        paths = [(each, () if at in longer else _segments(at)) for at, each in call.reads]
         reads = {(place, path): None for each, path in paths for place in each.references}
         for place, path in chain(reads, ((scope, ()) for scope in call.slices)):
             found.setdefault((place.key, True), []).append((call, place, path))

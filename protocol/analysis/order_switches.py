@@ -44,7 +44,7 @@ def refusals_of(
     values: dict[Hashable, dict[_Kind, list[int]]] = {}
     for call in view.calls.values():
         for at, expression in call.reads if not call.is_note and call.tool in tools else ():
-            if _is_settled(view, call, expression):
+            if at not in call.templates and _is_settled(view, call, expression):
                 near = values.setdefault((id(view.graph_of[call.index]), expression.alternatives[0][-1].key[:2]), {})
                 near.setdefault(_Kind(expression, call.tool, path_of(call, at)), []).append(call.index)
     found, is_exact = [], True

@@ -9,7 +9,6 @@ from acts_celery.protocol.language.errors import Unresolved
 from acts_celery.protocol.language.messages import TEXT_TYPES, render_data
 from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import Expression, Reference
-from acts_celery.protocol.language.templates import as_text
 
 from .fold import Fold
 from .scopes import scoped, scoped_messages
@@ -25,10 +24,6 @@ class Gathered:
     def read(self, expression: Expression) -> Any:
         """What an expression reads, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
         return copied(self.peek(expression))
-
-    def text(self, expression: Expression) -> str:
-        """What an expression reads, as it stands in a text (SPEC R2.6). Raises as `read` does."""
-        return as_text(self.peek(expression))
 
     def peek(self, expression: Expression) -> Any:
         """What an expression reads, to be looked at and not changed. Raises as `read` does."""

@@ -349,3 +349,21 @@ def test_what_an_input_promises_may_come_or_not(calls: Calls, required: Any) -> 
     schema = {"properties": {"lang": {"type": "string"}, "user": {"type": "object"}}, **required}
     context = [{"type": "input", "schema": schema}, {"type": "state", "default": "en"}]
     assert checked(*calls, context=context).findings == ()
+
+
+def test_what_is_put_in_a_text_keeps_no_readers_apart() -> None:
+    tools = {
+        name: {"type": "object", "properties": {"value": schema}}
+        for name, schema in (("yes", {"enum": ["yes"]}), ("no", {"enum": ["no"]}), ("starts", {"pattern": "^a"}))
+    }
+    calls = [call("make", to="†state.x"), call("yes", value="†state.x", to="†state.y")]
+    for reader in (
+        call("no", value="†{state.x}", to="†state.z"),
+        call("starts", value="a†{state.x}†{state.x.part}", to="†state.z"),
+    ):
+        plan = checked(*calls, reader, call(value={"y": "†state.y", "z": "†state.z"}), tools=tools)
+        assert [finding.code for finding in plan.findings] == []
+    refused = checked(
+        *calls, call("no", value="†state.x", to="†state.z"), call(a="†state.y", b="†state.z"), tools=tools
+    )
+    assert [finding.code for finding in refused.findings] == ["ACT101"]

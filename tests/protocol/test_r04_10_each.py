@@ -235,3 +235,13 @@ def test_a_simulation_makes_lists_up() -> None:
     simulated = simulate(checked(*calls, tools={"fetch": FETCH, **join}))
     assert {one.status for one in simulated.calls} == {Status.DONE}
     assert isinstance(simulated.data[None]["state"]["r"], list)
+
+
+def test_a_template_beside_the_list_is_read_once_and_an_element_is_none() -> None:
+    context = [{"type": "state", "urls": ["†{state.key}", "††"], "key": "k"}]
+    result = run(call("echo", "†data.r", url="†state.urls", note="of †{state.urls}", _each="url"), context=context)
+    assert result.data[None]["data"]["r"] == [
+        {"url": url, "note": 'of ["†{state.key}","††"]'} for url in ("†{state.key}", "††")
+    ]
+    (problem,) = problems_of(call("fetch", "†state.r", url="†{state.urls}", _each="url"), context=CONTEXT)
+    assert "must be a reference to a list" in problem.message

@@ -112,3 +112,29 @@ def test_r4_9_an_output_that_can_never_be_read_is_a_structural_error() -> None:
     assert check_submission(submitted(["†state.made", "†state.user"])).size == 2
     found = problems(submitted({"a": "†state.own", "b": ["†state..x"], "c": "†state.gone || †state.made"}))
     assert [problem.pointer for problem in found] == ["/solution/output/a", "/solution/output/b/0"]
+
+
+def test_r4_9_an_output_holds_templates_too() -> None:
+    output = {"said": "Dear †{state.user.name}: †{state.text} †{state.no || state.user}", "list": ["††{state.x}"]}
+    assert holds_references(output)
+    assert resolve_output(output, Context(CONTEXT).fold()) == {
+        "said": 'Dear Alex: †state.user {"name":"Alex"}',
+        "list": ["†{state.x}"],
+    }
+    assert found(output) == []
+    assert [at for at, _ in found({"a": ["†{state.x} †{state.gone}"], "b": "†{state..x}"})] == [
+        *("/solution/output/a/0", "/solution/output/a/0", "/solution/output/b"),
+    ]
+    with pytest.raises(Unresolved, match=r"†state\.gone"):
+        resolve_output("a †{state.gone}", Context(CONTEXT).fold())
+
+
+def test_r4_9_a_template_is_a_text_in_the_output() -> None:
+    tools = {"give": {"type": "object"}}
+    value = submission(call(to="†state.n", value=1), schema={"type": "integer"}, tools=tools)
+    value["solution"]["output"] = "†{state.n}"
+    (problem,) = problems(value)
+    assert (problem.pointer, problem.message) == (
+        "/solution/output",
+        "a template is a text, and no text is admitted here: write †state.n for the value itself",
+    )

@@ -176,3 +176,9 @@ def test_r4_1_a_pinned_gather_is_filled_in() -> None:
         "solution": {"calls": [{"_tool": "g", "v": "†state.x", "_outputPath": "†state.y"}]},
     }
     assert check_submission(value).calls[0].gather
+
+
+def test_r10_4_a_template_puts_in_the_object_of_the_instances_values() -> None:
+    text = "†{state.price} at †{state.rate} or †{state.none || state.rate}"
+    result = run(call(to="†data.all", value=text, _gather=True), context=CONTEXT)
+    assert result.data[None]["data"]["all"] == '{"①":1,"②":3} at 2 or 2'

@@ -124,6 +124,15 @@ def test_r14_2_parameters_that_were_changed_are_validated_before_the_call_begins
             assert decision.error["type"] == "InvalidParameters"
 
 
+def test_r2_6_parameters_that_a_person_gives_are_no_templates_and_those_shown_are_resolved() -> None:
+    given = {"n": "†{state.user.name}", "list": ["†state.user", "††"]}
+    one, _ = execution(call(n="Dear †{state.user.name}", to="†state.a"), approve=["†state.user"], context=[STATE])
+    assert only_hold(one).snapshot.parameters == {"n": "Dear Ann"}
+    decision = ruled(one, Ruling(Verdict.APPROVED, given))
+    assert isinstance(decision, Start)
+    assert decision.parameters == given
+
+
 def test_r14_1_parameters_that_the_tool_refuses_are_shown_to_no_person() -> None:
     tools = {"give": {"properties": {"n": {"type": "integer"}}}}
     one, _ = execution(

@@ -320,3 +320,11 @@ def test_alternatives_that_would_take_too_many_calls_are_not_tried() -> None:
     plan = checked(call(to="†data.a || †data.b || †data.c"), *calls)
     effects = branch_effects(plan, simulate(plan))
     assert [effect.alternative for effect in effects] == ["†data.a", "†data.b"]
+
+
+def test_what_is_read_in_a_text_may_be_anything_and_what_is_all_of_it_what_its_reader_asks_for() -> None:
+    tools = {"take": {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "long": {"maxLength": 30}}}}
+    calls = call(to="†data.x"), call("take", kind="†{data.x.k}", long="so: †{data.x.l}", to="†data.y")
+    simulation = simulate(checked(*calls, tools=tools))
+    assert [call.status.value for call in simulation.calls] == ["done", "done"]
+    assert simulation.data[None]["data"]["x"] == {"k": "a", "l": PLACEHOLDER}
