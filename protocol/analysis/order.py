@@ -39,7 +39,9 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
     for number, view in enumerate(views_of(layout)):
         left -= len(view.calls)
         if left < 0 and number:
-            yield Finding("ACT299", "the order of calls is looked at in the first instances only: there are too many")
+            yield Finding(
+                "ACT299", "there are too many instances: the order of calls was examined in the first ones only"
+            )
             break
         for index in view.own:
             running[index] += len(view.lanes)
@@ -80,9 +82,10 @@ class _Order:
                 read = ", ".join(dict.fromkeys(str(place) for place in places_read_first(call)))
                 yield Finding(
                     "ACT101",
-                    f"call {index} ({call.tool}) can never run: what it reads never exists together in one run: {read}",
+                    f"call {index} ({call.tool}) can never run: the values that it reads never exist in one and the "
+                    f"same run: {read}",
                     (index,),
-                    remedy="join with || what excludes each other, or split the call",
+                    remedy="write || between values that exclude each other, or make two calls of it",
                 )
             never.add(index)
 

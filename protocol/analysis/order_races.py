@@ -234,11 +234,16 @@ def _race(place: Reference, calls: Sequence[int]) -> Finding:
         said = f"calls {calls[0]} and {calls[1]} both write {place} and neither waits for the other"
         each = f"call {calls[1]} read what call {calls[0]}"
     remedy = f"let {each} writes, or write to different places, or use _outputMethod push"
-    return Finding("ACT103", f"race: {said}; the last to finish wins", tuple(calls[:_MOST_LISTED]), remedy=remedy)
+    return Finding(
+        "ACT103",
+        f"race: {said}; the value of the one that ends last counts",
+        tuple(calls[:_MOST_LISTED]),
+        remedy=remedy,
+    )
 
 
 def _timing(index: int, place: Reference, writers: Sequence[int]) -> Finding:
     them = f"call{'s' * (len(writers) > 1)} {listed(writers)}, listed after it"
-    why = f"call {index} reads {place} and does not wait for {them}, that may or may not have written there"
+    why = f"call {index} reads {place} and does not wait for {them}, which may write there before or after"
     remedy = f"list call {index} after the writer to wait for it, or let the writer read what call {index} writes"
     return Finding("ACT104", why, tuple(sorted((index, *writers[:_MOST_LISTED]))), remedy=remedy)

@@ -56,7 +56,7 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
 def _staged(layout: Layout) -> Iterator[Finding]:
     """A plan that is asked for in two requests, whose schemas differ (SPEC R12.3, R12.7)."""
     if layout.submission.is_request and layout.submission.config.get("plan") == "staged":
-        why = "each tick asks twice, the second time by a schema that is made for the tools that were chosen"
+        why = "each tick asks twice, the second time with a schema that is made for the chosen tools"
         remedy = "leave config.plan out for a model that can write a whole plan"
         yield Finding("ACT410", why, (), pointer("config", "plan"), remedy)
 
@@ -105,7 +105,7 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
             if scope.kind == ERROR or scope.kind in _WHOLE_MESSAGES:
                 continue
             where: tuple[str | int, ...] = (*at, index) if at else ()
-            why = f"is shown nothing of {call.properties['_scopes'][index]}"
+            why = f"sees nothing of {call.properties['_scopes'][index]}"
             if not places.has(scope):
                 if (near := places.nearest(scope)) is not None:
                     why += ": the context does not hold it and no call writes it"
@@ -151,7 +151,9 @@ def _idle_properties(layout: Layout) -> Iterator[Finding]:
         if call.raw.get("_output") is not None and call.runner.executor is not Executor.LATENT:
             is_certain = call.runner.executor is Executor.DELEGATE or call.runner.name in layout.signatures
             if is_certain or call.properties.get("_activity"):
-                why = f"has an _output, and {call.runner.executor} {call.runner.name!r} gives the result"
+                why = (
+                    f"has an _output, which has no effect: {call.runner.executor} {call.runner.name!r} gives the result"
+                )
                 yield on_call(layout, "ACT404", call, why, "leave _output out", "_output")
 
 
@@ -162,7 +164,7 @@ def _missing_paths(layout: Layout) -> Iterator[Finding]:
         if call.output is not None:
             continue
         if limit := limiting.get(call.tool):
-            why = f"has no _outputPath, and its tool says what it may be ({limit}): its result goes nowhere"
+            why = f"has no _outputPath, and its tool says what that may be ({limit}): its result goes nowhere"
             yield on_call(layout, "ACT405", call, why, "add an _outputPath that the tool admits")
         elif (giver := giver_of(layout, call)) is not None:
             why = f"has no _outputPath, and {giver}: its result goes nowhere"
@@ -198,8 +200,8 @@ def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
         where = calls_inside(tool.declaration) if tool is not None else None
         if where is not None:
             calls = tuple(islice((call.index for call in layout.calls if call.tool == name), _MOST_NAMED))
-            why = f"the tool {name!r} keeps its schema under {where}, where it means nothing: any call fits"
-            yield Finding("ACT406", why, calls, None, f"put what is under {where} in place of the declaration")
+            why = f"the tool {name!r} has its schema under {where}, where it has no effect: any call fits"
+            yield Finding("ACT406", why, calls, None, f"replace the declaration by what stands under {where}")
 
 
 def _hidden_data(layout: Layout) -> Iterator[Finding]:
@@ -211,7 +213,7 @@ def _hidden_data(layout: Layout) -> Iterator[Finding]:
             continue
         for key in _DESCRIBING:
             if key in message and (not isinstance(message[key], str) or (kind, key) in read):
-                why = f"the message has {key!r} beside its data, where it describes the message and is not data"
+                why = f"the message has {key!r} beside its data: it describes the message and is no data"
                 remedy = f'put the data under "data": {{"{key}": …}}'
                 yield Finding("ACT407", why, (), pointer("context", index, key), remedy)
 
@@ -235,10 +237,10 @@ def _never_written(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
 def unwrapping(declaration: Mapping[str, Any]) -> Iterator[str]:
     """What stands in a declaration as other systems have it, and where it belongs."""
     if (path := calls_inside(declaration)) is not None:
-        yield f"a tool is itself the JSON Schema of its calls, put what is under {path} in its place"
+        yield f"a tool is itself the JSON Schema of its calls: replace it by what stands under {path}"
     for key in _RESULTS:
         if isinstance(declaration.get(key), dict) and "_output" not in declaration:
-            yield f"the schema of a tool's result is its _output, put what is under {key} there"
+            yield f"the schema of a tool's result is its _output: write what stands under {key} there"
 
 
 def calls_inside(declaration: Mapping[str, Any]) -> str | None:

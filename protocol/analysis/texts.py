@@ -49,13 +49,13 @@ _INSTEAD: Final = {
     "a call waits for what it reads: read what the other call writes": (
         "after", "before", "depends", "dependson", "requires", "waitfor",
     ),
-    "a call is conditional by reading one of the alternatives (||) that another call chooses": (
+    "for a condition let another call choose between alternatives (||), and read one of them": (
         "condition", "if", "unless", "when", "else", "then", "otherwise", "next",
     ),
     _WRAPPED: ("args", "arguments", "inputs", "parameters", "params"),
     "a plan message runs once for each instance": ("each", "foreach", "loop", "map"),
     "an exception goes to the last alternative of _outputPath": ("catch", "onerror", "onfailure", "fallback"),
-    "how often and how long a call is tried is said where its activity is registered": (
+    "retries and timeouts are set where the activity is registered: @activity(retries=3)": (
         "maxretries", "retries", "retry", "timeout", "timeoutseconds",
     ),
 }  # fmt: skip
@@ -109,7 +109,7 @@ class _Texts:
                 continue
             is_meta, squeezed = key.startswith("_"), key.replace("_", "").replace("-", "").lower()
             meant = _SQUEEZED.get(squeezed) or (self.speller.nearest(key, _META) if is_meta else None)
-            remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which means nothing"
+            remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which has no effect"
             is_foreign = isinstance(call.raw[key], dict) if remedy == _WRAPPED else squeezed in _WAITING
             # Without its _ it may be a parameter, unless the tool lists others or its name is unmistakable.
             # A call without a tool has been given an empty one, so that what else is wrong with it can be found.

@@ -67,8 +67,8 @@ def value_findings(layout: Layout) -> Iterator[Finding]:
     if not algebra.is_complete:
         yield Finding(
             "ACT299",
-            "the schemas are so large or so many that not all of them were compared",
-            remedy="check the submission in parts to have all of it looked at",
+            "the schemas are too large or too many: not all of them were compared",
+            remedy="check the submission in parts",
         )
 
 
@@ -94,7 +94,7 @@ class _Group:
     def merged(self) -> Finding:
         """The finding for all of them."""
         names = [name for name in self.instances if name is not None]
-        more = f"; the same of {len(self.calls) - 1} more calls of these tools" if len(self.calls) > 1 else ""
+        more = f"; the same for {len(self.calls) - 1} more calls of these tools" if len(self.calls) > 1 else ""
         if len(self.calls) == 1 and len(names) > 1:
             more = f" (in {len(names)} instances: {listed(map(repr, names))})"
         return replace(self.first, message=self.first.message + more)
@@ -149,8 +149,9 @@ class _Reads:
             if sources and not any(self._fits(source, demand) for source in sources):
                 given, takes = sources[0], f"{demand.whose} {told(demand.values)}"
                 who = f"call {given.writer.index} ({given.writer.tool})" if given.writer is not None else "the input"
-                code, why = demand.code, f"{who} promises {told(given.values)}, and {takes}"
-                advice = f"read another field, or change what {who} promises or what {demand.whose}"
+                gives = "returns" if given.writer is not None else "promises"
+                code, why = demand.code, f"{who} {gives} {told(given.values)}, and {takes}"
+                advice = f"read another field, or change what {who} {gives} or what {demand.whose}"
                 if given.value is not MISSING:
                     code, advice = "ACT202", "change the value, or read another place"
                     why = f"the context holds a {type_name(given.value)} that does not fit: {takes}"

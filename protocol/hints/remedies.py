@@ -50,7 +50,7 @@ class Remedies:
         seen = _seen(cause)
         calls = [call for call in self._pathless if call.index < cause.call and call.instance in seen]
         names = [f"call {call.index} ({call.tool})" for call in calls]
-        return f"{names[0]} has no _outputPath: where its result is meant, give it one" if len(names) == 1 else None
+        return f"{names[0]} has no _outputPath: add one if its result is meant" if len(names) == 1 else None
 
     def planned(self, cause: Unresolvable) -> str | None:
         """The plan message whose call writes what is read, and that is context beside a solution (SPEC R10.2)."""

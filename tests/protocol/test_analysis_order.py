@@ -44,7 +44,8 @@ def test_a_race_says_which_calls_where_and_what_to_do() -> None:
         "code": "ACT103",
         "name": "race",
         "severity": "warning",
-        "message": "race: calls 0 and 1 both write †state.a and neither waits for the other; the last to finish wins",
+        "message": "race: calls 0 and 1 both write †state.a and neither waits for the other; the value of the one "
+        "that ends last counts",
         "calls": [0, 1],
         "pointer": None,
         "remedy": "let call 1 read what call 0 writes, or write to different places, or use _outputMethod push",
@@ -249,7 +250,7 @@ def test_a_value_of_the_context_is_read_before_or_after_a_writer_that_is_listed_
     (finding,) = found(call("see", "†state.a", **reading), call(to=place), context=[HELD])
     assert (finding.code, finding.calls) == (TIMING, (0, 1))
     assert finding.message == (
-        "call 0 reads †data.x and does not wait for call 1, listed after it, that may or may not have written there"
+        "call 0 reads †data.x and does not wait for call 1, listed after it, which may write there before or after"
     )
 
 

@@ -39,23 +39,23 @@ def joined(given: Any, wanted: Any, path: str = "†data.x", *between: Any, **pa
 @pytest.mark.parametrize(
     ("given", "wanted", "path", "why"),
     [
-        (INTEGER, STRING, "†data.x", "promises integer, and take takes string"),
-        ({"type": ["null", "number"]}, STRING, "†data.x", "promises null or number"),
-        ({"enum": ["a", "b"]}, {"enum": ["c"]}, "†data.x", 'promises "a" or "b", and take takes "c"'),
-        (STRING, {"const": 2}, "†data.x", "promises string, and take takes 2"),
+        (INTEGER, STRING, "†data.x", "returns integer, and take takes string"),
+        ({"type": ["null", "number"]}, STRING, "†data.x", "returns null or number"),
+        ({"enum": ["a", "b"]}, {"enum": ["c"]}, "†data.x", 'returns "a" or "b", and take takes "c"'),
+        (STRING, {"const": 2}, "†data.x", "returns string, and take takes 2"),
         ({"type": "string", "maxLength": 1}, {"enum": ["ab"]}, "†data.x", "string (length at most 1)"),
-        (CLOSED, STRING, "†data.x.age", "promises integer"),
-        (CLOSED, {"type": "object", "required": ["name"]}, "†data.x", "promises object, and take takes object"),
-        ({"type": "array", "items": INTEGER}, STRING, "†data.x.0", "promises integer"),
-        ({"type": "array", "items": INTEGER}, STRING, "†data.x", "promises list of integer"),
-        ({"$ref": "#/$defs/n", "$defs": {"n": INTEGER}}, STRING, "†data.x", "promises integer"),
-        ({"allOf": [{"type": ["string", "integer"]}, INTEGER]}, STRING, "†data.x", "promises integer"),
+        (CLOSED, STRING, "†data.x.age", "returns integer"),
+        (CLOSED, {"type": "object", "required": ["name"]}, "†data.x", "returns object, and take takes object"),
+        ({"type": "array", "items": INTEGER}, STRING, "†data.x.0", "returns integer"),
+        ({"type": "array", "items": INTEGER}, STRING, "†data.x", "returns list of integer"),
+        ({"$ref": "#/$defs/n", "$defs": {"n": INTEGER}}, STRING, "†data.x", "returns integer"),
+        ({"allOf": [{"type": ["string", "integer"]}, INTEGER]}, STRING, "†data.x", "returns integer"),
     ],
 )
 def test_a_result_that_is_never_what_its_reader_takes_is_found(given: Any, wanted: Any, path: str, why: str) -> None:
     (found,) = joined(given, wanted, path)
     assert (found.code, found.calls, found.pointer) == ("ACT201", (0, 1), "/solution/calls/1/value")
-    assert found.message.startswith(f"call 1 (take) reads {path} at /value, where call 0 (make) promises")
+    assert found.message.startswith(f"call 1 (take) reads {path} at /value, where call 0 (make) returns")
     assert why in found.message
 
 
@@ -106,7 +106,7 @@ def test_a_result_written_by_a_model_is_held_against_the_schema() -> None:
     thought = {"_tool": "think", "_output": 7, "_outputPath": "†data.x"}
     tools = {"think": ANY, "take": taking(STRING)}
     (found,) = checked(thought, call("take", value="†data.x"), tools=tools, activities={"take": ANY}).findings
-    assert "promises 7, and take takes string" in found.message
+    assert "returns 7, and take takes string" in found.message
 
 
 def test_what_an_input_promises_is_held_against_its_reader() -> None:
@@ -134,7 +134,7 @@ def test_many_calls_of_the_same_tools_give_one_finding() -> None:
     pairs = [(call("make", to=f"†data.x{n}"), call("take", value=f"†data.x{n}")) for n in range(30)]
     tools = {"make": giving(INTEGER), "take": taking(STRING)}
     (found,) = checked(*(each for pair in pairs for each in pair), tools=tools).findings
-    assert "the same of 29 more calls" in found.message
+    assert "the same for 29 more calls" in found.message
 
 
 def test_of_instances_whose_own_value_does_not_fit_it_is_said_which() -> None:

@@ -205,7 +205,7 @@ def test_r6_3_the_call_that_lacks_an_output_path_is_named(pathless: Any, tools: 
 
 def test_r6_3_the_only_call_without_an_output_path_is_named_where_nothing_else_is_near() -> None:
     (problem,) = problems_of(call("collect"), call("tell", value="†state.x"))
-    assert problem.message.endswith("; call 0 (collect) has no _outputPath: where its result is meant, give it one")
+    assert problem.message.endswith("; call 0 (collect) has no _outputPath: add one if its result is meant")
     (problem,) = problems_of(call("tell", value="†state.x"), call("collect"))
     assert problem.message.endswith(NOTHING)
 

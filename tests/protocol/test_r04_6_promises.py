@@ -72,7 +72,7 @@ def test_r4_6_readers_are_reported_what_a_joined_promise_does_not_fit() -> None:
     reader = {"properties": {"v": {"type": "integer"}}}
     calls = [call("t", to="†state.x"), call("read", to="†state.y", v="†state.x")]
     (finding,) = checked(*calls, tools={"t": {"allOf": [TEXT]}, "read": reader}).findings
-    assert "promises string, and read takes integer" in finding.message
+    assert "returns string, and read takes integer" in finding.message
 
 
 @pytest.mark.parametrize(
