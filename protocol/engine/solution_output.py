@@ -6,24 +6,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.calls.call import evaluated
 from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unresolved
+from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import DAGGER
 from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
 
 from .loop_events import TickError
+
+_MOST: Final = Limits()
 
 
 def resolve_output(output: Any, fold: Fold) -> Any:
     """The output with its expressions and templates replaced by values; `fold` holds the global values at the end.
 
-    Raises `Unresolved` or `Conflict`, naming the reference.
+    It is measured before anything is copied or joined, by the same limits for all who read it. Raises `Unresolved` or
+    `Conflict`, naming the reference.
     """
-    return evaluated(output, fold)
+    try:
+        return evaluated(output, Allowance(fold, _MOST))
+    except TooLarge:
+        most = f"{_MOST.call_bytes} bytes, or {_MOST.containers} objects and lists"
+        raise Unresolved(f"it comes to more than {most}") from None
 
 
 def output_fault(output: Any, fold: Fold) -> str | None:

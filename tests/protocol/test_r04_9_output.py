@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from acts_celery.protocol import Conflict, Context, Unresolved, check_submission
-from acts_celery.protocol.engine.solution_output import holds_references, resolve_output
+from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.submission.output import output_problems
 
 from .building import call, checked, problems, run, statuses, submission, written
@@ -138,3 +139,15 @@ def test_r4_9_a_template_is_a_text_in_the_output() -> None:
         "/solution/output",
         "a template is a text, and no text is admitted here: write †state.n for the value itself",
     )
+
+
+@pytest.mark.parametrize("reading", ["†state.long", "†{state.long} †{state.long}"])
+def test_r4_9_an_output_is_measured_before_it_is_made(reading: str) -> None:
+    fold = Context([{"type": "state", "long": "x" * 1_000_000}]).fold()
+    assert output_fault([reading] * 4, fold) is None
+    tracemalloc.start()
+    fault = output_fault([reading] * 5_000, fold)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert fault == "the output cannot be read: it comes to more than 16777216 bytes, or 250000 objects and lists"
+    assert peak < 60_000_000
