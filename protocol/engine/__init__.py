@@ -6,6 +6,7 @@
 `guests`           calls that wait in the lanes of all instances
 `elements`         calls that are carried out for each element of a list
 `events`           what an entry of the log says
+`undone`           which of that counts no more
 `decisions`        what is to be done, what comes of it, and what that means for the log
 `outcomes`         what a result means
 `standing`         how calls stand, by what the log says

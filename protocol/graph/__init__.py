@@ -8,6 +8,7 @@
 `scope_waits`  what calls wait for by their scopes, without cycles
 `promises`     input that a schema announces
 `gathering`    calls that read in every instance
+`downstream`   what stands behind some calls, over all lanes
 `waits`        what calls wait for, by what the context holds
 `lanes`        the calls of a submission, by instance
 """

@@ -14,11 +14,21 @@ from typing import Any
 
 from acts_celery.protocol import Context, Plan
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.decisions import Failure, FanOut, Outcome, Start, Success
-from acts_celery.protocol.engine.events import CallEnded, ElementEnded, Event, FanOutBegun, MessageAdded
+from acts_celery.protocol.engine.events import (
+    CallEnded,
+    CallsUndone,
+    ElementEnded,
+    Event,
+    FanOutBegun,
+    MessageAdded,
+)
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.undone import counting
+from acts_celery.protocol.graph.downstream import Joins
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -154,9 +164,13 @@ class Driver:
             lane.results[index] = Success(None)
             return
         try:
-            lane.results[index] = Success(self._functions[start.call.runner.name](start.parameters, context))
+            lane.results[index] = Success(self.carried_out(instance, start, context))
         except Exception as error:
             lane.results[index] = Failure(type(error).__name__, "".join(map(str, error.args)))
+
+    def carried_out(self, instance: str | None, start: Start, context: Mapping[str, Any]) -> Any:
+        """What the code of a call gives."""
+        return self._functions[start.call.runner.name](start.parameters, context)
 
     def _deliver(self, instance: str | None, index: int) -> None:
         lane = self._lanes[instance]
@@ -188,10 +202,46 @@ class Driver:
         plan = self._plan
         execution = Execution.of(plan, lane, fold, self._gathered)
         state = _LaneState(execution, shared, fold, Guests(lane.gathers, fold) if lane.gathers is not None else None)
-        for lane_of, event in self.events:
+        for lane_of, event in self._counting():
             if lane_of in (None, instance):
                 state.take(lane_of, event)
         return state
+
+    def _counting(self) -> list[tuple[str | None, Event]]:
+        """What the log says, without what counts no more (SPEC R11.8)."""
+        counts: dict[int, bool] = {}
+        for lane in self._plan.lanes:
+            numbers = [number for number, (lane_of, _) in enumerate(self.events) if lane_of == lane]
+            counts |= zip(numbers, counting([self.events[number][1] for number in numbers]), strict=True)
+        return [said for number, said in enumerate(self.events) if counts[number]]
+
+    def undo(self, undone: Mapping[str | None, set[int]], keeping: Mapping[str | None, set[int]]) -> None:
+        """Have calls carried out again, of some only the elements that failed; what is at work goes on."""
+        for lane, calls in undone.items():
+            if calls:
+                self.events.append((lane, CallsUndone(tuple(calls), tuple(keeping[lane] & calls))))
+                self.log = [
+                    entry for entry in self.log if entry.lane != lane or self._stays(entry, lane, undone, keeping)
+                ]
+        before = self._lanes
+        self._lanes = {instance: self._read(instance) for instance in self._plan.lanes}
+        for instance, state in before.items():
+            for index, result in state.results.items():
+                assert self._lanes[instance].execution.record(index, Status.RUNNING)
+                self._lanes[instance].results[index] = result
+
+    @staticmethod
+    def _stays(
+        entry: Entry, lane: str | None, undone: Mapping[str | None, set[int]], keeping: Mapping[str | None, set[int]]
+    ) -> bool:
+        call = call_of(entry.outcome.index)
+        is_kept = call in keeping[lane] and entry.outcome.index != call and entry.outcome.status is not Status.FAILED
+        return call not in undone[lane] or is_kept
+
+    def joins(self) -> list[Joins]:
+        """How the lanes hang together, the global one first."""
+        found = {lane.instance: Joins(lane.instance, [lane.graph], lane.gathers) for lane in self._plan.lanes.values()}
+        return [found.pop(None, Joins(None, [])), *found.values()]
 
     def _gathered(self, call: Call) -> dict[str, Fold] | None:
         """The values of all instances, once each has settled what a gather call reads."""

@@ -256,3 +256,16 @@ def test_a_downstream_retry_that_was_interrupted_is_finished_by_repeating_it(
     result = backend.wait(run.id)
     assert (result.status, result.data()["state"]["all"]) == ("completed", dict.fromkeys(MARKS[:3], 1))
     assert stale(run) == []
+
+
+def test_a_gather_waits_again_for_a_global_call_that_is_listed_after_it(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    own = [echo(mark, "†state.score", _instance=mark) for mark in MARKS[:2]]
+    gather = echo("†state.a || †state.score", "†state.all", _gather=True)
+    run = failed_run(backend, [*own, gather, broken(name, 5)], CONTEXT[:2])
+    assert run.result().data()["state"]["all"] == {"i0": "i0", "i1": "i1"}
+    mend(meeting, name)
+    assert run.retry(downstream=True).downstream == ("2",)
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["all"]) == ("completed", 5)

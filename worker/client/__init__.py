@@ -26,7 +26,6 @@
 `amendment`      replacing calls that have not begun
 `retrying`       failed calls again, or given by hand
 `undoing`        which calls that concerns, and what is stale
-`downstream`     what stands behind some calls
 `amendment_steps`  how a run is changed in many lanes
 `publishing`     publishing lanes that stand in the log
 `sending`        adding data messages to a run under way

@@ -4,17 +4,16 @@ them, and, where that is asked for, what has read what they may write now; and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.graph.downstream import Joins, Reach
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.wire.attempts import call_name
-
-from .downstream import behind, gathering, within
 
 
 @dataclass(slots=True)
@@ -127,30 +126,39 @@ class Undoing:
         self.view = view
         self.lanes = lanes
         self.extent = extent
+        self._gathers = frozenset(call.index for call in view.calls if call.gather)
+        self._joins = {lane.instance: _joins(view, lane) for lane in lanes}
         self._extend()
         shared = lanes[0]
-        ended = shared.state.ended.keys() - shared.undone
-        gathers = {call.index for call in view.calls if call.gather} - ended - shared.begun
-        self.unsettled: Mapping[str | None, list[int]] = {
-            lane.instance: list(gathering(view, lane.state, gathers, lane.undone)) if gathers else []
+        left = self._gathers - (shared.state.ended.keys() - shared.undone) - shared.begun
+        self.unsettled = {
+            lane.instance: list(self._joins[lane.instance].gathering(left, lane.undone | self._shared)) if left else []
             for lane in lanes[1:]
         }
         """The gather calls that have something to wait for again, by the lane in which they have."""
 
     def _extend(self) -> None:
         """Add to what was chosen what stands behind it, as far as the retry goes, and find what is stale."""
-        view, states = self.view, [lane.state for lane in self.lanes]
-        chosen = {lane.instance: lane.undone | lane.before for lane in self.lanes}
-        taken = behind(view, states, chosen, {lane.instance: self.extent.takes(view, lane) for lane in self.lanes})
-        readers = {lane.instance: lane.have_read for lane in self.lanes}
-        reached = behind(view, states, taken, readers)
-        whole = {lane.instance: taken[lane.instance] - lane.keeping for lane in self.lanes}
-        anew = behind(view, states, whole, readers)
-        for lane in self.lanes:
-            lane.undone = taken[lane.instance] - lane.before
-            lane.keeping -= anew[lane.instance]
-            found = reached[lane.instance] - taken[lane.instance]
+        view, lanes = self.view, self.lanes
+        replaced = {lane.instance: view.work(lane.state.record, lane.instance).replaced for lane in lanes}
+        reach = Reach(
+            lanes=[*self._joins.values()],
+            gathers=self._gathers,
+            again={lane.instance: self.extent.takes(view, lane) - replaced[lane.instance] for lane in lanes},
+            readers={lane.instance: lane.have_read - replaced[lane.instance] for lane in lanes},
+        )
+        chosen = {lane.instance: lane.undone | lane.before for lane in lanes}
+        extended = reach.extended(chosen, {lane.instance: lane.keeping for lane in lanes})
+        for lane in lanes:
+            lane.undone = extended.calls[lane.instance] - lane.before
+            lane.keeping = extended.keeping[lane.instance]
+            found = extended.stale[lane.instance]
             lane.stale = {index for index in found if not lane.state.call(index).is_stale}
+
+    @property
+    def _shared(self) -> set[int]:
+        """The global calls that are undone."""
+        return self.lanes[0].undone | self.lanes[0].before
 
     @property
     def unsettled_gathers(self) -> list[str]:
@@ -161,11 +169,10 @@ class Undoing:
         """Whether anything is to be written in a lane: also that its calls wait for others again."""
         if lane.undone or lane.stale:
             return True
-        shared = self.lanes[0]
-        if lane is shared:
+        if lane is self.lanes[0]:
             return bool(self.unsettled_gathers)
-        again = shared.undone | shared.before
-        return bool(again) and bool(within(self.view, lane.state, again, lane.waiting))
+        waits = bool(self._shared) and bool(self._joins[lane.instance].within(self._shared, lane.waiting))
+        return waits or bool(self.unsettled[lane.instance])
 
     @property
     def retried(self) -> Retried:
@@ -179,6 +186,12 @@ class Undoing:
         failed = (id_of(lane, index) for lane in self.lanes for index in sorted(lane.failed))
         stale = (id_of(lane, index) for lane in self.lanes for index in sorted(lane.stale))
         return Retried(tuple(failed), tuple(skipped), tuple(downstream), tuple(stale))
+
+
+def _joins(view: RunView, lane: EndedLane) -> Joins:
+    """How a lane hangs together, as it is and as it was before amendments."""
+    works = [view.work(record, lane.instance) for record in lane.state.records or [LaneRecord()]]
+    return Joins(lane.instance, [work.graph for work in works], works[-1].gathers)
 
 
 def new_record(view: RunView, lane: EndedLane) -> bytes:

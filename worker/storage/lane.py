@@ -16,7 +16,6 @@ from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import (
     CallEnded,
-    CallsUndone,
     ElementEnded,
     Event,
     MessageAdded,
@@ -27,6 +26,7 @@ from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.outcomes import Terms
 from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.engine.statuses import FINAL, Status
+from acts_celery.protocol.engine.undone import counting
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Reference
@@ -359,16 +359,8 @@ class LaneView:
 
 def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of a lane, without what counts no more of calls that were carried out again later (SPEC R11.8)."""
-    undoing = {n: entry.event for n, entry in enumerate(entries) if isinstance(entry.event, CallsUndone)}
-    last = {call: n for n, event in undoing.items() for call in event.calls}
-    whole = {call: n for n, event in undoing.items() for call in event.calls if call not in event.keeping}
-    for n, entry in enumerate(entries):
-        if last and entry.call is not None and n < last.get(entry.call, -1):
-            event, is_kept = entry.event, n > whole.get(entry.call, -1)
-            is_end = isinstance(event, MessageAdded | CallEnded)
-            if not is_kept or is_end or (isinstance(event, ElementEnded) and event.status is Status.FAILED):
-                entry = entry._replace(event=None)
-        yield entry
+    for entry, counts in zip(entries, counting([entry.event for entry in entries]), strict=True):
+        yield entry if counts else entry._replace(event=None)
 
 
 def _places(call: Call) -> Iterator[Reference]:
