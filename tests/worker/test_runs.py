@@ -420,6 +420,7 @@ def test_the_result_has_the_shape_of_the_interface(backend: Backend) -> None:
         "output": None,
         "global": {"input": {"q": 1}},
         "instances": {"①": {"input": {"q": 1}, "state": {"s": 1, "a": 1}}},
+        "instance_status": {"①": "completed"},
         "calls": [call],
     }
     assert {key: call[key] for key in ("index", "tool", "instance", "status", "error", "reason")} == {

@@ -24,7 +24,7 @@ from acts_celery.worker.registry.activities import Registry
 from .garbage import GarbageStep
 from .health_report import HealthStep
 from .pool import POOL
-from .runtime import Runtimes
+from .runtime import Runtimes, WorkerNameStep
 from .tasks import register_tasks
 
 
@@ -38,7 +38,7 @@ def make_application(settings: Settings, registry: Registry) -> Celery:
     app.amqp.Consumer = QueueConsumer
     label_logs(app)
     app.conf.worker_pool = POOL
-    app.steps["worker"].update({GarbageStep, SweepStep, ReservedStep, RefusalsStep})
+    app.steps["worker"].update((WorkerNameStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep))
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))

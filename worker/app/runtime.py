@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar
 
-from celery import Celery
+from celery import Celery, bootsteps
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from acts_celery.protocol.engine.decisions import Failure
@@ -53,8 +54,12 @@ T = TypeVar("T")
 class Runtime:
     """One process's loop, and everything that lives on it."""
 
-    def __init__(self, app: Celery, settings: Settings, registry: Registry, cancellations: Cancellations) -> None:
+    def __init__(
+        self, app: Celery, settings: Settings, registry: Registry, cancellations: Cancellations, worker: str = "acts"
+    ) -> None:
+        """`worker` is the name of the worker that the process is, or belongs to."""
         self.settings = settings
+        self.worker = worker
         self._cancellations = cancellations
         self.publisher = Publisher(app)
         self._loop = asyncio.new_event_loop()
@@ -149,6 +154,7 @@ class Runtime:
                 checker,
                 children,
                 self._validator,
+                self.worker,
             )
         )
 
@@ -210,6 +216,13 @@ async def _cancel_all() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
+class WorkerNameStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
+    """Says which worker of Celery the runtimes are part of: what it has carried out is recorded under its name."""
+
+    def __init__(self, worker: Any, **_: Any) -> None:
+        worker.app.conf.acts_runtimes.worker = worker.hostname
+
+
 class Runtimes:
     """The runtime of the process that asks; a forked pool process gets one of its own."""
 
@@ -221,13 +234,15 @@ class Runtimes:
         self._process = 0
         self._runtime: Runtime | None = None
         self._cancellations = Cancellations()
+        self.worker = f"acts@{socket.gethostname()}"
+        """The name of the worker that processes of it go by."""
 
     def current(self) -> Runtime:
         """The runtime, made when it is first asked for."""
         if self._runtime is None or self._process != os.getpid():
             with self._lock:
                 if self._runtime is None or self._process != os.getpid():
-                    self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations)
+                    self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations, self.worker)
                     self._process = os.getpid()
         return self._runtime
 

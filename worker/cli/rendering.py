@@ -186,6 +186,18 @@ def calls_lines(
         yield f"  … and {counted(left, f'{status} call')} more: --all"
 
 
+def version_lines(calls: Iterable[Mapping[str, Any]], most: int = 5) -> Iterator[str]:
+    """The tools whose calls were carried out by more than one version of their code, and by which workers."""
+    known: dict[str, dict[str, str]] = {}
+    for call in calls:
+        if call.get("version") is not None:
+            known.setdefault(call["tool"], {}).setdefault(call["version"], call["worker"])
+    several = {tool: versions for tool, versions in known.items() if len(versions) > 1}
+    for tool, versions in islice(several.items(), most):
+        listed = [f"{escaped(version)} ({escaped(worker)})" for version, worker in versions.items()]
+        yield f"  {len(versions)} versions of {escaped(tool)}: {', '.join(listed[:most])}"
+
+
 def change_lines(changes: Mapping[str, Any], cut: Cut = SHORT) -> Iterator[str]:
     """What a person changed of a held call, old and new: `/amount: 90 → 10`."""
     for change in changes.get("parameters", ()):

@@ -25,6 +25,7 @@ from .rendering import (
     heading,
     instances_line,
     status_word,
+    version_lines,
 )
 from .values import SHORT, WHOLE, Cut, value_lines
 
@@ -119,6 +120,7 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
     yield from standing_lines(document)
     if stale := sum(call.get("stale", False) for call in calls):
         yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` does them again"
+    yield from version_lines(calls)
     for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
         yield from calls_lines(status, calls, view.most(), view.cut)
     yield from _child_lines(calls, view)

@@ -97,6 +97,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             "instances": history.instances(),
             "state": {_text(key): _text(value) for key, value in state.items()},
             "definition": _encoded(upgraded(definition) or definition),
+            "codes": {code.pack(): number for number, code in history.codes().items()},
         }
     )
     for id_, raw in history.raw():
@@ -184,7 +185,12 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
         raise _refused(1, f"in its state {shortened(odd[0], 40)!r} is no number")
     if ("forked_from" in state) != ("forked_at" in state):
         raise _refused(1, "its state has one of forked_from and forked_at alone")
+    codes = head.get("codes", {})
+    if not isinstance(codes, dict) or not all(type(number) is int for number in codes.values()):
+        raise _refused(1, "its codes are no object of numbers")
     redis.set(keys.definition, upgraded(definition) or definition)
+    if codes:
+        redis.hset(keys.codes, mapping=codes)
     for start in range(0, len(instances), _AT_ONCE):
         redis.rpush(keys.instances, *instances[start : start + _AT_ONCE])
     kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}

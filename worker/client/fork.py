@@ -70,6 +70,8 @@ class Forker:
             found = self._history.instances()
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
+            if codes := self._redis.hgetall(self._keys.codes):
+                self._redis.hset(keys.codes, mapping=codes)  # type: ignore[arg-type]  # redis wants it invariant
             run = RunState(unpack_definition(data))
             self._copy_log(keys, run, at)
             counts = self._write_lanes(keys, run)

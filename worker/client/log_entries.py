@@ -9,6 +9,7 @@ from typing import Any
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.protocol.engine.statuses import CallStatus
 from acts_celery.worker.storage.audit import AuditRecord
+from acts_celery.worker.storage.codes import Code
 from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.run_state import RunState
@@ -28,11 +29,14 @@ class CallEnd:
     """Why it was skipped."""
     call: Mapping[str, Any] | None = None
     """The call as it was written, where the entry has no message that tells it."""
+    code: Code | None = None
+    """Which worker has carried it out, with which version of its code (SPEC R11.9)."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         call = {"call": dict(self.call), "reason": self.reason} if self.call is not None else {}
-        return {"index": self.index, "status": self.status, "timing": self.timing.to_dict(), **call}
+        code = {"worker": self.code.worker, "version": self.code.version} if self.code is not None else {}
+        return {"index": self.index, "status": self.status, "timing": self.timing.to_dict(), **code, **call}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class LogReading:
         self.seen = "0-0"
         """The id of the last entry that was read."""
         self._history = history
+        self._codes: dict[int, Code] = {}
         self._instance = instance
         self._changes = Changes() if audit else None
         self._run = RunState(history.definition()) if every else None
@@ -88,13 +93,19 @@ class LogReading:
             run.apply(entry)
         audit = entry.audit if self._changes is not None else None
         changes = self._changes.of(entry) if self._changes is not None else {}
-        end = _end(entry, entry.event, run) if isinstance(entry.event, CallEnded) else None
+        end = _end(entry, entry.event, run, self._code(entry)) if isinstance(entry.event, CallEnded) else None
         if entry.message is not None or audit is not None or (end is not None and end.call is not None):
             yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes)
 
+    def _code(self, entry: Entry) -> Code | None:
+        """Who has carried out the call that ends with an entry."""
+        if entry.code is not None and entry.code not in self._codes:
+            self._codes = self._history.codes()
+        return self._codes.get(entry.code) if entry.code is not None else None
 
-def _end(entry: Entry, event: CallEnded, run: RunState | None) -> CallEnd:
+
+def _end(entry: Entry, event: CallEnded, run: RunState | None, code: Code | None) -> CallEnd:
     raw = None
     if entry.message is None and run is not None:
         raw = run.lane(entry.instance).known[event.call].raw
-    return CallEnd(event.call, event.status.value, timing_of(entry.id, entry.spent), event.reason, raw)
+    return CallEnd(event.call, event.status.value, timing_of(entry.id, entry.spent), event.reason, raw, code)

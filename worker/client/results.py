@@ -17,6 +17,7 @@ from acts_celery.protocol.engine.statuses import CallStatus, Status
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.storage.codes import Code, codes_of, read_codes
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import Entry, id_key, moment_ms
 from acts_celery.worker.storage.history import History
@@ -58,6 +59,12 @@ class CallResult:
     """Of a call that is carried out for each element, and has begun."""
     timing: Timing | None = None
     """When it began and ended, where it has."""
+    worker: str | None = None
+    """Which worker has carried it out (SPEC R11.9); None before that, and where none has: it was sent and forgotten,
+    answered by a person, skipped, or is carried out for each element by several.
+    """
+    version: str | None = None
+    """Which version of its code that was; None where a model has answered, too."""
     cost: Mapping[str, Any] | None = None
     """What asking models for it has cost: `tokens` that were charged, and where they are known `model`, `usage` and
     `seconds`, or `calls`, how many its run has started (SPEC R13.3).
@@ -81,6 +88,8 @@ class CallResult:
             "status": self.status,
             "error": dict(self.error) if self.error is not None else None,
             "reason": self.reason,
+            "worker": self.worker,
+            "version": self.version,
             **tick,
             **child,
             **({"elements": self.elements.to_dict()} if self.elements is not None else {}),
@@ -182,10 +191,12 @@ class Assembly:
     def __init__(self, run: str, definition: Definition, instances: Iterable[str], *, at: str | None = None) -> None:
         self._run = run
         self._state = RunState(definition, instances, at=at)
+        self._codes: Mapping[int, Code] = {}
 
-    def feed(self, entries: Iterable[Entry]) -> None:
-        """Take in entries, the next ones."""
+    def feed(self, entries: Iterable[Entry], codes: Mapping[int, Code]) -> None:
+        """Take in entries, the next ones; `codes` say who has carried calls out, by number."""
         self._state.feed(entries)
+        self._codes = codes
 
     def result(
         self, status: RunStatus, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
@@ -241,6 +252,7 @@ class Assembly:
                 if state.end is not None:
                     ready_ms = self._ready(lane, state.since_ms, before.get(index))
                     timing = timing_of(state.end.id, state.end.spent, since_ms=ready_ms)
+                code = self._codes.get(end.code) if end is not None and end.code is not None else None
                 yield CallResult(
                     id=call_name(index, instance),
                     index=index,
@@ -253,6 +265,8 @@ class Assembly:
                     child=state.child,
                     elements=state.elements,
                     timing=timing,
+                    worker=code.worker if code is not None else None,
+                    version=code.version if code is not None else None,
                     cost=state.cost,
                     stale=state.is_stale,
                 )
@@ -301,7 +315,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     history = History(redis, keys)
     with redis.pipeline(transaction=False) as pipeline:
         _ask(pipeline, keys, history)
-        (status, running, sent), definition, instances, page = pipeline.execute()
+        (status, running, sent), definition, instances, page, codes = pipeline.execute()
     if status is None or definition is None:
         raise RunNotFound(keys.run)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
@@ -309,7 +323,9 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     if at is None and int(running or 0):
         at_work, page = history.at_work(), None  # what ends meanwhile is in the log then
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
-    assembly.feed(history.entries(until=until, first=page if at is None else None))
+    assembly.feed(history.entries(until=until, first=page if at is None else None), codes_of(codes))
+    if status.decode() not in ENDED:
+        assembly.feed((), read_codes(redis, keys))  # those of what has ended meanwhile
     if at is not None:
         return assembly.result(run_status(progress.status_at(at)), waits=waits)
     result = assembly.result(run_status(status.decode()), at_work, waits=waits)
@@ -328,12 +344,12 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
         _ask(pipeline, keys, history)
-        _, (status, running, sent), definition, instances, page = pipeline.execute()
+        _, (status, running, sent), definition, instances, page, codes = pipeline.execute()
     if definition is None or status is None or status.decode() not in ENDED or int(running or 0):
         return None
     with collecting_seldom():
         assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
-        assembly.feed(history.entries(first=page))
+        assembly.feed(history.entries(first=page), codes_of(codes))
         result = assembly.result(run_status(status.decode()))
     return _with_background(result, redis, keys) if sent is not None else result
 
@@ -342,3 +358,4 @@ def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
     pipeline.hmget(keys.state, "status", "running", "sent")
     pipeline.get(keys.definition)
     history.ask_first(pipeline)
+    pipeline.hgetall(keys.codes)

@@ -11,6 +11,7 @@ from acts_celery.protocol.engine.decisions import Decision, Failure, FanOut, Hol
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
 from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.codes import Code
 from acts_celery.worker.storage.commits import Delegated, Rest
 from acts_celery.worker.storage.held_calls import pack_hold
 from acts_celery.worker.storage.lane import LaneView
@@ -81,6 +82,8 @@ class Decider:
                 lane.apply(outcome)
                 step.outcomes.append(outcome)
                 step.spent[index] = Spent(attempt.took_ms, attempt.number)
+                if attempt.worker is not None:
+                    step.codes[index] = Code(attempt.worker, attempt.version)
                 step.load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))
 
     def decide(self, lane: LaneView, step: Step) -> None:

@@ -50,7 +50,7 @@ class InlineCalls:
             limits=self._services.limits,
             threads=self._services.threads,
         )
-        self.watch(working, attempt)
+        self.watch(working, replace(attempt, worker=self._services.worker, version=activity.version))
 
     def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
         """Take note of an attempt that a coroutine is at work on."""

@@ -214,6 +214,7 @@ class LaneRunner:
                 outcome.index in waking,
                 step.sendings.get(outcome.index),
                 step.spent.get(outcome.index),
+                step.codes.get(outcome.index),
             )
             for outcome in step.outcomes
         ]

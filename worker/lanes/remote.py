@@ -145,6 +145,14 @@ class RemoteExecutor:
         self._limits = limits
         self._threads = threads
 
+    def version(self, message: ActivityCall | DelegateCall) -> str | None:
+        """Which version of the code carries a call out; None where a model does."""
+        if isinstance(message, ActivityCall):
+            activity = self._registry.activities.get(message.activity)
+            return activity.version if activity is not None else None
+        delegate = self._registry.delegates.get(message.delegate)
+        return delegate.version if delegate is not None else None
+
     async def activity(self, message: ActivityCall) -> Result:
         """Carry out an activity's call."""
         activity = self._registry.activities.get(message.activity)

@@ -49,6 +49,8 @@ class Services:
     """Starts the runs of delegates that have tools."""
     validator: Validator
     """Makes the heavy checks of results and parameters."""
+    worker: str = "acts"
+    """The name of the worker that this process is, or belongs to."""
     heavy: FairSemaphore = field(default_factory=lambda: FairSemaphore(_HEAVY_AT_ONCE))
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start
 from acts_celery.protocol.schemas.work import STEP_WORK, Meter
+from acts_celery.worker.storage.codes import Code
 from acts_celery.worker.storage.commits import Delegated, Rest
 from acts_celery.worker.storage.spent import Spent
 from acts_celery.worker.wire.task_messages import TaskMessage
@@ -35,6 +36,8 @@ class Step:
     """What is to be sent and forgotten: it goes into the outbox with its outcome, and to its queue after that."""
     spent: dict[int, Spent] = field(default_factory=dict)
     """What the calls took that were carried out."""
+    codes: dict[int, Code] = field(default_factory=dict)
+    """Who has carried them out, with which version of the code."""
     load: int = 0
     """The bytes of what it holds."""
 

@@ -27,6 +27,7 @@ from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
 from .docstrings import described
 from .signatures import parameters_schema, returns_schema
+from .versions import require_version, version_of
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -77,6 +78,17 @@ class Registered:
 
     name: str
     function: Function
+    given_version: str | None = field(default=None, kw_only=True)
+    """That which its decorator was given."""
+
+    def __post_init__(self) -> None:
+        """Raises `ActivitiesError`."""
+        require_version(self.given_version)
+
+    @cached_property
+    def version(self) -> str:
+        """Which version of the code it is (SPEC R17.1)."""
+        return self.given_version or version_of(self.function)
 
     @property
     def is_async(self) -> bool:
@@ -214,6 +226,7 @@ def activity(
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
     effects: bool = False,
+    version: str | None = None,
     **backoff: Unpack[Backoff],
 ) -> Callable[[F], F]: ...
 def activity(
@@ -225,6 +238,7 @@ def activity(
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
     effects: bool = False,
+    version: str | None = None,
     **backoff: Unpack[Backoff],
 ) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
@@ -233,14 +247,15 @@ def activity(
     `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
     at work at a time, over all workers. The first wait between attempts takes `backoff_seconds` (0.5), each next one
     twice as long, at most `backoff_max_seconds` (30). With `effects` a call changes something outside: `acts retry
-    --downstream` does it again only with `--effects`.
+    --downstream` does it again only with `--effects`. Results name the `version` of the code that ran a call: this
+    text, else a digest of its module's source.
     """
     policy = Policy(retries, timeout_seconds, max_concurrency=max_concurrency, **backoff)
 
     def register(function: Any) -> Any:
         made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
         said = {TRUST: {"effects": True}} if effects else {}
-        registry.add_activity(replace(made, schema={**made.schema, **said}))
+        registry.add_activity(replace(made, schema={**made.schema, **said}, given_version=version))
         return function
 
     return register(name) if callable(name) else register
@@ -255,12 +270,16 @@ def delegate(
     backoff_seconds: float = 0.5,
     backoff_max_seconds: float = 30.0,
     max_concurrency: int | None = None,
+    version: str | None = None,
 ) -> Callable[[F], F]:
-    """Register a function as a delegate: it is given its context, a list of messages, and returns the call's result."""
+    """Register a function as a delegate: it is given its context, a list of messages, and returns the call's result.
+
+    Results name the `version` of the code that ran a call: this text, else a digest of its module's source.
+    """
     policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
 
     def register(function: F) -> F:
-        registry.add_delegate(Delegate(name, function, policy))
+        registry.add_delegate(Delegate(name, function, policy, given_version=version))
         return function
 
     return register

@@ -12,6 +12,7 @@ from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
+from .codes import Code
 from .spent import Spent
 
 
@@ -80,6 +81,8 @@ class Ending(NamedTuple):
     """The task of one that is sent and forgotten: it goes into the outbox."""
     spent: Spent | None = None
     """What the call took, where it was carried out."""
+    code: Code | None = None
+    """Who has carried it out, with which version of the code."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
@@ -96,6 +99,7 @@ class Ending(NamedTuple):
             "messages": [pack(message) for message in outcome.messages],
             "task": pack_task(sending) if sending is not None else b"",
             "queue": sending.queue if sending is not None else "",
+            "code": self.code.pack() if self.code is not None else "",
         }
 
 

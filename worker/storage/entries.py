@@ -62,6 +62,8 @@ class Entry(NamedTuple):
     """For how many elements a call is carried out since this entry (SPEC R4.10)."""
     spent: Spent | None = None
     """What the call took that has ended with this entry, where it was carried out."""
+    code: int | None = None
+    """The number of who has carried it out, with which version of the code (see `codes`)."""
     by: str | None = None
     """Who has given by hand what the call has ended with, or had calls tried again."""
     audit: AuditRecord | None = None
@@ -184,6 +186,7 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
         amendment=fields.get(names.AMENDMENT),
         elements=hold.elements if hold is not None and names.FAN_OUT in fields else 0,
         spent=Spent.read(detail.get("t")) if detail else None,
+        code=int(code) if (code := fields.get(names.CODE)) is not None else None,
         by=detail.get("by"),
         audit=audit,
         size=size,

@@ -8,6 +8,7 @@
 | `m` | a message (msgpack): submitted, sent, or written by the call |
 | `s` | the call has ended, and how |
 | `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `by`, `t` (see `spent`) |
+| `W` | who has carried it out, with which version of the code: a number (see `codes`) |
 | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
 | `held` | the call waits for a person, with this (msgpack, see `held_calls`) |
@@ -39,6 +40,7 @@ CALL: Final = b"c"
 MESSAGE: Final = b"m"
 ENDED: Final = b"s"
 DETAIL: Final = b"d"
+CODE: Final = b"W"
 RECORD: Final = b"k"
 ELEMENT: Final = b"element"
 HELD: Final = b"held"

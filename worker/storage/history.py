@@ -12,6 +12,7 @@ from redis.client import Pipeline
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.wire.attempts import CallId, lane_token
 
+from .codes import Code, read_codes
 from .condition import Condition, Kind
 from .definition import Definition, unpack_definition
 from .entries import Entry, id_key, read_entry, read_flat
@@ -72,6 +73,10 @@ class History:
             if len(page) < _PAGE:
                 return
             after, page = f"({page[-1][0].decode()}", None
+
+    def codes(self) -> dict[int, Code]:
+        """Who has carried out the calls, by the numbers that entries have."""
+        return read_codes(self._redis, self._keys)
 
     def lane(self, instance: str | None) -> list[Entry]:
         """All of one lane, in order; it costs nothing for the others."""

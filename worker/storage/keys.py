@@ -73,6 +73,11 @@ class Keys:
         return self._key("calls")
 
     @property
+    def codes(self) -> str:
+        """Hash: who has carried out calls, with which version of their code -> the number of that (see `codes`)."""
+        return self._key("codes")
+
+    @property
     def leases(self) -> str:
         """Sorted set: what is at work, by the time in ms at which it counts as lost.
 
@@ -160,6 +165,7 @@ class Keys:
             self.statuses,
             self.lanes,
             self.calls,
+            self.codes,
             self.leases,
             self.parked,
             self.gathers,

@@ -37,6 +37,8 @@ class Elements:
     failed: int = 0
     statuses: dict[int, Status] = field(default_factory=dict)
     """How each has ended that has, by its number (see `protocol.calls.elements`)."""
+    codes: set[int | None] = field(default_factory=set)
+    """The numbers of who has carried them out (see `codes`)."""
 
     def without_failed(self) -> Elements:
         """Those that have not failed: the others are carried out again."""
@@ -60,6 +62,8 @@ class End:
     error: Mapping[str, Any] | None
     reason: str | None
     spent: Spent | None
+    code: int | None = None
+    """The number of who has carried it out, with which version of the code (see `codes`)."""
 
 
 @dataclass(slots=True)
@@ -182,7 +186,9 @@ class LaneState:
         self.held -= call.is_held
         self.left -= call.end is None
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
-        call.end = End(entry.id, event.status, event.error, reason, entry.spent)
+        of_elements = call.elements.codes if call.elements is not None else set()
+        code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
+        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code)
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = event.cost or call.cost
 
@@ -209,6 +215,7 @@ class LaneState:
         elements.ended += 1
         elements.failed += event.status is Status.FAILED
         elements.statuses[event.element] = event.status
+        elements.codes.add(entry.code)
         if event.cost is not None:
             call.cost = {"tokens": (call.cost or {}).get("tokens", 0) + event.cost["tokens"]}
 

@@ -20,6 +20,7 @@ from acts_celery.worker.wire.tokens import Tokens
 from . import fields as names
 from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
 from .child_links import PARENT, Parent, budgets_of, is_answered_by
+from .codes import MOST_CODES
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
 from .entries import Entry, read_entry, read_flat
@@ -88,6 +89,7 @@ class LogTerms:
             "tells": self.tells,
             "most_bytes": self.run_bytes,
             "most_work": self.run_work,
+            "most_codes": MOST_CODES,
         }
 
 

@@ -175,7 +175,7 @@ class RunWriter:
             **({"plan": 1} if plan.waits_for_approval else {}),
             "total": plan.size,
             "remaining": left,
-            **({f"n:{Status.SENT.value}": plan.size + is_request - left} if sent else {}),
+            **(dict.fromkeys((f"n:{Status.SENT.value}", "sent"), plan.size + is_request - left) if sent else {}),
             **({"loop": Loop().name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
             **({} if left else {"finished": milliseconds}),

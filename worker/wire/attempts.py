@@ -32,6 +32,8 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 RunName = Annotated[str, Field(min_length=1, max_length=200)]
 InstanceName = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTANCE)]
 Token = Annotated[str, Field(max_length=200)]
+WorkerName = Annotated[str, Field(max_length=200)]
+Version = Annotated[str, Field(max_length=100)]
 Milliseconds = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 """A span of time, of a year at most."""
 
@@ -108,6 +110,10 @@ class Attempt:
     """What shows that its run was really cancelled (see `cancellation`)."""
     took_ms: Milliseconds | None = None
     """How long its code was at work, once it has ended."""
+    worker: WorkerName | None = None
+    """Which worker has carried it out, once it has ended."""
+    version: Version | None = None
+    """Which version of the code that was; None where a model answered."""
 
     @property
     def losses(self) -> int:

@@ -83,8 +83,11 @@ def pack_message(message: ActivityCall | DelegateCall) -> bytes:
 
 
 def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
-    """As `asdict`, which takes ten times as long."""
-    return {**_fields(attempt), "id": _fields(attempt.id)}
+    """As `asdict`, which takes ten times as long; what is known only when it has ended is left out before."""
+    fields = {**_fields(attempt), "id": _fields(attempt.id)}
+    if attempt.worker is None:
+        del fields["worker"], fields["version"]
+    return fields
 
 
 def _fields(value: Any) -> dict[str, Any]:

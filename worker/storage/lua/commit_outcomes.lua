@@ -1,14 +1,28 @@
 -- Outcomes of a commit: each is appended once, and counted; the run ends with its last call.
 --
--- KEYS: calls leases children
+-- KEYS: calls codes leases children
 -- USES: commit_step background
 -- Request: outcomes: {call, element and of (where it is that of an element, which one and of which call; the call itself
 --          ends by an outcome of its own, and that alone is counted), status, detail (msgpack or ""), missed (the promised
 --          places that it had to do without, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of what
---          is sent and forgotten; else "")}, output_fault (why the run's output cannot be read, "" where it can; nil as long
---          as global calls have not ended), work (what validation has taken since the last commit), most_bytes, most_work
---          (what the calls of a run may write, and validation take, in all)
+--          is sent and forgotten; else ""), code (who has carried it out, see codes.py; or "")}, output_fault (why the run's output cannot be read, "" where it can; nil as long
+--          as global calls have not ended), work (what validation has taken since the last commit), most_bytes, most_work,
+--          most_codes (what the calls of a run may write, and validation take, in all)
 -- Answer: accepted (for each outcome)
+
+-- The number of a code of the run; nil where it has too many.
+local numbers = {}
+local function number_of(code)
+    if not numbers[code] then
+        local known = tonumber(redis.call('HGET', codes, code) or nil)
+        local count = known or redis.call('HLEN', codes)
+        if not known and count < request.most_codes then
+            redis.call('HSET', codes, code, count)
+        end
+        numbers[code] = count < request.most_codes and count or nil
+    end
+    return numbers[code]
+end
 
 local function append(outcome)
     local size = math.max(#outcome.messages, 1)
@@ -17,6 +31,11 @@ local function append(outcome)
         if i == size then -- with its last message a call has ended
             fields[#fields + 1] = outcome.element and 'element' or 's'
             fields[#fields + 1] = outcome.element and outcome.element .. ':' .. outcome.status or outcome.status
+            local code = outcome.code ~= '' and number_of(outcome.code)
+            if code then
+                fields[#fields + 1] = 'W'
+                fields[#fields + 1] = code
+            end
             if outcome.detail ~= '' then
                 fields[#fields + 1] = 'd'
                 fields[#fields + 1] = outcome.detail
