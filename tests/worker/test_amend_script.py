@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.calls.elements import element_index
+from acts_celery.protocol.engine.decisions import Outcome
+from acts_celery.protocol.engine.events import CallsUndone
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.storage.commits import Held
 from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage.entries import read_entry
 
-from .test_commit_script import Log
+from .test_commit_script import Log, done
 
 
 @pytest.fixture
@@ -39,3 +46,70 @@ def test_what_is_promised_has_its_time_anew_when_an_amendment_is_over(log: Log) 
     begun(log).do("drop")
     now_ms = log.redis.time()[0] * 1000
     assert now_ms + 900_000 < int(log.state()["promises_due"]) <= now_ms + 1_001_000
+
+
+def undo(steps: AmendmentSteps, lane: str = "①", **request: Any) -> None:
+    steps.do(
+        "undo",
+        **{"lane": lane, "undone": [], "record": b"", "given": [], "unsettled": [], "detail": b"\x80", **request},
+    )
+
+
+def planned(log: Log, *gathers: str) -> AmendmentSteps:
+    steps = begun(log)
+    steps.do("plan", by="retry", adds=True, deed=b"\x80", gathers=gathers)
+    return steps
+
+
+def test_r11_8_who_has_not_seen_that_calls_are_undone_begins_nothing(log: Log) -> None:
+    log.begin(2)
+    log.claim(0, instance="①")
+    log.commit(done(0), instance="①")
+    before = log.last("①")
+    steps = planned(log)
+    undo(steps, undone=[0])
+    steps.do("end")
+    log.redis.hset(log.keys.state, "status", "running")
+    outdated: dict[str, Any] = {"seen": before, "holds": [Held(0, b"\x80")], "settled": [5]}
+    assert log.claim(1, instance="①", **outdated) == (0,)
+    assert (log.entry(0, "①"), log.entry(1, "①"), log.entry(5, "①")) == ("None", "None", "None")
+    assert log.claim(0, 1, instance="①") == (1, 1)
+    assert (log.state()["n:done"], log.state()["remaining"]) == ("0", "2")
+
+
+def test_r11_8_a_gather_call_waits_for_the_end_of_a_retry_and_for_the_lanes_that_have_not_settled_it(log: Log) -> None:
+    log.begin(2)
+    log.redis.hset(log.keys.gathers, "5", 0)
+    for lane in "①②":
+        log.note("settled", 5, lane)
+    steps = planned(log, "5")
+    for _ in range(2):  # a retry that was interrupted is repeated
+        steps.do("plan", by="retry", adds=True, deed=b"\x80", gathers=["5"])
+        undo(steps, "①", unsettled=[5])
+        undo(steps, "③", unsettled=[5])  # which had not settled it
+        assert log.redis.hget(log.keys.gathers, "5") == "2"
+    steps.do("end")
+    assert log.redis.hget(log.keys.gathers, "5") == "1"
+    assert log.redis.lrange(log.keys.backlog, 0, -1)[-1] == ""
+    assert "amending:gathers" not in log.state()
+
+
+def test_r11_8_a_held_call_is_undone_and_of_an_each_only_what_failed(log: Log) -> None:
+    log.begin(2)
+    log.advance("①", holds=[Held(0, b"\x80"), Held(1, b"\x80", fans_out=True)])
+    parts = [element_index(1, element) for element in (0, 1)]
+    log.claim(*parts, instance="①")
+    log.commit(done(parts[0]), Outcome(parts[1], Status.FAILED), instance="①")
+    log.commit(done(1), instance="①")
+    undo(planned(log), undone=[0, 1], keeping=[1], parts=[parts[1]], stale=[7])
+    assert (log.entry(0, "①"), log.entry(1, "①")) == ("None", "each:1:0:")
+    assert (log.entry(parts[0], "①"), log.entry(parts[1], "①")) == ("done", "None")
+    assert not log.redis.exists(log.keys.held)
+    assert str(log.redis.hget(log.keys.lanes, "①")).endswith(":1")
+    assert (log.state()["running"], log.state()["remaining"]) == ("1", "3")
+    (entry,) = [read_entry(id_, fields) for id_, fields in raw(log) if b"undone" in fields]
+    assert entry.event == CallsUndone((0, 1), (1,), (7,))
+
+
+def raw(log: Log) -> Any:
+    return connect(log.settings).xrange(log.keys.log)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.errors import NothingToRetry
 
-from .backend import Backend, Meeting
+from .backend import Backend, Meeting, settings_for
 from .test_retry import broken, command, echo, failed_run, mend, statuses
 
 _names = count()
@@ -269,3 +271,28 @@ def test_a_gather_waits_again_for_a_global_call_that_is_listed_after_it(
     assert run.retry(downstream=True).downstream == ("2",)
     result = backend.wait(run.id)
     assert (result.status, result.data()["state"]["all"]) == ("completed", 5)
+
+
+def test_a_worker_that_is_killed_in_the_middle_of_it_changes_nothing(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path, name: str
+) -> None:
+    settings = settings_for(server, key_prefix=name, lease_seconds=1.5, sweep_interval_seconds=0.2)
+    killed = Backend(settings, meeting, tmp_path)
+    waiting = {"_tool": "waitAtGate", "gate": name, "value": "†state.a || †state.mark", "_outputPath": "†state.w"}
+    plan = {"type": "plan", "calls": [broken(name), waiting, echo("†state.w", "†state.all", _gather=True)]}
+    with killed.worker():
+        run = killed.client.submit([plan, *CONTEXT[:2]])
+        meeting.open_gate(name)
+        assert killed.wait(run.id).data()["state"]["all"] == {"i0": "i0", "i1": "i1"}
+    meeting.redis.delete(f"gate:{name}", f"record:at:{name}")
+    mend(meeting, name)
+    run.retry(downstream=True)
+    with killed.worker() as worker:
+        meeting.take(f"at:{name}")
+        worker.kill()
+        worker.wait()
+    meeting.open_gate(name)
+    with killed.worker():
+        result = killed.wait(run.id)
+    assert (result.status, result.data()["state"]["all"]) == ("completed", {"i0": 1, "i1": 1})
+    assert run.status()["calls"] == {"done": 5}
