@@ -5,6 +5,9 @@
 `call_schemas`  the part of it that is one tool's
 `asides`        the parts of it that are asked for beside calls and an output, and what is wrong with them
 `widening`      a schema in which a reference may stand for every value
+`tool_texts`    a tool as a model is shown it
+`data_blocks`   data as a model is shown it
+`empty_places`  what the state requires and is not there yet
 `rendering`     the messages in which a model is asked, and what follows a tick
 `texts`         the engine's own words in them
 `answer_texts`  the object that a text has as its answer, whatever stands around it

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Context, Limits
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.requests import Fate, Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.submission.checking import Environment
@@ -17,6 +19,7 @@ from acts_celery.protocol.submission.submission import read_submission
 
 from .strategies import json_values, log_messages
 
+NOTHING: dict[str, Any] = {"calls": [], "output": None}
 instances = st.sampled_from([None, None, "①", "②"])
 
 
@@ -35,32 +38,103 @@ def request(context: list[Any]) -> Request:
     return Request(submission, Environment())
 
 
-def last_values(rendered: list[dict[str, Any]]) -> dict[str, Any]:
-    """Heading to the value that stands last below it."""
-    values: dict[str, Any] = {}
-    for message in rendered[1:]:
+def read_blocks(rendered: list[dict[str, Any]], ticks_at: int) -> list[dict[str, Any]]:
+    """The blocks of data as a reader understands them who goes by the engine's text: as messages of a log."""
+    read: list[dict[str, Any]] = []
+    for number, message in enumerate(rendered[1:], 1):
         for block in message["content"].split("\n\n"):
             heading, *below = block.split("\n")
             if heading.startswith("## Data: ") and below:
-                values[heading.removeprefix("## Data: ")] = json.loads(below[-1])
-    return values
+                read += read_block(heading, json.loads(below[-1].replace("††", "†")), is_first=number < ticks_at)
+    return read
+
+
+def read_block(heading: str, value: Any, *, is_first: bool) -> list[dict[str, Any]]:
+    """One of them; at first an instance's names are each its own."""
+    found = re.fullmatch(r"## Data: (.*?)(?: ([①②]))?(?: \((\w+)\))?", heading)
+    assert found is not None
+    place, instance, method = parse(found[1]).references[0], found[2], found[3]
+    to = {"type": "data", "kind": place.kind, **({"_instance": instance} if instance else {})}
+    if is_first and instance and method is None and isinstance(value, dict):
+        names = (Reference(place.kind, (key,)) for key in value)
+        return [
+            {**to, "data": {one.path[0]: value[one.path[0]]}, "_outputMethod": "set", "_path": str(one)}
+            for one in names
+        ]
+    at = {"_path": str(place)} if place.path else {}
+    return [{**to, "data": nest(value, place.path), "_outputMethod": method or "set", **at}]
+
+
+def values(messages: list[Any], instance: str | None) -> dict[str, Any]:
+    """Each kind's folded value, but for errors."""
+    return {kind: value for kind, value in Context.trusted(messages).data(instance).items() if kind != "error"}
+
+
+def told(first: list[Any], ticks: list[Any]) -> tuple[list[Any], list[Any]]:
+    """A log in which every write fits, and what a reader knows who is shown it tick by tick."""
+    assume(not Context.trusted([*first, *(one for new in ticks for one in new)]).conflicts())
+    asked = request(first)
+    rendered, so_far = render(asked), first
+    ticks_at = len(rendered)
+    for number, new in enumerate(ticks):
+        rendered = [*rendered, *render_tick(asked, number, NOTHING, (), so_far, new)]
+        so_far = [*so_far, *new]
+    return so_far, read_blocks(rendered, ticks_at)
 
 
 @given(st.lists(messages(), max_size=4), st.lists(st.lists(messages(), max_size=3), max_size=3))
-def test_the_last_value_that_is_shown_of_every_identity_is_the_folded_one(first: list[Any], ticks: list[Any]) -> None:
-    asked = request(first)
-    rendered, so_far = render(asked), first
-    for number, new in enumerate(ticks):
-        rendered = [*rendered, *render_tick(asked, number, (), so_far, new)]
-        so_far = [*so_far, *new]
-    context = Context.trusted(so_far)
-    shown = last_values(rendered)
-    for message in so_far:
-        kind = message.get("kind", "data") if message["type"] == "data" else message["type"]
-        instance = message.get("_instance")
-        value = context.fold(instance).root(kind)
-        if kind != "error" and value is not MISSING:
-            assert shown[f"†{kind}" + (f" {instance}" if instance else "")] == json.loads(json.dumps(value))
+def test_who_reads_from_top_to_bottom_knows_every_global_value(first: list[Any], ticks: list[Any]) -> None:
+    log, read = told(first, ticks)
+    assert values(read, None) == values(log, None)
+
+
+@given(
+    st.lists(messages(), max_size=4),
+    st.lists(st.lists(messages().map(lambda one: {**one, "_instance": "①"}), max_size=3), max_size=3),
+)
+def test_who_reads_from_top_to_bottom_knows_what_an_instance_sees(first: list[Any], ticks: list[Any]) -> None:
+    log, read = told(first, ticks)
+    assert values(read, "①") == values(log, "①")
+
+
+def test_r12_5_after_a_gather_over_many_instances_what_is_shown_is_as_long_as_what_there_is() -> None:
+    sizes = []
+    for count in (20, 40):
+        context: list[Any] = [{"type": "state", "_instance": f"i{at}", "own": "x" * 100} for at in range(count)]
+        context.append({"type": "state", "all": {f"i{at}": "x" * 100 for at in range(count)}})
+        sizes.append(len("".join(message["content"] for message in render_context(context))))
+    assert sizes[1] < 2.1 * sizes[0]
+
+
+def test_r12_5_ten_ticks_with_large_results_cost_no_more_than_one_message_for_each() -> None:
+    asked = request([])
+    log: list[Any] = []
+    size = plain = 0
+    for tick in range(10):
+        call = {"_tool": "find", "_outputPath": "†state.found", "_outputMethod": "push"}
+        new = [{"type": "data", "kind": "state", "data": {"found": "y" * 4096}, "_call": call, "_outputMethod": "push"}]
+        size += len("".join(one["content"] for one in render_tick(asked, tick, NOTHING, (), log, new)))
+        plain += len(json.dumps(new[0]["data"]))
+        log += new
+    assert size < 1.2 * plain
+
+
+def test_r12_5_what_the_state_requires_and_is_not_there_is_listed_with_the_tools_that_write_it() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"refund": {"type": "object", "properties": {"sum": {}}, "required": ["sum"]}, "note": {}},
+        "required": ["refund", "note", "done"],
+    }
+    tools = {"pay": {"_outputPath": {"const": "†state.refund"}}, "mark": {"_outputPath": {"const": "†state.done"}}}
+    context = [{"type": "state", "schema": schema, "done": True}, {"type": "state", "_instance": "①", "note": 1}]
+    value = {"context": [*context, {"type": "state", "_instance": "②"}], "schema": {"type": "string"}, "tools": tools}
+    submission, problems = read_submission(value, Limits())
+    assert problems == []
+    asked = Request(submission, Environment())
+    assert render(asked)[-1]["content"] == "Still empty: †state.refund.sum (pay); †state.note in 1 of 2 instances"
+    filled = [{"type": "state", "_instance": name, "refund": {"sum": 1}, "note": 1} for name in ("①", "②")]
+    (*_, last) = render_tick(asked, 0, NOTHING, (), submission.context, filled)
+    assert "Still empty" not in last["content"]
 
 
 @given(st.lists(st.tuples(st.text(max_size=12), json_values), max_size=3), st.text(max_size=12))
@@ -93,7 +167,11 @@ def test_r12_5_behind_a_tick_stand_a_receipt_the_changed_values_every_error_and_
     ]
     fates = [Fate(0, "price", None, "done", "†state.price"), Fate(1, "buy", "①", "skipped", None, "no †state.money")]
     asked = request(first)
-    (told,) = render_tick(asked, 0, fates, first, new, [call])
+    answered, told = render_tick(asked, 0, {"calls": [call], "output": None}, fates, first, new)
+    assert answered == {
+        "role": "assistant",
+        "content": '{"calls":[{"_tool":"price","_outputPath":"†state.price"}],"output":null}',
+    }
     assert told == {
         "role": "user",
         "content": "\n".join(
@@ -102,11 +180,8 @@ def test_r12_5_behind_a_tick_stand_a_receipt_the_changed_values_every_error_and_
                 "0. price: done → †state.price",
                 "1. buy ①: skipped (no †state.money)",
                 "",
-                "## Data: †state ①",
-                '{"price":3,"own":1}',
-                "",
-                "## Data: †state",
-                '{"price":3}',
+                "## Data: †state.price",
+                "3",
                 "",
                 '## Error: {"call":{"_tool":"price","_outputPath":"†state.price"},'
                 '"error":{"type":"X","message":"a\\nb","pointer":""}}',
@@ -125,4 +200,6 @@ def test_r12_5_what_is_only_promised_is_shown_by_its_schema_and_long_values_are_
     assert promised["content"] == (
         '## Data: †input\nDescription: The need\nSchema: {"type":"object","properties":{"a":{}}}'
     )
-    assert cut["content"] == '## Data: †state\n{"text":"é… (cut: 51 bytes, of which the first 11 are shown)'
+    assert cut["content"] == (
+        '## Data: †state\n{"text… (†state is cut here: it has 51 bytes; a reference passes on all of it) …éé"}'
+    )

@@ -182,9 +182,16 @@ def test_r13_7_the_calls_of_a_lazy_request_are_a_plan_for_every_instance() -> No
     assert [error.pointer for error in eager.errors] == ["/calls/0/item"]
 
 
-def test_r12_5_a_request_that_would_show_a_global_value_to_each_of_many_instances_is_refused() -> None:
+def test_r12_5_a_global_value_stands_once_however_many_instances_see_it() -> None:
     lanes = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(300)]
     context = [{"type": "state", "big": "x" * 900_000}, *lanes]
     asked = read_request({"context": context, "schema": {"type": "string"}}, Environment())
+    assert sum(message["content"].count("x" * 100_000) for message in render(asked)) == 9
+
+
+def test_r12_5_a_request_that_would_show_more_data_than_may_be_sent_is_refused() -> None:
+    context = [{"type": "state", "_instance": f"i{number}", "big": "x" * 900_000} for number in range(20)]
+    limits = Limits(submission_bytes=100_000_000)
+    asked = read_request({"context": context, "schema": {"type": "string"}}, Environment(limits=limits))
     with pytest.raises(Rejected, match="a model would be shown more than 16777216 bytes"):
         render(asked)

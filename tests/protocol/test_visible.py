@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol.language.visible import INVISIBLE, json_text, one_line
-from acts_celery.protocol.requests.rendering import compact
+from acts_celery.protocol.requests.data_blocks import compact
 
 JOINERS = "\u200c\u200d"
 SIGNS = {"\u0600", "\u0601", "\u0602", "\u0603", "\u0604", "\u0605", "\u06dd", "\u070f", "\u0890", "\u0891", "\u08e2"}

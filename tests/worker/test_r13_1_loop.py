@@ -56,7 +56,9 @@ def test_r13_1_the_messages_of_a_tick_begin_with_those_of_the_one_before(loops: 
     first, second, third = (request["messages"] for request in asked.requests)
     assert second[: len(first)] == first
     assert third[: len(second)] == second
-    assert '{"sum":3}' in second[-1]["content"]
+    assert [message["role"] for message in second[len(first) :]] == ["assistant", "user"]
+    assert json.loads(second[-2]["content"]) == {"calls": [SUM], "output": None}
+    assert "## Data: †state.sum\n3" in second[-1]["content"]
     assert "0. add: done" in second[-1]["content"]
     assert all(request["schema"] == asked.requests[0]["schema"] for request in asked.requests)
 
@@ -75,7 +77,7 @@ def test_r4_10_a_model_has_a_call_carried_out_for_each_element_of_a_list_that_a_
     assert call.to_dict()["elements"] == {"total": 3, "ended": 3, "failed": 1}
     receipt = asked.requests[1]["messages"][-1]["content"]
     assert "1 of 3 elements failed" in receipt
-    assert '"sums":[11,null,13]' in receipt
+    assert "## Data: †state.sums\n[11,null,13]" in receipt
 
 
 def test_r13_1_no_calls_and_no_output_cost_a_tick(loops: Backend) -> None:

@@ -10,8 +10,8 @@ from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
 from acts_celery.protocol.engine.loop_limits import estimate_tokens
 from acts_celery.protocol.requests import Request, render, render_tick
-from acts_celery.protocol.requests.rendering import render_context, render_slots
-from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.protocol.requests.rendering import render_answer, render_context, render_slots
+from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.wire.packing import pack
@@ -77,7 +77,8 @@ def _second(view: LoopView, request: Request) -> _Parts:
     tick = view.loop.tick
     assert tick.choice is not None
     slots = compose_slots(request, tick.choice.answer["tools"], view.messages, view.first)
-    return Asked, render_slots(tick.number, slots.shown(request)), slots.schema, {"slots": slots.to_dict()}
+    messages = [render_answer(tick.choice.answer), *render_slots(tick.number, slots.shown(request))]
+    return Asked, messages, slots.schema, {"slots": slots.to_dict()}
 
 
 def config_of(view: LoopView) -> dict[str, Any]:
@@ -93,7 +94,9 @@ def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) 
         return render(request)
     assert tick.solution is not None
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]
-    plan = tick.solution["solution"]["calls"]
+    answer = tick.solution["solution"]
+    if tick.slots is not None:
+        answer = emptied(tick.slots, answer)
     said = [message for message in new if message.get("type") in ("text", "system")]
     times = repeats["times"] if repeats is not None else 1
-    return [*render_tick(request, tick.number, fates_of(view), before, new, plan, times), *render_context(said)]
+    return [*render_tick(request, tick.number, answer, fates_of(view), before, new, times), *render_context(said)]

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
-from acts_celery.protocol.requests.rendering import compact, render_context
+from acts_celery.protocol.requests.data_blocks import compact
+from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.requests.wire import value_without_nulls
 from acts_celery.protocol.schemas import compiled

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.requests.rendering import compact
+from acts_celery.protocol.requests.data_blocks import compact
 
 from .errors import TOO_LONG, ContextTooLong
 from .request import ModelRequest

@@ -1,0 +1,159 @@
+"""Data blocks: data as a model is shown it, each under a heading that data cannot forge (SPEC R12.5).
+
+    ## Data: †state ①
+    Description: what it is for
+    Schema: {"type":"object"}
+    {"text":"Hello"}
+
+The first request shows each identity with its value; behind a tick stands what was written since, by its path, and how
+it is joined to what was there where that is not by replacing it:
+
+    ## Data: †state.log (push)
+    "sent"
+
+A value stands on one line, whatever it holds, and each † of it as two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, Message, is_written, kind_of
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import DAGGER, Reference
+from acts_celery.protocol.language.templates import escaped
+from acts_celery.protocol.language.visible import json_text, one_line
+from acts_celery.protocol.state.allowance import TooLarge
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.operations import Method, read_operation
+
+from . import texts
+
+Identity = tuple[str, str | None]
+"""Under what data is known: its kind, and the instance that it belongs to."""
+_KIND: Final = re.compile(r"[^\W\d_][\w-]*")
+
+
+def identity_of(message: Message) -> Identity:
+    """The identity of a data message."""
+    return kind_of(message), message.get("_instance")
+
+
+class Budget:
+    """How much data is shown: each value up to `show_bytes`, all of it up to a number of bytes."""
+
+    def __init__(self, show_bytes: int | None, most_bytes: int) -> None:
+        self.show_bytes = show_bytes
+        self._most_bytes = self._left_bytes = most_bytes
+
+    def value(self, value: Any, name: str) -> str:
+        """The line of a value; one that is too long is cut in the middle, and says so. Raises `TooLarge`."""
+        text = escaped(compact(copied(value)))  # what is copied into an answer stays a text
+        self._left_bytes -= len(text)  # not encoded: what is counted may be a quarter of the bytes
+        if self._left_bytes < 0:
+            raise TooLarge(
+                f"a model would be shown more than {self._most_bytes} bytes of data (ACTS_LIMIT_CALL_BYTES): hand in "
+                "less, or have delegates read what is large"
+            )
+        return cut(text, self.show_bytes, name)
+
+
+def identity_blocks(messages: Sequence[Message], budget: Budget) -> dict[Identity, str]:
+    """Each identity with its value as its readers see it; of an instance only what global data does not say."""
+    by_identity: dict[Identity, list[Message]] = {}
+    for message in messages:
+        if message.get("type") in DATA_TYPES:
+            by_identity.setdefault(identity_of(message), []).append(message)
+    context = Context.trusted(messages)
+    return {
+        identity: "\n".join(_identity_lines(identity, said, context, budget)) for identity, said in by_identity.items()
+    }
+
+
+def _identity_lines(identity: Identity, messages: Sequence[Message], context: Context, budget: Budget) -> Iterator[str]:
+    kind, instance = identity
+    value, method = context.fold(instance).root(kind), ""
+    if instance is not None and value is not MISSING:
+        value, method = _own(value, context.fold(None).root(kind))
+    name = _named(kind)
+    yield _heading(name, instance, method)
+    yield from _introduction(messages)
+    if value is not MISSING:
+        yield budget.value(value, name)
+
+
+def _own(value: Any, shared: Any) -> tuple[Any, str]:
+    """What an instance has that all do not share, by the names at the top; `set` where it is instead of all that."""
+    if shared is MISSING:
+        return value, ""
+    if not (isinstance(value, Mapping) and isinstance(shared, Mapping) and shared.keys() <= value.keys()):
+        return value, Method.SET
+    return {key: part for key, part in value.items() if key not in shared or not _is_same(part, shared[key])}, ""
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (bool(one == other) and compact(copied(one)) == compact(copied(other)))
+
+
+def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]:
+    """What messages have written, each place by its path. What a later one replaces is left out."""
+    for message in _lasting([one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]):
+        operation = read_operation(message, "")
+        place = operation.place if operation is not None else Reference(kind_of(message))
+        name = str(place) if place.path else _named(place.kind)
+        method = operation.method.value if operation is not None else ""
+        said = "" if place.path and method == Method.SET else method
+        lines = [_heading(name, message.get("_instance"), said), *_introduction([message])]
+        yield "\n".join(lines if operation is None else [*lines, budget.value(operation.value, name)])
+
+
+def _lasting(messages: Sequence[Message]) -> list[Message]:
+    """The messages without those whose place a later one sets anew."""
+    anew: set[tuple[Any, ...]] = set()
+    found: list[Message] = []
+    for message in reversed(messages):
+        operation, instance = read_operation(message, ""), message.get("_instance")
+        if operation is not None:
+            at = (instance, operation.place.kind, *operation.place.path)
+            if not any(_introduction([message])) and any(at[:length] in anew for length in range(2, len(at) + 1)):
+                continue
+            if operation.method is Method.SET:
+                anew.add(at)
+        found.append(message)
+    return found[::-1]
+
+
+def _introduction(messages: Sequence[Message]) -> Iterator[str]:
+    """What is said of data beside its value: the newest description and the newest schema."""
+    descriptions = [one["description"] for one in messages if isinstance(one.get("description"), str)]
+    schemas = [one["schema"] for one in messages if "schema" in one and not is_written(one)]
+    yield from (f"Description: {one_line(' '.join(text.split()))}" for text in descriptions[-1:])
+    yield from (f"Schema: {compact(schema)}" for schema in schemas[-1:])
+
+
+def _named(kind: str) -> str:
+    """A kind as it is referred to; one that cannot be is quoted."""
+    return DAGGER + kind if _KIND.fullmatch(kind) else compact(kind)
+
+
+def _heading(name: str, instance: str | None, method: str) -> str:
+    parts = [f"## Data: {one_line(name)}", *([one_line(instance)] if instance is not None else [])]
+    return " ".join([*parts, *([f"({method})"] if method else [])])
+
+
+def compact(value: Any) -> str:
+    """A value as JSON on one line."""
+    return json_text(value, separators=(",", ":"))
+
+
+def cut(text: str, show_bytes: int | None, name: str) -> str:
+    """A text as far as it may be shown: of one that is too long its beginning and its end."""
+    encoded = text.encode()
+    if show_bytes is None or len(encoded) <= show_bytes:
+        return text
+    half = show_bytes // 2
+    begin = encoded[: show_bytes - half].decode(errors="ignore")
+    end = encoded[len(encoded) - half :].decode(errors="ignore")
+    return f"{begin}… {texts.CUT.format(name=name, size=len(encoded))} …{end}"

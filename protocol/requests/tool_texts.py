@@ -1,0 +1,147 @@
+"""Tools as a model is shown them: a signature, what is said of it, and where its result goes (SPEC R12.2a, R12.5).
+
+refund(order: string, amount?: number) -> {refunded: number}
+  Refund an order. Cannot be undone.
+  amount: In euros; all of it where it is left out.
+  writes †state.refund; sees state
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from acts_celery.protocol.calls.tools import Executor, Tool
+from acts_celery.protocol.language.visible import json_text, one_line
+from acts_celery.protocol.schemas import CompiledSchema, conjuncts
+from acts_celery.protocol.schemas.walk import referred
+
+from .request import Request
+
+_DEEPEST: Final = 6
+_MOST_VALUES: Final = 50
+_ANY: Final = "any"
+_OR: Final = " | "
+
+
+def tool_text(request: Request, tool: Tool) -> str:
+    """What a model is shown of a tool: a few lines."""
+    return "\n".join([signature(request, tool), *(f"  {line}" for line in _said(tool))])
+
+
+def signature(request: Request, tool: Tool) -> str:
+    """The first line: name, parameters, and the type of the result where it is known."""
+    parts = conjuncts((tool.document,), tool.document)
+    required = {name for part in parts for name in part.get("required", ())}
+    properties = _properties(parts)
+    parameters = [
+        f"{one_line(name)}{'' if name in required else '?'}: {type_text(schema, tool.document)}"
+        for name, schema in properties.items()
+        if not name.startswith("_")
+    ]
+    result = _result(request, tool)
+    returns = f" -> {type_text(result.document, result.document)}" if result is not None else ""
+    return f"{one_line(tool.name)}({', '.join(parameters)}){returns}"
+
+
+def type_text(schema: Any, document: Any, depth: int = 0) -> str:
+    """The type that a schema describes, as it is written in programs; what is too deep or has no name is `any`."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return "never" if schema is False else _ANY
+    if "const" in schema:
+        return _compact(schema["const"])
+    if "enum" in schema:
+        values = list(map(_compact, schema["enum"]))
+        return _OR.join([*values[:_MOST_VALUES], *(["…"] * (len(values) > _MOST_VALUES))])
+    if "$ref" in schema:
+        return type_text(referred(schema["$ref"], document), document, depth + 1)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema and "properties" not in schema:
+            return _union(type_text(each, document, depth + 1) for each in schema[keyword])
+    types = schema.get("type")
+    if isinstance(types, list):
+        return _union(type_text({**schema, "type": each}, document, depth) for each in types)
+    if types is None and schema.get("allOf"):
+        return _joined([type_text(each, document, depth + 1) for each in schema["allOf"]])
+    return _of_type(types, schema, document, depth)
+
+
+def _of_type(type_: Any, schema: Mapping[str, Any], document: Any, depth: int) -> str:
+    if type_ == "array":
+        places = [type_text(each, document, depth + 1) for each in schema.get("prefixItems", ())]
+        if places:
+            return f"[{', '.join(places)}]"
+        item = type_text(schema.get("items", True), document, depth + 1)
+        return f"({item})[]" if _OR in item else f"{item}[]"
+    if type_ == "object" or (type_ is None and "properties" in schema):
+        required = schema.get("required", ())
+        fields = [
+            f"{one_line(name)}{'' if name in required else '?'}: {type_text(below, document, depth + 1)}"
+            for name, below in schema.get("properties", {}).items()
+        ]
+        others = schema.get("additionalProperties")
+        if isinstance(others, dict) and not fields:
+            return f"{{[name]: {type_text(others, document, depth + 1)}}}"
+        return f"{{{', '.join(fields)}}}" if fields else "object"
+    if type_ == "string" and isinstance(schema.get("format"), str):
+        return f"string({one_line(schema['format'])})"
+    return type_ if isinstance(type_, str) else _ANY
+
+
+def _said(tool: Tool) -> Iterator[str]:
+    """The lines below the signature."""
+    yield from _described(tool.declaration)
+    for name, schema in _properties(conjuncts((tool.document,), tool.document)).items():
+        if not name.startswith("_") and isinstance(schema, dict):
+            yield from (f"{one_line(name)}: {line}" for line in _described(schema))
+    pins = [f"{word} {one_line(text)}" for word, text in _pins(tool)]
+    if pins:
+        yield "; ".join(pins)
+
+
+def _pins(tool: Tool) -> Iterator[tuple[str, str]]:
+    """Where its result goes, and what it sees, as far as that is fixed."""
+    constants = tool.constants
+    if paths := tool.choices("_outputPath"):
+        yield "writes", " or ".join(paths)
+    if isinstance(scopes := constants.get("_scopes"), list) and scopes:
+        yield "sees", ", ".join(map(str, scopes))
+    if tool.lists:
+        named = (one if isinstance(one, str) else " with ".join(one) for one in tool.lists)
+        yield "for each of", ", ".join(named)
+
+
+def _described(schema: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(said := schema.get("description"), str) and said.strip():
+        yield one_line(" ".join(said.split()))
+
+
+def _properties(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is said of each property, by its name; the first that says it counts."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, schema in part.get("properties", {}).items():
+            found.setdefault(name, schema)
+    return found
+
+
+def _result(request: Request, tool: Tool) -> CompiledSchema | None:
+    """What is known of its results: by the tool, else by the signature of the activity that runs its calls."""
+    if tool.compiled_output is not None:
+        return tool.compiled_output
+    runner = request.runner(tool)
+    code = request.known.activity(runner.name) if runner.executor is Executor.ACTIVITY else None
+    return code.compiled_output if code is not None else None
+
+
+def _union(types: Iterator[str]) -> str:
+    return _OR.join(dict.fromkeys(types)) or _ANY
+
+
+def _joined(types: list[str]) -> str:
+    known = [each for each in dict.fromkeys(types) if each != _ANY]
+    return " & ".join(known) or _ANY
+
+
+def _compact(value: Any) -> str:
+    return json_text(value, separators=(",", ":"))
