@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from rs_bpe.bpe import openai
+from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # it has no types
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.tools import Tool
