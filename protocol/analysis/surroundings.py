@@ -10,7 +10,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.call import Call, place_in
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.graph.promises import KIND
-from acts_celery.protocol.graph.readers import Readers, places_seen, scope_places
+from acts_celery.protocol.graph.readers import Readers, ReadPlaces, places_seen, scope_places
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, read_data
 from acts_celery.protocol.language.references import Reference
@@ -23,7 +23,7 @@ from .finding import Finding, listed, on_call
 from .known_places import KnownPlaces
 
 _MOST_SCOPES: Final = 50
-"""So many wide scopes are looked at, each by a walk along all that its call waits for."""
+"""So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""
 _MOST_NAMED: Final = 3
 _WHOLE_MESSAGES: Final = frozenset({"text", "system"})
 """Kinds of messages that are no data and may be scopes (SPEC R8.3)."""
@@ -66,8 +66,8 @@ def _gathered_in_sight(layout: Layout) -> Iterator[Finding]:
     is_template = layout.submission.is_template
     scoped = (call for call in layout.calls if not call.gather and (is_template or call.instance is not None))
     readers = Readers(scoped, scope_places)
-    for call in layout.calls if layout.is_joined else ():
-        for place in call.written if call.gather else ():
+    for call in islice((call for call in layout.calls if call.gather), _MOST_SCOPES):
+        for place in call.written:
             if seeing := sorted(set(readers.at(place))):
                 some = "call" if len(seeing) == 1 else "calls"
                 why = f"gathers from all instances into {place}, which is in the _scopes of {some} {listed(seeing)}"
@@ -79,10 +79,12 @@ def _gathered_in_sight(layout: Layout) -> Iterator[Finding]:
 def _hidden_inputs(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     """Parameters of delegates that take the place of what is in their scoped input (SPEC R9.2)."""
     for call in layout.calls:
-        scoped = [scope for scope in call.scopes if scope.kind == KIND]
-        for name, value in call.parameters.items() if scoped and call.runner.executor is Executor.DELEGATE else ():
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        scoped = [scope for scope in call.scopes if scope.kind == KIND] if is_delegate else []
+        seen = ReadPlaces(scoped)
+        for name, value in call.parameters.items() if scoped else ():
             place = Reference(KIND, (name,))
-            if value != str(place) and any(map(place.overlaps, scoped)) and places.has(place):
+            if value != str(place) and seen.overlap(place) and places.has(place):
                 why = f"has the parameter {name!r}, which hides {place} of its _scopes from its delegate"
                 remedy = f'give the parameter another name, or leave {place} out of "_scopes"'
                 yield on_call(layout, "ACT412", call, why, remedy, name)

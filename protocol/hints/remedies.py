@@ -23,6 +23,8 @@ from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.submission import plan_calls
 
 _LIKENESS: Final = 0.4
+_MOST_READ: Final = 4
+"""Of the places of an expression, and of those that a tool lists, so many are looked at."""
 _MOST_CALLS: Final = 200
 """So many calls, the first, are looked at for each reference."""
 
@@ -40,7 +42,7 @@ class Remedies:
         seen = _seen(cause)
         calls = [call for call in self._pathless if call.index != cause.call and call.instance in seen]
         meant = self._certain if is_certain else self._likely
-        for place, call in product(cause.expression.references, calls):
+        for place, call in product(_read(cause), calls):
             if (path := meant(place, call)) is not None:
                 return f'call {call.index} ({call.tool}) has no _outputPath: give it "_outputPath": "{path}"'
         return None
@@ -55,7 +57,7 @@ class Remedies:
     def planned(self, cause: Unresolvable) -> str | None:
         """The plan message whose call writes what is read, and that is context beside a solution (SPEC R10.2)."""
         for at, place in self._planned:
-            if any(map(place.overlaps, cause.expression.references)):
+            if any(map(place.overlaps, _read(cause))):
                 gather = (
                     ', with "_gather": true where it reads in all instances' if self.layout.context.instances else ""
                 )
@@ -67,7 +69,7 @@ class Remedies:
 
     def promise(self, cause: Unresolvable) -> str | None:
         """The promise by which an input may come later."""
-        for place in cause.expression.references:
+        for place in _read(cause):
             if place.kind == KIND and place.path:
                 schema: dict[str, Any] = {}
                 for name in reversed(place.path):
@@ -77,9 +79,8 @@ class Remedies:
         return None
 
     def _certain(self, place: Reference, call: Call) -> Reference | None:
-        tool = self.layout.tools.get(call.tool)
-        admitted = (one for named in (tool.choices("_outputPath") if tool else ()) for one in _places(named))
-        return next((one for one in admitted if one.overlaps(place)), None) or self._named(place, call, 1)
+        admitted = (one for one in self._admitted.get(call.tool, ()) if one.overlaps(place))
+        return next(admitted, None) or self._named(place, call, 1)
 
     def _likely(self, place: Reference, call: Call) -> Reference | None:
         if (named := self._named(place, call, _LIKENESS)) is not None:
@@ -99,6 +100,15 @@ class Remedies:
         return None
 
     @cached_property
+    def _admitted(self) -> dict[str, list[Reference]]:
+        """The places that tools list, for those of calls without an output path."""
+        tools = {call.tool: self.layout.tools[call.tool] for call in self._pathless if call.tool in self.layout.tools}
+        return {
+            name: [place for text in tool.choices("_outputPath")[:_MOST_READ] for place in _places(text)[:_MOST_READ]]
+            for name, tool in tools.items()
+        }
+
+    @cached_property
     def _pathless(self) -> list[Call]:
         return list(islice((call for call in self.layout.calls if call.output is None), _MOST_CALLS))
 
@@ -108,6 +118,10 @@ class Remedies:
             return []
         calls, _ = plan_calls(self.layout.submission.context)
         return list(islice(_written(calls), _MOST_CALLS))
+
+
+def _read(cause: Unresolvable) -> tuple[Reference, ...]:
+    return cause.expression.references[:_MOST_READ]
 
 
 def _seen(cause: Unresolvable) -> tuple[str | None, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.calls.call import completed, read_expressions
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
@@ -15,6 +15,8 @@ from acts_celery.protocol.state.fold import Fold
 
 from .request import Request
 
+_MOST_INSTANCES: Final = 100
+"""Of the instances of a call that runs in all so many are looked at."""
 Key = tuple[str | int, ...]
 """The segments of a place, its kind first."""
 
@@ -42,7 +44,10 @@ def dependents(
         if position not in left:
             continue
         instance = calls[position].get("_instance")
-        folds = [context.fold(one) for one in (context.instances if instance == EVERYWHERE else (instance,))]
+        folds = [
+            context.fold(one)
+            for one in (context.instances[:_MOST_INSTANCES] if instance == EVERYWHERE else (instance,))
+        ]
         for at, expression in left[position]:
             if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
                    for group in expression.alternatives):  # fmt: skip

@@ -7,6 +7,7 @@ not there yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.readers import sees
@@ -17,6 +18,9 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.submission.layout import Layout
 
+_MOST_INSTANCES: Final = 100
+"""Of the instances of a call that runs in all so many are looked at."""
+
 
 def premature(layout: Layout) -> Iterator[Problem]:
     """Latent calls whose result was written before what they refer to is there."""
@@ -24,10 +28,12 @@ def premature(layout: Layout) -> Iterator[Problem]:
     others = _Sight([call for call in layout.calls if call.given is MISSING])
     known = _Sight(answered)
     for call in answered:
-        instances = layout.context.instances if call.instance == EVERYWHERE else (call.instance,)
+        instances = layout.context.instances[:_MOST_INSTANCES] if call.instance == EVERYWHERE else (call.instance,)
         folds = [layout.context.fold(instance) for instance in instances]
         for place in dict.fromkeys(place for expression in call.expressions for place in expression.references):
             mine, theirs = known.writing(place, call), others.writing(place, call)
+            if not (mine or theirs):
+                continue
             is_before = any(one < call.index for one in (*mine, *theirs))
             does_wait = is_before or not all(fold.exists(place) for fold in folds)
             if does_wait and theirs:
