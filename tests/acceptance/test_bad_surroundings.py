@@ -76,7 +76,7 @@ def test_an_unknown_run_is_said_to_be_unknown(bare_server: EmbeddedServer) -> No
     env = server_settings(bare_server)
     asked = ("status", "show", "log")
     for result in at_once(partial(acts, command, "no-such-run", "--json", env=env) for command in asked):
-        assert_refused(result, codes=(3,))
+        assert_refused(result, codes=(4,))
         assert "no-such-run" in result.stderr, result
 
 

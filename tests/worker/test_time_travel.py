@@ -119,6 +119,6 @@ def test_the_command_shows_the_status_of_that_moment(backend: Backend, meeting: 
     backend.wait(run.id)
     paused = next(event for event in run.follow() if event.status == "paused")
     told = command(backend, "status", run.id, "--at", paused.id, "--json")
-    assert (told.code, told.json) == (0, run.status(at=paused.id))
+    assert (told.code, told.json) == (0, run.status(at=paused.id, instances=True))
     assert told.json["status"] == "paused"
     assert command(backend, "show", run.id, "--at", paused.id, "--json").json["status"] == "paused"
