@@ -126,3 +126,28 @@ def test_each_is_counted_once_though_a_worker_is_killed(backend: Backend, killed
             assert backend.wait(run.id).status == "completed"
             wait_until_done(backend, run.id)
     assert run.status()["background"] == counts(0, 90, 30)
+
+
+def test_what_is_sent_again_by_a_retry_counts_once(backend: Backend) -> None:
+    read = "†state.a || †state.b"
+    calls: list[Json] = [
+        {"_tool": "failUntilMended", "name": "again", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "note", "name": "read", "n": read},
+        {"_tool": "note", "name": "each", "n": "†state.list", "value": read, "_each": "n"},
+        {"_tool": "doomed", "_activity": "noteAndFail", "name": "doomed", "_scopes": ["†state.a"]},
+    ]
+    tools: Json = {"doomed": {"properties": {"_activity": {"const": "noteAndFail"}}}}
+    context = [{"type": "state", "b": 0, "list": [1, 2]}]
+    run = backend.client.submit(context, {"calls": calls}, tools=tools)
+    with backend.worker("-Q", "instances"):
+        with backend.worker("-Q", "background"):
+            assert backend.wait(run.id).status == "failed"
+            wait_until_done(backend, run.id)
+        assert run.status()["background"] == counts(0, 3, 1)
+        backend.meeting.redis.set("mended:again", 1)
+        run.retry(downstream=True, effects=True)
+        assert backend.wait(run.id).status == "completed"
+        assert run.status()["background"] == counts(4, 0, 0)
+        with backend.worker("-Q", "background"):
+            wait_until_done(backend, run.id)
+    assert run.status()["background"] == counts(0, 3, 1)

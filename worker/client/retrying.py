@@ -187,13 +187,15 @@ class Retrier:
             parts = [part for index in undone for part in lane.parts(index)]
             for start in range(0, len(parts), _UNDONE_AT_ONCE):
                 some = parts[start : start + _UNDONE_AT_ONCE]
-                yield {**common, "undone": [], "parts": some, "record": b"", "given": []}
+                yield {**common, "undone": [], "parts": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
             first, last = undone[:-_UNDONE_AT_ONCE], undone[-_UNDONE_AT_ONCE:]
             for start in range(0, len(first), _UNDONE_AT_ONCE):
-                yield {**common, "undone": first[start : start + _UNDONE_AT_ONCE], "record": b"", "given": []}
+                some = first[start : start + _UNDONE_AT_ONCE]
+                yield {**common, "undone": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
             outcomes = self._given(plan.view, lane, given) if given is not None else []
             record = new_record(plan.view, lane) if undone else b""
-            yield {**common, "undone": last, "stale": sorted(lane.stale), "record": record, "given": outcomes}
+            ends = {"undone": last, "withdrawn": lane.sent(last), "record": record, "given": outcomes}
+            yield {**common, **ends, "stale": sorted(lane.stale)}
 
     def _given(self, view: RunView, lane: EndedLane, given: Success) -> list[dict[str, Any]]:
         """The outcomes of a lane's failed calls, were this their result."""

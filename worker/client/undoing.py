@@ -4,10 +4,11 @@ them, and, where that is asked for, what has read what they may write now; and w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.downstream import Joins, Reach
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
@@ -65,6 +66,16 @@ class EndedLane:
         """The elements of a call that are undone with it."""
         ended, keeps = self.state.elements(index), index in self.keeping
         return sorted(part for part, status in ended.items() if status is Status.FAILED or not keeps)
+
+    def sent(self, undone: Iterable[int]) -> list[int]:
+        """The calls and elements of these that were sent and forgotten themselves."""
+        return [one for one in undone if self._is_sent(one)]
+
+    def _is_sent(self, index: int) -> bool:
+        call = self.state.call(call_of(index))
+        if call.elements is not None:
+            return call.elements.statuses.get(index) is Status.SENT
+        return call.end is not None and call.end.status is Status.SENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 -- A lane of which calls are carried out again, or are given outcomes by hand, and of which others are stale (SPEC R11.8).
 --
 -- KEYS: calls state log lanes gathers backlog held pending_webhooks
--- USES: lanes condition
+-- USES: lanes condition background
 -- Request: undo    lane, undone (calls that have ended, or are held), keeping (those of them of which only the elements that
 --                failed are carried out again, or nil), stale (calls, or nil), detail (who has it so, msgpack), record (or
---                ""), parts (the elements to be carried out again, see commit.lua, or nil), given (outcomes given by hand:
+--                ""), parts (the elements to be carried out again, see commit.lua, or nil), withdrawn (those of all
+--                these that were sent and forgotten, but for calls whose elements were), given (outcomes given by hand:
 --                {call, status, detail, messages}), unsettled (gather calls that have something to wait for in the lane
 --                again; see `guard` in amend.lua)
 
@@ -67,6 +68,11 @@ local function undo()
     local last, open = read_lane(redis.call('HGET', lanes, request.lane))
     local field = request.lane .. '\31'
     local keeps, undone, keeping = among(request.keeping), {}, {}
+    for _, one in ipairs(request.withdrawn) do
+        if redis.call('HGET', calls, field .. one) == 'sent' then
+            withdraw_from_background(field .. one)
+        end
+    end
     for _, call in ipairs(request.undone) do
         local is_undone, opened = undo_call(field .. call, keeps[call])
         open = open + opened

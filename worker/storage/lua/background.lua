@@ -13,11 +13,22 @@ local function send_in_background(member, task, queue)
     end
 end
 
--- Take it out of the outbox: it is done, or dead. Its run may have ended, and may be gone.
-local function end_in_background(member, is_dead)
-    local was_there = redis.call('HDEL', outbox, member) == 1
+local function take_out(member)
     redis.call('HDEL', outbox_tasks, member)
     redis.call('ZREM', outbox_due, member)
+    return redis.call('HDEL', outbox, member) == 1
+end
+
+-- It is to be carried out again, and counts no more: what was sent before is not looked after any longer.
+local function withdraw_from_background(member)
+    take_out(member)
+    redis.call('SREM', dead_calls, member)
+    redis.call('HINCRBY', state, 'sent', -1)
+end
+
+-- Take it out of the outbox: it is done, or dead. Its run may have ended, and may be gone.
+local function end_in_background(member, is_dead)
+    local was_there = take_out(member)
     if was_there and is_dead and redis.call('EXISTS', state) == 1 then
         redis.call('SADD', dead_calls, member)
         local left = redis.call('PTTL', state)
