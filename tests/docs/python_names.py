@@ -16,6 +16,7 @@ from acts_celery.worker.client.awaiting import Twin
 from acts_celery.worker.client.labels import LabelOptions
 from acts_celery.worker.client.log_entries import CallEnd
 from acts_celery.worker.client.overview import Summary
+from acts_celery.worker.client.readable_run import ReadableRun
 from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.submitting import SubmissionOptions
 from acts_celery.worker.client.timings import Timing
@@ -70,7 +71,8 @@ def _class(name: str, one: type, *, is_public: bool) -> Iterator[str]:
         yield "- Awaited (`async for` where an iterator is given), as in the plain class: " + ", ".join(
             f"`.{twin}`" for twin in twins if twin not in _NOT_FOR_USERS
         )
-    for member, value in vars(one).items():
+    inherited = vars(ReadableRun) if one is acts_celery.Run else {}
+    for member, value in {**vars(one), **inherited}.items():
         if member.startswith("_") or member in (*_NOT_FOR_USERS, *twins):
             continue
         if isinstance(value, property):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Generic
 
 import pytest
 
 from acts_celery import AsyncClient, AsyncRun, Client, DeadLetters, Run
 from acts_celery.worker.client.async_client import AsyncDeadLetters
+from acts_celery.worker.client.awaiting import Twin
 
 _SAME = {"run_of", "child", "dead_letters"}
 """What reads nothing, so that there is nothing to be awaited."""
@@ -19,7 +20,9 @@ TWINS = [(Client, AsyncClient), (Run, AsyncRun), (DeadLetters, AsyncDeadLetters)
 
 
 def public(one: type) -> dict[str, Any]:
-    return {name: value for name, value in vars(one).items() if not name.startswith("_") and name not in _OTHERS}
+    classes = [each for each in one.__mro__ if each not in (object, Generic, Twin)]
+    members = {name: value for each in reversed(classes) for name, value in vars(each).items()}
+    return {name: value for name, value in members.items() if not name.startswith("_") and name not in _OTHERS}
 
 
 def returned(annotation: str) -> str:

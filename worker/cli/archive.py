@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -23,18 +23,33 @@ from .output import flush, print_either, print_lines, tell
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
 )
 @click.option("--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL.")
+@click.option("--plan", is_flag=True, help="Write its calls as a plan, with their tools, to run again with other data.")
+@click.option(
+    "--tick", type=click.IntRange(min=0), metavar="N", help="With --plan: the calls of this tick of its loop."
+)
 @common_options
-def export(run: str, output: Path | None, script: bool, *, common: Common) -> int:
+def export(run: str, output: Path | None, *, script: bool, plan: bool, tick: int | None, common: Common) -> int:
     """Write RUN as one file: its log, its definition and its result, as JSON lines.
 
     The first line has the result as `acts show --json` prints it, so no server is needed to read the file.
 
     With --script the file is one for ACTS_MODEL=scripted:FILE.json: the same request then has the same answers.
 
-    Exit codes: 0 written, 3 no server, or the file cannot be written, 4 no such run.
+    With --plan the file is a submission of one plan message, which runs once for each instance: give other data with
+    `acts run FILE --context ROWS.jsonl`.
+
+    Exit codes: 0 written, 3 no server, or the file cannot be written, 4 no such run or tick.
     """
+    if plan + script > 1 or (tick is not None and not plan):
+        raise Failed("give --script, or --plan and with it --tick", REJECTED)
+    from acts_celery.protocol.language.visible import json_text
+
     with found_run(run, common) as found:
-        lines = (lambda: [found.script()]) if script else found.export
+        lines: Callable[[], Iterable[str]] = found.export
+        if script:
+            lines = lambda: [found.script()]  # noqa: E731
+        elif plan:
+            lines = lambda: [json_text(found.export_plan(tick), indent=1)]  # noqa: E731
         if output is None:
             print_lines(lines())
             flush()

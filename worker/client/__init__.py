@@ -10,7 +10,8 @@
 `labels`         the id, the name and the tags of a run
 `dispatcher`     having a run written down, and publishing it
 `forgetting`     what has ended with its submission, since it is sent and forgotten
-`runs`           a run from outside
+`runs`           a run from outside: orders to it
+`readable_run`   what is read of it
 `run_status`     its status, and its calls counted by theirs
 `results`        a result, folded from the log
 `instance_status`  how each instance stands

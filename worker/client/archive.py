@@ -14,7 +14,8 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import reduce
 from itertools import islice
@@ -25,13 +26,16 @@ from redis.exceptions import RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
+from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.loop import Loop
+from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import value_problems
+from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.requests import texts
 from acts_celery.protocol.requests.staged import emptied
-from acts_celery.worker.errors import NoLoop, RunNotFound
+from acts_celery.worker.errors import NoLoop, NoSuchTick, RunNotFound
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage import fields as names
 from acts_celery.worker.storage.audit import audit_record
@@ -41,8 +45,10 @@ from acts_celery.worker.storage.entries import id_key, read_entry
 from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
+from acts_celery.worker.storage.lane_state import End
 from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.retention import delete_run, expire_runs
+from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.packing import pack, unpack
 
 from .labels import ID
@@ -78,6 +84,55 @@ def script_of(history: History) -> str:
     if not entries:
         raise NoLoop("the run has no answers of a model: it is no request, or was not asked yet")
     return json_text(entries[::-1], indent=1)  # what only later requests say comes first
+
+
+def plan_of(run: RunState, tick: int | None = None) -> dict[str, Any]:
+    """A run's calls as a plan, to be run again: a submission of one plan message, with the tools and delegates that the
+    calls name; of a tick of its loop, where that is given. What was replaced is not among them.
+
+    A call that stands once for each instance is one call of the plan. Raises `NoLoop`, `NoSuchTick`.
+    """
+    if tick is not None:
+        if run.loop is None:
+            raise NoLoop("the run is no request: it has no ticks")
+        answered = len([each for each in run.loop.ticks if each.solution is not None])
+        if tick >= answered:
+            raise NoSuchTick(
+                f"the run has {answered} ticks that were answered: there is no tick {tick}, the first is 0"
+            )
+    found: dict[int, Call] = {}
+    for lane in run.lanes.values():
+        ticks = lane.ticks if tick is not None else {}
+        chosen = (call for index, call in lane.known.items() if tick is None or ticks.get(index) == tick)
+        found |= {call.index: call for call in chosen if not _is_replaced(lane.end(call.index))}
+    calls = [found[index] for index in sorted(found)]
+    named = {name for call in calls for name in (call.tool, call.runner.name)}
+    definition = run.definition
+    return {
+        "context": [{"type": "plan", "calls": _templates([call.raw for call in calls], run.lanes.keys() - {None})}],
+        "tools": {name: dict(tool.declaration) for name, tool in definition.tools.items() if name in named},
+        "delegates": {name: definition.delegates[name] for name in definition.delegates if name in named},
+    }
+
+
+def _is_replaced(end: End | None) -> bool:
+    return end is not None and end.status is Status.SKIPPED and (end.reason or "").startswith("replaced by ")
+
+
+def _templates(calls: Sequence[Mapping[str, Any]], instances: Set[str | None]) -> list[dict[str, Any]]:
+    """The calls as templates: one for those that stand in every instance and are the same but for its name."""
+    general = [{key: value for key, value in raw.items() if key != "_instance"} for raw in calls]
+    forms = [(pack(each), raw.get("_instance")) for each, raw in zip(general, calls, strict=True)]
+    named = defaultdict[bytes, dict[str | None, None]](dict)
+    for form, instance in forms:
+        named[form][instance] = None
+    found: list[dict[str, Any]] = []
+    for (form, instance), each, raw in zip(forms, general, calls, strict=True):
+        if instance != EVERYWHERE and not named[form].keys() >= instances:
+            found.append(dict(raw))
+        elif instance == next(iter(named[form])):
+            found.append(each)
+    return found
 
 
 def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterator[str]:

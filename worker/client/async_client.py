@@ -157,6 +157,7 @@ class AsyncRun(Twin[Run]):
     amend = awaited(Run.amend)
     retry = awaited(Run.retry)
     export = iterated(Run.export)
+    export_plan = awaited(Run.export_plan)
     script = awaited(Run.script)
     delete = awaited(Run.delete)
     explain = awaited(Run.explain)

@@ -12,7 +12,7 @@ from functools import wraps
 from itertools import islice
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
-S = TypeVar("S")
+S = TypeVar("S", covariant=True)
 T = TypeVar("T")
 U = TypeVar("U")
 P = ParamSpec("P")

@@ -1,35 +1,25 @@
-"""A run, from outside: its status, its result, its log, waiting for its end, and orders to it."""
+"""A run, from outside: what is read of it (`readable_run`), and orders to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings, is_cluster
-from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
+from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.decisions import Success
-from acts_celery.protocol.language.references import DAGGER, Reference
-from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.errors import InstanceNotFound, PlanWaits, RunNotFound, RunOver
-from acts_celery.worker.storage.connections import PASSING, redis_errors
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.errors import PlanWaits, RunOver
+from acts_celery.worker.storage.connections import redis_errors
 
 from .control import Control
-from .log_entries import LogEntry, LogReading
-from .progress import Deadline, Event, Progress
-from .results import Result, read_end, read_result
-from .run_status import FOREIGN, has_few_instances, read_state, status_in, status_of
-from .submitting import OutputType, typed
+from .readable_run import ReadableRun
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
 
-    from .absence import Absence
     from .amendment import Check
     from .loops import LoopControl
     from .people import People
@@ -40,26 +30,16 @@ if TYPE_CHECKING:
     """What publishes, opened when it is first needed."""
 
 
-class Run:
+class Run(ReadableRun):
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 
     def __init__(
         self, run: str, redis: Redis, settings: Settings, publisher: Opened, check: Check, since: str | None = None
     ) -> None:
-        """`since` is the id of the status that a run had when it was submitted here."""
-        self.id = run
-        self.output_type: OutputType | None = None  # where it was submitted here with one as its schema
-        self._since = since
-        self._redis = redis
-        self._settings = settings
-        self._keys = Keys(settings.key_prefix, run)
+        """As `ReadableRun`."""
+        super().__init__(run, redis, settings, since)
         self._publisher = publisher
         self._check = check
-        self._progress = Progress(run, redis, settings)
-
-    @cached_property
-    def _history(self) -> History:
-        return History(self._redis, self._keys)
 
     @cached_property
     def _loop(self) -> LoopControl:
@@ -85,20 +65,6 @@ class Run:
         from .people import People
 
         return People(self.id, self._redis, self._settings, self._publisher)
-
-    def status(self, at: str | None = None, *, instances: bool = False) -> dict[str, Any]:
-        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`. With
-        `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
-
-        `unanswered` is there while models are asked again: of each request the `call` (None: the loop's own), the
-        error's `type` and `message`, how many `tries` there were, `again_in_seconds`.
-        """
-        if at is not None:
-            return status_in(self.result(at), instances=instances)
-        with redis_errors(self._settings):
-            told = status_of(self._redis, self._keys)
-            has_few = instances and told["status"] != FOREIGN and has_few_instances(self._redis, self._keys)
-        return told | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
     def pause(self) -> None:
         """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
@@ -273,22 +239,6 @@ class Run:
             choice = Choice(Extent(downstream, effects), call, instance, Success(value) if skip else None)
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
-    def export(self) -> Iterator[str]:
-        """The run as the lines of a file: its log, definition and result (see `archive`)."""
-        from .archive import export_lines
-
-        result = self.result(waits=True).to_dict()
-        with redis_errors(self._settings):
-            yield from export_lines(self._redis, self._keys, result)
-
-    def script(self) -> str:
-        """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
-        from .archive import script_of
-
-        self._state()
-        with redis_errors(self._settings):
-            return script_of(self._history)
-
     def delete(self) -> None:
         """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`; `RunOver` before that."""
         self._control.delete(self._state()["status"])
@@ -296,101 +246,3 @@ class Run:
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""
         return Run(run, self._redis, self._settings, self._publisher, self._check)
-
-    def require(self) -> None:
-        """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""
-        self._state()
-
-    @property
-    def total(self) -> int:
-        """How many calls the run has, over all instances."""
-        return int(self._state()["total"])
-
-    def wait(self, timeout_seconds: float | None = None) -> Result:
-        """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
-        deadline = Deadline(self.id, timeout_seconds)
-        since, self._since = self._since, None
-        if since is not None and not is_cluster(self._settings.require_redis()):
-            with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
-                if (result := read_end(self._redis, self._keys, since, deadline.block_ms())) is not None:
-                    return typed(result, self.output_type)
-        try:
-            self._progress.wait(deadline)
-        except RunNotFound:
-            self._state()  # it may be one of another format
-            raise
-        return self.result()
-
-    def follow(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
-        """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
-        self._state()
-        yield from self._progress.events(timeout_seconds=timeout_seconds)
-
-    def result(self, at: str | None = None, *, waits: bool = False) -> Result:
-        """What the run has come to, now or as of a past id (SPEC R11.2); with `waits` its calls' `timing` says for how
-        long each could have run and had not begun, which takes longer to find out.
-
-        Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
-        what was under way at a past moment is not in the log, and counts as waiting. Raises `OutputUnfit` where the
-        class that was submitted as the schema refuses the output for what no schema says.
-        """
-        with redis_errors(self._settings):
-            result = read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
-        return typed(result, self.output_type)
-
-    def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
-        """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
-
-        The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
-        `InstanceNotFound`.
-        """
-        reference = self._place(path, instance)
-        with redis_errors(self._settings):
-            seen = self._history.seen(instance, at)
-        logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
-        return explain(reference, logged, instance=instance)
-
-    def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
-        """Why there is no value: the calls that were to write it, their fate, what was meant. Raises as `explain`."""
-        from .absence import absence
-
-        reference = self._place(path, instance)
-        with redis_errors(self._settings):
-            return absence(self._history.definition(), self._history, reference, instance=instance, at=at)
-
-    def log(
-        self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
-    ) -> Iterator[LogEntry]:
-        """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
-
-        With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
-        left no message: sent and forgotten, passing thoughts, skipped. Raises `InstanceNotFound`.
-        """
-        reading = self.reading(instance, audit=audit, every=every)
-        with redis_errors(self._settings):
-            yield from reading.past()
-        for entry in self._progress.entries(reading.seen) if follow else ():
-            yield from reading.shown(entry)
-
-    def reading(self, instance: str | None, *, audit: bool, every: bool) -> LogReading:
-        """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
-        self._hold(instance)
-        with redis_errors(self._settings):
-            return LogReading(self._history, instance, audit=audit, every=every)
-
-    def _place(self, path: str, instance: str | None) -> Reference:
-        """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""
-        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
-        self._hold(instance)
-        return reference
-
-    def _state(self) -> dict[str, str]:
-        with redis_errors(self._settings):
-            return read_state(self._redis, self._keys)
-
-    def _hold(self, instance: str | None) -> None:
-        """Raise `RunNotFound`, or `InstanceNotFound` for an instance that the run does not have."""
-        self._state()
-        with redis_errors(self._settings):
-            if instance is not None and instance not in (known := self._history.instances()):
-                raise InstanceNotFound(self.id, instance, known)

@@ -1,0 +1,83 @@
+"""A run's calls as a plan, to be run again (`acts export --plan`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acts_celery import NoLoop, NoSuchTick
+from acts_celery.broker_config import EmbeddedServer
+
+from .backend import Backend, Meeting
+from .loops import Asked, answer, loop_settings
+from .test_control_cli import command
+
+PEOPLE = [{"type": "input", "_instance": name, "word": name} for name in ("Ann", "Bob")]
+OTHERS = [{"type": "input", "_instance": name, "word": name.lower()} for name in ("Cid", "Dan", "Eve")]
+COPY = {"_tool": "addInstanceMark", "value": "†input.word", "_outputPath": "†state.copy", "_scopes": ["state"]}
+ALL = {"_tool": "echo", "value": {"all": "†state.copy"}, "_gather": True, "_outputPath": "†data.all"}
+
+
+@pytest.fixture(scope="module")
+def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    running = Backend(loop_settings(server, "plans"), meeting, tmp_path_factory.mktemp("plans"))
+    with running.worker():
+        yield running
+
+
+def test_a_plan_is_run_again_with_other_data(backend: Backend, tmp_path: Path) -> None:
+    run = backend.client.submit([*PEOPLE, {"type": "plan", "calls": [COPY, ALL]}])
+    first = backend.wait(run.id)
+    file, rows = tmp_path / "plan.json", tmp_path / "rows.jsonl"
+    told = command(backend, "export", run.id, "--plan", "-o", str(file))
+    assert (told.code, told.stdout) == (0, "")
+    rows.write_text("\n".join(map(json.dumps, OTHERS)), encoding="utf-8")
+    again = command(backend, "run", str(file), "--context", str(rows), "--json").json
+    assert (first.status, again["status"]) == ("completed", "completed")
+    assert again["global"]["data"]["all"]["all"].keys() == {"Cid", "Dan", "Eve"}
+    plan = json.loads(file.read_text(encoding="utf-8"))
+    assert plan["context"] == [{"type": "plan", "calls": [COPY, ALL]}]
+    assert plan["tools"].keys() == {"addInstanceMark", "echo"}
+
+
+def test_what_stands_in_every_instance_is_one_call_and_what_was_replaced_is_none(
+    backend: Backend, meeting: Meeting
+) -> None:
+    gate = {"_tool": "waitAtGate", "gate": "export", "value": 1, "_outputPath": "†state.gate"}
+    word = {"_tool": "echo", "value": "†input.word", "_outputPath": "†state.word"}
+    both = [{**word, "_instance": name} for name in ("Ann", "Bob")]
+    one = {"_tool": "echo", "value": "†state.gate", "_outputPath": "†state.one", "_instance": "Bob"}
+    dropped = {"_tool": "echoPlain", "value": "†state.gate", "_outputPath": "†state.x"}
+    run = backend.client.submit(PEOPLE, {"calls": [gate, *both, both[0], one, dropped]})
+    meeting.take("at:export")
+    run.amend([{"_tool": "echo", "value": 2, "_outputPath": "†state.y"}])
+    meeting.open_gate("export")
+    backend.wait(run.id)
+    calls = run.export_plan()["context"][0]["calls"]
+    assert calls == [gate, word, word, {"_tool": "echo", "value": 2, "_outputPath": "†state.y"}]
+
+
+def test_a_tick_of_a_loop_is_a_plan(loops: Backend) -> None:
+    def add(a: int, **more: Any) -> dict[str, Any]:
+        return {"_tool": "add", "a": a, "_outputPath": f"†state.n{a}", **more}
+
+    asked = Asked(loops, answer(add(1), add(2)), answer(add(3)), answer(output=1))
+    asked.result()
+    ticks = [asked.run.export_plan(tick)["context"][0]["calls"] for tick in range(3)]
+    assert ticks == [[add(1), add(2)], [add(3)], []]
+    assert asked.run.export_plan()["context"][0]["calls"] == [add(1), add(2), add(3)]
+    with pytest.raises(NoSuchTick):
+        asked.run.export_plan(3)
+
+
+def test_a_run_without_ticks_has_no_plan_of_one(backend: Backend) -> None:
+    run = backend.client.submit(solution={"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+    backend.wait(run.id)
+    with pytest.raises(NoLoop):
+        run.export_plan(0)
+    assert command(backend, "export", run.id, "--plan", "--tick", "0").code == 4
+    assert command(backend, "export", run.id, "--tick", "0").code == 2
