@@ -65,8 +65,11 @@ def main(arguments: list[str]) -> None:
     if problems := problems_of(values):
         print(*(f"deploy/up.py: {problem}" for problem in problems), sep="\n", file=sys.stderr)
         raise SystemExit(2)
+    is_new = not directory.exists()
     for part in (directory, directory / "redis", directory / "logs"):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_new:  # data and logs are in nobody's commit
+        (directory / ".gitignore").write_text("*\n", encoding="utf-8")
     module = "supervisor.supervisorctl" if arguments else "supervisor.supervisord"
     command = [sys.executable, "-m", module, "-c", str(CONFIGURATION), *(arguments or ["-n"])]
     os.execve(sys.executable, command, environment_with(values))

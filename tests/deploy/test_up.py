@@ -19,12 +19,12 @@ PASSWORDS = dict.fromkeys(NAMES, "a")
 DEADLINE_SECONDS = 30
 
 
-def run_up(environment: Mapping[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_up(environment: Mapping[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a copy of it: beside the original there may be passwords."""
     copied = shutil.copytree(DEPLOY, folder / "deploy", dirs_exist_ok=True, ignore=shutil.ignore_patterns(".env"))
     kept = {name: value for name, value in os.environ.items() if name not in PASSWORDS}
     return subprocess.run(
-        [sys.executable, str(copied / "up.py")],
+        [sys.executable, str(copied / "up.py"), *arguments],
         capture_output=True,
         text=True,
         env=kept | dict(environment),
@@ -58,6 +58,14 @@ def test_a_value_that_cannot_work_is_refused_by_name(name: str, value: str, tmp_
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"deploy/up.py: {name} ")
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_folder_that_it_makes_keeps_itself_out_of_git_and_one_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    for name in ("old", "var/new"):
+        run_up({**PASSWORDS, "DEPLOY_DIRECTORY": str(tmp_path / name)}, tmp_path, "version")
+    assert (tmp_path / "var/new/.gitignore").read_text(encoding="utf-8") == "*\n"
+    assert not (tmp_path / "old/.gitignore").exists()
 
 
 @pytest.mark.parametrize("missing", ["FLOWER_PASSWORD", "REDIS_PASSWORD_DELEGATES"])

@@ -14,6 +14,7 @@ from acts_celery.protocol.analysis.provenance import Explanation, Origin
 from acts_celery.worker.client.authoring import DraftCall
 from acts_celery.worker.client.awaiting import Twin
 from acts_celery.worker.client.labels import LabelOptions
+from acts_celery.worker.client.local import Local
 from acts_celery.worker.client.log_entries import CallEnd
 from acts_celery.worker.client.overview import Summary
 from acts_celery.worker.client.readable_run import ReadableRun
@@ -22,7 +23,7 @@ from acts_celery.worker.client.submitting import SubmissionOptions
 from acts_celery.worker.client.timings import Timing
 from acts_celery.worker.client.undoing import Retried
 
-_GIVEN: Final = (TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
+_GIVEN: Final = (Local, TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
 """What methods of public names give or raise, and is imported from nowhere."""
 _NOT_FOR_USERS: Final = ("run_of", "require", "add", "reading")
 _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")

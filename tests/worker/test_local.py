@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import json
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import celery
 import kombu.compression
 import pytest
 
-from acts_celery import Client, InfrastructureError, activity, local
+from acts_celery import ActivitiesError, Client, InfrastructureError, activity, local
 
 GREET = {"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}
 
@@ -108,7 +110,55 @@ def test_a_cell_of_a_notebook_may_be_run_again() -> None:
         "    call = {'_tool': 'cell', 'x': 1, '_outputPath': '†state.y'}\n"
         "    print(client.submit([], {'calls': [call]}).wait(timeout_seconds=60).data())\n"
     )
-    cells = [cell.format(1), cell.format(2), use]
-    shell = f"for n, source in enumerate({cells!r}): exec(compile(source, str(n), 'exec'), globals())\n"
-    done = subprocess.run([sys.executable, "-c", shell], text=True, capture_output=True, timeout=60, check=False)
+    done = run_cells(cell.format(1), cell.format(2), use)
     assert done.stdout == "{'state': {'y': 3}}\n", done.stderr
+
+
+def run_cells(*cells: str) -> subprocess.CompletedProcess[str]:
+    """What a notebook does: each cell in the same module, which no file holds."""
+    shell = f"for n, source in enumerate({cells!r}): exec(compile(source, str(n), 'exec'), globals())\n"
+    return subprocess.run([sys.executable, "-c", shell], text=True, capture_output=True, timeout=60, check=False)
+
+
+def test_an_activity_that_is_defined_again_takes_the_place_of_the_former_at_once() -> None:
+    define = "from acts_celery import activity, local\n@activity\ndef cell(x: int) -> {}:\n    return {}(x + {})\n"
+    use = (
+        "call = {'_tool': 'cell', 'x': 1, '_outputPath': '†state.y'}\n"
+        "print(client.submit([], {'calls': [call]}).wait(timeout_seconds=60).data())\n"
+    )
+    begin = "backend = local([cell])\nclient = backend.start()\n"
+    cells = [define.format("int", "int", 1), begin, use, define.format("str", "str", 2), use, begin, use]
+    done = run_cells(*cells, "backend.stop()\nbackend.stop()\n")
+    assert done.stdout == "{'state': {'y': 2}}\n{'state': {'y': '3'}}\n{'state': {'y': '3'}}\n", done.stderr
+    assert done.returncode == 0
+
+
+def test_cells_that_never_stop_end_with_their_process() -> None:
+    done = run_cells("from acts_celery import local\nprint(local().start().settings.broker_url is not None)\n")
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_a_started_one_makes_way_for_another_and_not_for_a_block() -> None:
+    first, second = local([greet]), local([greet])
+    client = first.start()
+    with pytest.raises(InfrastructureError, match="in use"), local():
+        pass
+    assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
+    assert second.start().submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
+    first.stop()
+    second.stop()
+    with local([greet]) as client:
+        assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
+
+
+def test_modules_are_given_as_they_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "local_module.py").write_text(
+        "from acts_celery import activity\n\n@activity\ndef from_a_module(x: int) -> int:\n    return x + 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("local_module")
+    with local([module]) as client:
+        call = {"_tool": "from_a_module", "x": 1, "_outputPath": "†state.y"}
+        assert client.submit([], {"calls": [call]}).wait(timeout_seconds=60).data()["state"] == {"y": 2}
+    with pytest.raises(ActivitiesError, match="json registers no activity: put @activity above"), local([json]):
+        pass

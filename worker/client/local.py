@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike, fspath
-from typing import Any, Final
+from types import ModuleType, TracebackType
+from typing import Any, ClassVar, Final
 
 from acts_celery.broker_config import EmbeddedServer, Settings, load, queue_names
-from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.errors import ActivitiesError, InfrastructureError
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load as load_module
 
 from .background import await_background
 from .client import Client
 
-Activities = Iterable[Callable[..., Any] | str | PathLike[str]]
+Activities = Iterable[Callable[..., Any] | ModuleType | str | PathLike[str]]
 
 _READY_SECONDS: Final = 30.0
 _LONGEST_WAIT_SECONDS: Final = 30.0
@@ -30,20 +32,65 @@ _in_use: Final = threading.Lock()
 """Celery keeps the state of a worker in its modules: there is one in a process."""
 
 
-@contextmanager
-def local(activities: Activities = (), **settings: Any) -> Iterator[Client]:
-    """Yield a client of a server and a worker that exist for the time of the block.
+class Local:
+    """A server and a worker of this process: for a `with` block, or from `start()` to `stop()`."""
+
+    _started: ClassVar[Local | None] = None
+
+    def __init__(self, activities: Activities, settings: dict[str, Any]) -> None:
+        self._running: AbstractContextManager[Client] | None = None
+        self._activities = tuple(activities)
+        self._settings = settings
+
+    def __enter__(self) -> Client:
+        self._running = _running(_known(self._activities), self._settings)
+        return self._running.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.__exit__(kind, error, traceback)
+
+    def start(self) -> Client:
+        """Begin, for the cells of a notebook: what another `start()` has begun is stopped before."""
+        if Local._started is not None:
+            Local._started.stop()
+        client = self.__enter__()
+        Local._started = self
+        return client
+
+    def stop(self) -> None:
+        """End what `start()` has begun; done again, it does nothing."""
+        if Local._started is self:
+            Local._started = None
+        self.__exit__(None, None, None)
+
+
+def local(activities: Activities = (), **settings: Any) -> Local:
+    """A client of a server and a worker that exist for the time of a block, or from one cell to another.
 
         with local([greet]) as client:
             print(client.submit(solution={"calls": [...]}).wait().data())
 
-    `activities` are functions - plain ones count as if they were marked with `@activity` - or names of modules and
-    files. What is registered already is known as well. `settings` are those of `broker_config.Settings`, by name
-    (`model="scripted:answers.json"`, `limit_attempts=1`). Leaving the block waits for what was sent and not awaited; an
-    exception leaves at once.
+        backend = local([greet])
+        client = backend.start()
+        ...
+        backend.stop()
+
+    `activities` are functions - plain ones count as if they were marked with `@activity` - modules, or names of modules
+    and files. What is registered is known as well, also what is registered later: an activity that is defined again,
+    as by a cell that is run twice, takes the place of the former. `settings` are those of `broker_config.Settings`, by
+    name (`model="scripted:answers.json"`, `limit_attempts=1`). Leaving the block waits for what was sent and not
+    awaited; an exception leaves at once.
     Raises `ActivitiesError`, `InfrastructureError`, and `WorkerError` where the process has another of these at work.
     """
-    known = _known(activities)
+    return Local(activities, settings)
+
+
+@contextmanager
+def _running(known: Registry, settings: dict[str, Any]) -> Iterator[Client]:
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
     from acts_celery.worker.broker.decoding import decoding_restored
@@ -60,18 +107,27 @@ def local(activities: Activities = (), **settings: Any) -> Iterator[Client]:
 
 
 def _known(activities: Activities) -> Registry:
-    """What is registered, and these, which come first."""
+    """What is registered, now and later, and these, which come first."""
     given = Registry()
     for one in activities:
-        if not callable(one):
+        if isinstance(one, ModuleType):
+            _require_registered(one)
+        elif not callable(one):
             load_module(fspath(one))
         elif not any(one is activity.function for activity in registry.activities.values()):
             given.add_activity(make_activity(one, None, None, Policy()))
     known = Registry()
-    known.activities = registry.activities | given.activities
-    known.delegates = dict(registry.delegates)
-    known.models = dict(registry.models)
+    known.activities = ChainMap(given.activities, registry.activities)
+    known.delegates = registry.delegates
+    known.models = registry.models
     return known
+
+
+def _require_registered(module: ModuleType) -> None:
+    """Raise `ActivitiesError` for a module that has registered nothing when it was imported."""
+    known = (registry.activities, registry.delegates, registry.models)
+    if not any(one.function.__module__ == module.__name__ for kind in known for one in kind.values()):
+        raise ActivitiesError(f"{module.__name__} registers no activity: put @activity above its functions")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from pathlib import Path
@@ -156,9 +156,9 @@ class Registry:
     """The activities, delegates and models of a process, by name."""
 
     def __init__(self) -> None:
-        self.activities: dict[str, Activity] = {}
-        self.delegates: dict[str, Delegate] = {}
-        self.models: dict[str, RegisteredModel] = {}
+        self.activities: MutableMapping[str, Activity] = {}
+        self.delegates: MutableMapping[str, Delegate] = {}
+        self.models: MutableMapping[str, RegisteredModel] = {}
 
     def schemas(self) -> dict[str, Mapping[str, Any]]:
         """Activity name to the schema of its tool."""
@@ -193,7 +193,7 @@ class Registry:
         _add(self.models, model, "model")
 
 
-def _add(known: dict[str, R], new: R, what: str) -> None:
+def _add(known: MutableMapping[str, R], new: R, what: str) -> None:
     before = known.get(new.name)
     if before is not None and _source(before.function) != _source(new.function):
         raise ActivitiesError(
