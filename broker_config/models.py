@@ -15,6 +15,7 @@ __all__ = [
     "MODEL_PATTERN",
     "TWO_KEYS",
     "ConfiguredModel",
+    "check_api_key",
     "check_base_url",
     "has_credentials",
     "missing_fallbacks",
@@ -43,6 +44,11 @@ class ConfiguredModel(BaseModel):
     @classmethod
     def _check_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
         return check_base_url(value)
+
+    @field_validator("api_key")
+    @classmethod
+    def _check_api_key(cls, value: SecretStr | None) -> SecretStr | None:
+        return check_api_key(value)
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -85,6 +91,14 @@ def check_base_url(value: SecretUrl | None) -> SecretUrl | None:
     """The address, which names http or https. Raises `ValueError`."""
     if value is not None and scheme_of(value.get_secret_value()) not in ("http", "https"):
         raise ValueError("should begin with http:// or https://, such as http://localhost:11434/v1")
+    return value
+
+
+def check_api_key(value: SecretStr | None) -> SecretStr | None:
+    """The key, which a header of HTTP can carry: visible characters of ASCII. Raises `ValueError`."""
+    key = value.get_secret_value() if value is not None else ""
+    if fault := next((place for place, each in enumerate(key, start=1) if not "!" <= each <= "~"), None):
+        raise ValueError(f"character {fault} is in no key: give the key itself, as the provider shows it")
     return value
 
 

@@ -27,6 +27,7 @@ from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
     ConfiguredModel,
+    check_api_key,
     check_base_url,
     has_credentials,
     missing_fallbacks,
@@ -235,6 +236,11 @@ class Settings(AddressSettings):
     @classmethod
     def _check_model_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
         return check_base_url(value)
+
+    @field_validator("model_api_key")
+    @classmethod
+    def _check_model_api_key(cls, value: SecretStr | None) -> SecretStr | None:
+        return check_api_key(value)
 
     @field_validator("hold_webhook_secret")
     @classmethod

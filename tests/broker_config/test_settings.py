@@ -248,3 +248,12 @@ def test_a_models_address_names_http(url: str) -> None:
         load(env_file=None, model="openai:m", model_base_url=url)
     with pytest.raises(SettingsError, match="should begin with http:// or https://"):
         load(env_file=None, models={"other": {"model": "openai:m", "base_url": url}})
+
+
+@pytest.mark.parametrize("key", ["…", "sk-\N{HORIZONTAL ELLIPSIS}", "sk-1 2", "sk-1\n", "ключ"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+    for given in ({"model_api_key": key}, {"models": {"a": {"model": "openai:m", "api_key": key}}}):
+        with pytest.raises(SettingsError, match="is in no key: give the key itself") as refused:
+            load(env_file=None, **given)
+        assert key not in str(refused.value)
+    assert load(env_file=None, model_api_key="sk-proj_1.2+/=~").model_api_key

@@ -110,6 +110,20 @@ def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixt
     assert record.exc_info is None
 
 
+def test_an_attempt_that_is_followed_by_another_is_one_line_and_the_last_has_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def breaks() -> None:
+        raise OSError("away")
+
+    for retries, is_last in ((5, False), (0, True)):
+        caplog.clear()
+        attempted(breaks, Policy(retries=retries), is_async=False)
+        (record,) = caplog.records
+        assert (record.exc_info is not None) == is_last
+        assert ("OSError (away)" in record.getMessage()) == (not is_last)
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 def test_what_no_coroutine_can_raise_is_named_as_it_was_raised(is_async: bool) -> None:
     def plain() -> Any:
