@@ -27,7 +27,7 @@ def block(language: str, containing: str) -> str:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     (tmp_path / "shop.py").write_text(block("python", "# shop.py"), encoding="utf-8")
-    (tmp_path / "hello.json").write_text(block("json", "_outputPath"), encoding="utf-8")
+    (tmp_path / "hello.json").write_text(block("json", '"solution"'), encoding="utf-8")
     return tmp_path
 
 
@@ -57,6 +57,15 @@ def test_the_first_example_runs_from_python(shop: Path) -> None:
     command = [sys.executable, "hello.py"]
     done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout.strip()) == (0, "{'verified': 'Alex', 'greeting': 'Hello Alex'}"), done.stderr
+
+
+def test_a_plan_for_each_instance_has_one_summary(shop: Path) -> None:
+    (shop / "each.json").write_text(block("json", "_gather"), encoding="utf-8")
+    done = acts("run", "each.json", "--activities", "shop.py", "--json", at=shop)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [data["state"]["greeting"] for data in result["instances"].values()] == ["Hello Alex", "Hello Bo"]
+    assert result["global"]["data"] == {"summary": "2 greeted: ①, ②"}
 
 
 @pytest.fixture
