@@ -40,7 +40,7 @@ FILES = {
         "    assert data == {'state': {'a': 'worker Ada'}}\n"
     ),
     "mine.py": (
-        "from acts_celery import Client, Output, activity, local\n"
+        "from acts_celery import AsyncClient, Client, Output, activity, local\n"
         "from acts_celery.protocol import Context, check\n"
         "from worker import NAME\n\n\n"
         "@activity\n"
@@ -48,9 +48,15 @@ FILES = {
         "    return f'{NAME} {name}'\n\n\n"
         "def submitted(client: Client) -> str:\n"
         "    check(Context([]), {'calls': []})\n"
-        "    return client.submit(solution={'calls': []}).id\n"
+        "    return client.submit(solution={'calls': []}).id\n\n\n"
+        "async def ordered(client: AsyncClient) -> bool:\n"
+        "    run = await client.submit('Hi', schema=int, tools=[greet], config={'ticks': 2}, name='a')\n"
+        "    return (await run.wait(timeout_seconds=9)).status == 'completed'\n"
     ),
-    "wrong.py": "from acts_celery import Client\n\nnumber: int = Client().submit(solution={'calls': []}).id\n",
+    "wrong.py": (
+        "from acts_celery import Client\n\nrun = Client().submit(solution={'calls': []})\nnumber: int = run.id\n"
+        "is_done = run.wait().status == 'complete'\n"
+    ),
     "plan.json": '{"solution": {"calls": [{"_tool": "greet", "name": "Ada", "_outputPath": "†state.a"}]}}',
 }
 
@@ -160,6 +166,7 @@ def test_mypy_in_strict_mode_knows_our_types(project: Project) -> None:
         wrong, cwd=project.folder, env=project.environment, capture_output=True, text=True, check=False
     )
     assert 'has type "str", variable has type "int"' in done.stdout, done
+    assert "wrong.py:5: error: Non-overlapping equality check" in done.stdout, done
 
 
 @pytest.mark.parametrize(
