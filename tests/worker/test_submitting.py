@@ -108,14 +108,23 @@ def test_a_type_without_a_schema_is_refused(client: Client) -> None:
         client.submit("x", schema=Iterator[object()])  # type: ignore[misc]  # no type
 
 
+@pytest.mark.parametrize(("part", "value"), [("config", ["ticks"]), ("delegates", 3), ("tools", [3])])
+def test_a_part_of_the_wrong_type_is_refused_at_its_place(client: Client, part: str, value: Any) -> None:
+    options: Any = {part: value}
+    with pytest.raises(Rejected, match=f"/{part}"):
+        client.submit("x", schema=Invoice, **options)
+
+
 def test_tools_of_both_places_are_declared() -> None:
     def tool_of(function: Any) -> str:
         return str(function.__name__)
 
     own, given = {"a": {"type": "object"}}, {"b": {"type": "object"}}
-    assert with_parts({"tools": own}, {"tools": given}, tool_of)["tools"] == [own, given]
+    assert with_parts({"tools": own}, {"tools": given}, tool_of)["tools"] == {**own, **given}
     assert with_parts({"tools": ["a"]}, {"tools": [price, "b"]}, tool_of)["tools"] == ["a", "price", "b"]
-    assert with_parts({}, {"tools": given}, tool_of)["tools"] == [given]
+    assert with_parts({}, {"tools": given}, tool_of)["tools"] == given
+    assert with_parts({"tools": own}, {"tools": price}, tool_of)["tools"] == [own, "price"]
+    assert with_parts({"tools": own}, {"tools": "b"}, tool_of)["tools"] == [own, "b"]
 
 
 def test_one_text_or_one_message_is_a_context() -> None:

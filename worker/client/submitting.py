@@ -32,7 +32,7 @@ class SubmissionOptions(LabelOptions, total=False):
     other type that pydantic has a schema of.
     """
 
-    tools: Mapping[str, Any] | Sequence[Tool] | None
+    tools: Tool | Sequence[Tool] | None
     delegates: Mapping[str, Any] | None
     schema: Any
     config: Mapping[str, Any] | None
@@ -87,10 +87,14 @@ def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callab
         given: Any = options.get(key)
         if given is not None:
             own = whole.get(key, {})
-            whole[key] = {**own, **given} if isinstance(own, Mapping) else given
+            whole[key] = {**own, **given} if isinstance(own, Mapping) and isinstance(given, Mapping) else given
     if (tools := options.get("tools")) is not None:
-        listed = [tool_of(tool) if callable(tool) else tool for tool in _listed(tools)]
-        whole["tools"] = [*_listed(whole.get("tools") or ()), *listed]
+        own = whole.get("tools") or {}
+        if isinstance(tools, Mapping) and isinstance(own, Mapping):
+            whole["tools"] = {**own, **tools}
+        else:
+            listed = [tool_of(tool) if callable(tool) else tool for tool in _listed(tools)]
+            whole["tools"] = [*(_listed(own) if own else ()), *listed]
     if (schema := options.get("schema")) is not None:
         kind = output_type(schema)
         whole["schema"] = schema if kind is None else kind.adapter.json_schema()
@@ -116,5 +120,6 @@ def label_options(options: SubmissionOptions) -> LabelOptions:
     return {key: options[key] for key in LabelOptions.__annotations__ if key in options}  # type: ignore[literal-required, return-value]  # the keys are its own
 
 
-def _listed(tools: Mapping[str, Any] | Sequence[Any]) -> Sequence[Any]:
-    return [tools] if isinstance(tools, Mapping) else tools
+def _listed(tools: Any) -> Sequence[Any]:
+    """A list of tools, also of one alone."""
+    return tools if isinstance(tools, list | tuple) else [tools]
