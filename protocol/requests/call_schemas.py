@@ -1,7 +1,7 @@
 """Call schemas: what a model may write as a call of one tool (SPEC R12.4).
 
-A closed object. Its properties stand in the order in which a model does best to write them; a constant that the tool
-pins is filled in when the call is read, and not shown.
+A closed object. Its properties stand in the order in which a model does best to write them: what a call sees before
+what it is given, and where its result goes last. A constant that the tool pins may be left out: it is filled in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
 from acts_celery.protocol.calls.call import names_of
-from acts_celery.protocol.calls.tools import ALIASES, REASONING, Executor, Tool
+from acts_celery.protocol.calls.tools import ALIASES, REASONING, WHO, Executor, Tool
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.schemas import CompiledSchema, compiled, conjuncts, excerpt
 from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
@@ -23,9 +23,9 @@ from acts_celery.protocol.state.operations import Method
 from .request import Request
 from .widening import Definitions, Widening
 
-_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity")
+_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity", "_scopes")
 """The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
-_BEHIND: Final = ("_scopes", "_output", "_outputPath", "_outputMethod")
+_BEHIND: Final = ("_output", "_outputPath", "_outputMethod")
 """Those that stand behind them."""
 _OWN: Final = frozenset({"_tool", REASONING, *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
 _WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
@@ -84,7 +84,11 @@ class CallComposing:
     def _meta(self, name: str) -> Iterator[tuple[str, Any]]:
         """A meta-property, where a model may give it."""
         said = self._said(name)
-        if False in said or (name in self.tool.constants and not self._is_granted(name) and not self._is_choice(name)):
+        if False in said:
+            return
+        if name in self.tool.constants and not self._is_granted(name) and not self._is_choice(name):
+            if name not in WHO:
+                yield name, {"const": self.tool.constants[name]}
             return
         match name:
             case "_instance" if self.request.instances:

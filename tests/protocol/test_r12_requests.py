@@ -47,7 +47,7 @@ def test_r12_3_the_composed_schema_is_closed_and_demands_calls_before_the_output
     assert composed["additionalProperties"] is False
 
 
-def test_r12_4_the_properties_of_a_call_stand_in_order_and_constants_are_not_shown() -> None:
+def test_r12_4_the_properties_of_a_call_stand_in_order_and_constants_are_shown_but_for_who_runs_it() -> None:
     asked = request(
         {
             "tools": {
@@ -63,9 +63,11 @@ def test_r12_4_the_properties_of_a_call_stand_in_order_and_constants_are_not_sho
     )
     begin = ["_tool", "_reasoningForCall", "_instance", "_gather"]
     assert list(call_schema(asked, "guess")["properties"]) == [
-        *(*begin, "zeta", "alpha", "_scopes", "_outputPath", "_outputMethod")
+        *(*begin, "_scopes", "zeta", "alpha", "_outputPath", "_outputMethod")
     ]
-    assert list(call_schema(asked, "think")["properties"]) == [*begin, "text", "_output", "_outputMethod"]
+    think = call_schema(asked, "think")
+    assert list(think["properties"]) == [*begin, "text", "_output", "_outputPath", "_outputMethod"]
+    assert (think["properties"]["_outputPath"], think["required"]) == ({"const": "†state.a"}, ["_tool"])
 
 
 def test_r12_2_a_bare_name_takes_the_schema_of_the_activity_and_no_other_tool_can_be_called() -> None:
