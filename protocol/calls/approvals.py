@@ -73,7 +73,7 @@ def approval_problems(entries: Any, known: Container[str], *at: str) -> Iterator
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, str) and entry not in ("", EVERYTHING) and not is_expression(entry) and entry not in known:
             cause = UnknownName(entry, tuple(listed(known)))
-            yield Problem(pointer(*at, index), f"unknown tool {entry!r}: nothing would be held for it", cause)
+            yield Problem(pointer(*at, index), f"unknown tool {entry!r}: no call would be held for it", cause)
 
 
 def _reads(call: Call) -> Iterable[Reference]:

@@ -220,7 +220,9 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
             case "_gather" if not isinstance(value, bool):
                 yield Problem(pointer(*at, key), f"must be true or false ({_found(value)})")
             case "_gather" if value and "_instance" in properties:
-                yield Problem(pointer(*at, key), "excludes _instance: a gather call reads in every instance")
+                yield Problem(
+                    pointer(*at, key), "cannot stand beside _instance: a call with _gather reads in every instance"
+                )
             case "_each":
                 yield from _each_problems(value, properties, *at, key)
             case "_outputMethod" if value not in _METHODS:
@@ -242,12 +244,12 @@ def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) ->
         yield Problem(pointer(*at), f"must be the name of a parameter, or a list of such names ({_found(value)})")
         return
     if properties.get("_gather") is True:
-        yield Problem(pointer(*at), "excludes _gather: what that reads is an object of instances, and no list")
+        yield Problem(pointer(*at), "cannot stand beside _gather, which reads an object of instances and no list")
     if len(set(names)) < len(names):
         yield Problem(pointer(*at), "names a parameter twice")
     for name in names:
         if name.startswith("_") or name not in properties:
-            yield Problem(pointer(*at), f"names {name!r}, which is no parameter of the call")
+            yield Problem(pointer(*at), f"names {name!r}, which is not a parameter of the call")
         elif not isinstance(properties[name], str) or not is_expression(properties[name]):
             text = f"names {name!r}, which must be a reference to a list: for values known now, write a call for each"
             yield Problem(pointer(*at), text)
@@ -263,7 +265,7 @@ def _output_path_problems(path: str, *at: str | int) -> Iterator[Problem]:
         yield unparsed(error, *at)
         return
     if any(place.kind == ERROR for place in places):
-        yield Problem(pointer(*at), "leads into error, which the engine alone writes: name another kind")
+        yield Problem(pointer(*at), "leads to the kind error, which only the engine writes: name another kind")
 
 
 def _scope_problems(scopes: list[Any], *at: str | int) -> Iterator[Problem]:

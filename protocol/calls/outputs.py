@@ -199,7 +199,7 @@ def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Writ
         if _covers(data.payload, [write.place.path for write in writes]):
             return writes
     raise OutputError(
-        f"the result is a message of kind {data.kind} that does not lie at a declared path; declared: {output}"
+        f"the result is a message of kind {data.kind} whose place is not a declared path; declared: {output}"
     )
 
 

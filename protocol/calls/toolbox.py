@@ -74,7 +74,7 @@ class Toolbox:
                         f"the schema of tool {tool.name!r} does not name {key}, so no call of it may carry one",
                     )
         if len(chosen) > 1:
-            yield Problem("/_delegate", "_activity and _delegate exclude each other: leave one out")
+            yield Problem("/_delegate", "_activity and _delegate cannot stand together: leave one out")
 
     def pin_problems(self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any]) -> Iterator[Problem]:
         """What the tools of the code that runs a completed call, other than the call's own, say against its
@@ -90,8 +90,8 @@ class Toolbox:
                 if behind.pins_by_parameters and holds_expression(parameters):
                     yield Problem(
                         "",
-                        f"the schema of {behind.name!r}, whose code runs the call, decides by parameters about "
-                        f"meta-properties, and some are not known yet: call the tool {behind.name!r} itself",
+                        f"the schema of {behind.name!r}, whose code runs the call, needs parameters that are not "
+                        f"known yet to decide on meta-properties: call the tool {behind.name!r} itself",
                     )
                 for problem in found:
                     if problem not in anyway and (not problem.pointer or problem.pointer.startswith("/_")):

@@ -77,11 +77,11 @@ def scope_problems(given: Any, call: Call, snapshot: Snapshot) -> Iterator[Probl
             has = ", ".join(map(str, call.scopes)) or "none"
             yield Problem(pointer(place), f"{scope} is wider than the scopes of the call, which are {has}")
         elif scope not in call.scopes and not call.gather and not sliced(snapshot.scopes, [scope]):
-            yield Problem(pointer(place), f"{scope} is not there in what was shown: see `acts held`")
+            yield Problem(pointer(place), f"{scope} is not in what was shown: see `acts held`")
         else:
             chosen.append(scope)
     for kind in _parted(call.scopes, chosen) if call.gather else ():
-        yield Problem("", f"a _gather call is given what it reads of {kind} whole, or nothing of it")
+        yield Problem("", f"a call with _gather sees all of what it reads of {kind}, or nothing of it")
 
 
 def narrowed(snapshot: Snapshot, call: Call, scopes: Sequence[str]) -> Snapshot:

@@ -147,7 +147,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise Unreadable(f"the key {twice!r} stands twice in one object")
+        raise Unreadable(f"the key {twice!r} occurs twice in one object")
     return value
 
 

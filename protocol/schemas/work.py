@@ -190,7 +190,7 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     left_over = {at for at, part in parts.items() if part.keys() & _LEFT_OVER}
     widest = max(summed(dict.fromkeys(parts, 1)).values())
     if left_over and widest > _WIDEST:
-        raise SchemaError(f"{EXCEEDED}: it says of one value what {widest} schemas say")
+        raise SchemaError(f"{EXCEEDED}: {widest} schemas apply to one and the same value")
     named = {at: _known((below for _, below in subschemas(part, _NAMING)), parts) for at, part in parts.items()}
     others = {at: _known((below for _, below in subschemas(part, _INSIDE)), parts) for at, part in parts.items()}
     first = next(iter(parts))

@@ -87,7 +87,7 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise Rejected([Problem("", f"the key {twice!r} stands twice in one object")])
+        raise Rejected([Problem("", f"the key {twice!r} occurs twice in one object")])
     return value
 
 

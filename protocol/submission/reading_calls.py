@@ -161,7 +161,7 @@ class _Reader:
             return
         self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - _FREE_WORK)
         if self.work_left < 0:
-            yield Problem("", f"{EXCEEDED}: this call and those behind it were not held against their tools")
+            yield Problem("", f"{EXCEEDED}: this call and the calls after it were not validated by their tools")
             return
         is_latent, strict_meta = runner.executor is Executor.LATENT, self.toolbox.strict_meta
         found = tool.problems(held, lenient=True, strict_meta=strict_meta, is_latent=is_latent) if tool else []
@@ -181,7 +181,7 @@ class _Reader:
             cause = UnknownName(call.instance, self.instances)
             yield Problem("/_instance", f"instance {call.instance!r} is not in the context", cause)
         if call.gather and not self.instances:
-            yield Problem("/_gather", "the context has no instances to gather from: leave _gather out")
+            yield Problem("/_gather", "the context has no instances to read from: leave _gather out")
 
     def _latent_problems(self, call: Call) -> Iterator[Problem]:
         """A latent call with an output path needs a result or a model to give it (SPEC R4.7)."""

@@ -64,7 +64,7 @@ def _promises(plan: Layout) -> Iterator[Problem]:
             yield Problem(
                 pointer("context", promised.at),
                 f"{promised.place}{where} is promised and has no value: add a message such as {message} to the "
-                "context, or say in config.promise_seconds how long the run is to wait for it",
+                f"context, or set config.promise_seconds, for which the run waits for it",
             )
 
 

@@ -48,7 +48,7 @@ def upfront_problems(submission: Submission, definitions: Definitions) -> Iterat
         definition = _definition(submission, delegate, definitions)
         for key in _references(definition or {}):
             where = pointer("delegates", delegate) if delegate in submission.delegates else pointer("config", "resolve")
-            yield Problem(where, f"its {key} holds a $ref, and cannot be merged into the tool: write it out")
+            yield Problem(where, f"its {key} has a $ref, which cannot be merged into the tool: write the schema out")
 
 
 def _delegates(submission: Submission) -> Iterator[tuple[str, str]]:

@@ -28,7 +28,7 @@ COMMAND = (sys.executable, "-m", "acts_celery")
 DEADLINE_SECONDS = 60.0
 AT_ONCE = 3
 STDERR_LIMIT_BYTES = 10_000
-IMPATIENT = "acts: no worker has said that it serves "
+IMPATIENT = "acts: no worker is known to serve "
 UNREACHABLE = ("--broker", "redis://127.0.0.1:1/0", "--redis", "redis://127.0.0.1:1/0")
 
 

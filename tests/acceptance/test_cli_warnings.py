@@ -81,7 +81,7 @@ def test_a_call_that_is_not_awaited_and_fails_is_reported_by_an_embedded_run_whi
     (letter,) = told.json["dead"]
     assert (letter["index"], letter["activity"], letter["error"]["type"]) == (0, "fail", "ValueError")
     assert told.error_lines[0] == (
-        "acts: call 0 fail was sent and not awaited, and failed: ValueError: it cannot be done"
+        "acts: call 0 fail was sent and forgotten, and failed: ValueError: it cannot be done"
     )
 
 
@@ -89,7 +89,7 @@ def test_text_output_of_an_embedded_run_tells_it_too() -> None:
     told = acts_afresh("run", "-", "--activities", str(ACTIVITIES), stdin={"solution": {"calls": [{"_tool": "fail"}]}})
     assert told.code == 1
     assert told.stdout.startswith("completed")
-    assert "call 0 fail was sent and not awaited, and failed" in told.stderr
+    assert "call 0 fail was sent and forgotten, and failed" in told.stderr
 
 
 def test_one_that_is_done_is_no_failure(records: Records) -> None:

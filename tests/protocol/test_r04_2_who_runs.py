@@ -170,7 +170,7 @@ def test_r4_2a_an_activity_and_a_delegate_exclude_each_other(raw: Any, tool: Any
     found = problems({"solution": {"calls": [{"_tool": "t", **raw}]}, "tools": {"t": tool}},
                      activities={"a": ANY}, delegates=["d"])  # fmt: skip
     assert pointers(found) == [f"/solution/calls/0{at}"]
-    assert "_activity and _delegate exclude each other: leave one out" in found[0].message
+    assert "_activity and _delegate cannot stand together: leave one out" in found[0].message
 
 
 REVEAL: dict[str, Any] = {"properties": {"_scopes": {"items": {"enum": ["input"]}}, "n": {"type": "integer"}}}
@@ -319,7 +319,7 @@ def test_r4_2_a_pin_holds_where_the_schema_of_the_code_takes_too_long_to_apply()
 
 def test_r4_2_what_the_code_pins_by_parameters_is_not_led_around_by_a_reference() -> None:
     (message,) = around(BY_MODE, mode="†input.mode", _scopes=["state"])
-    assert "decides by parameters about meta-properties" in message
+    assert "to decide on meta-properties" in message
     assert around(BY_MODE, mode="brief", _scopes=["state"])
 
 

@@ -109,7 +109,7 @@ def test_r6_3_a_run_needs_what_is_required_or_read() -> None:
     assert first.message == (
         "†input.query is promised and has no value: add a message such as "
         '{"type": "input", "input": {"query": "…"}} to the context, '
-        "or say in config.promise_seconds how long the run is to wait for it"
+        "or set config.promise_seconds, for which the run waits for it"
     )
     assert unsupported(checked(call(), context=[PROMISE], config={"promise_seconds": 60})) == []
     whole = given(query="q", user={"name": "Ann"})

@@ -79,7 +79,7 @@ def test_r14_1_a_star_holds_for_all_but_passing_thoughts() -> None:
 def test_r14_1_a_name_that_no_tool_has_is_an_error_that_names_the_nearest() -> None:
     found = problems(submission(call("transfer"), config={"approve": ["*", "†state.x", "trasnfer"]}))
     assert pointers(found) == ["/config/approve/2"]
-    assert found[0].message == "unknown tool 'trasnfer': nothing would be held for it, did you mean 'transfer'?"
+    assert found[0].message == "unknown tool 'trasnfer': no call would be held for it, did you mean 'transfer'?"
     known = {"context": [{"type": "tool", "tool": {"later": {"type": "object"}}}], "config": {"approve": ["later"]}}
     check_submission({**submission(call("transfer")), **known})
 

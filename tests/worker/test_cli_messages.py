@@ -87,7 +87,7 @@ def test_a_line_of_dotenv_that_cannot_be_read_is_reported_in_our_words(tmp_path:
     command = [*COMMAND, "check", "-"]
     told = subprocess.run(command, cwd=tmp_path, env=environment(), input=b"{}", capture_output=True, check=False)
     lines = told.stderr.decode().splitlines()
-    assert lines[0] == "acts: .env: line 2 is passed over: it is not NAME=value"
+    assert lines[0] == "acts: .env: line 2 is ignored: it is not NAME=value"
     assert "dotenv" not in told.stderr.decode()
 
 

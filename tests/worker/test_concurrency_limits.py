@@ -119,7 +119,7 @@ def test_a_config_can_only_tighten_what_the_operator_has_set(server: EmbeddedSer
     with Client(strict) as client:
         with pytest.raises(Rejected) as refused:
             client.check(value)
-        assert str(refused.value) == "/config/max_concurrency: 3, where 2 is the most that is allowed"
+        assert str(refused.value) == "/config/max_concurrency: 3, where at most 2 are allowed"
         for limit in (2, 1, None):
             value["config"]["max_concurrency"] = limit
             assert client.check(value).size == 1

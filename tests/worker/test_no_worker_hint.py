@@ -21,7 +21,7 @@ def test_a_run_that_waits_says_which_queue_has_no_worker(tmp_path: Path) -> None
             told = command(alone, "run", "-", "--timeout", "10", "--json", stdin=submission)
     assert told.code == 3
     assert told.stderr.splitlines()[0] == (
-        "acts: no worker has said that it serves lathe: acts worker --queues lathe; see `acts doctor`"
+        "acts: no worker is known to serve lathe: acts worker --queues lathe; see `acts doctor`"
     )
 
 

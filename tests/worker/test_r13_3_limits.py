@@ -141,7 +141,7 @@ def test_r13_3_the_time_of_a_loop_stands_still_while_it_is_paused(loops: Backend
 
 
 def test_r4_2a_a_config_can_only_tighten_what_the_operator_has_set(loops: Backend) -> None:
-    with pytest.raises(Rejected, match="/config/ticks: 21, where 20 is the most that is allowed"):
+    with pytest.raises(Rejected, match="/config/ticks: 21, where at most 20 are allowed"):
         Asked(loops, config={"ticks": 21})
 
 

@@ -67,7 +67,7 @@ def test_r14_2_what_does_not_fit_is_refused_as_an_amendment_is_and_the_call_stay
         ([{"_tool": "add", "a": "one", "_outputPath": "†state.a"}], "/calls/0/a", "not of type"),
         ([echo("†state.b", "†state.a")], "/calls/0/value", "unresolvable"),  # it would wait for what waits for it
         ([echo(1, "†state.a", _instance="①")], "/calls/0/_instance", "runs globally"),
-        ([echo(1, "†state.a", _gather=True)], "/calls/0/_gather", "gathers nothing"),
+        ([echo(1, "†state.a", _gather=True)], "/calls/0/_gather", "cannot have _gather"),
         ([], "/calls", "reject it instead"),
     ):
         with pytest.raises(Rejected) as refused:

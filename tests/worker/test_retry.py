@@ -148,7 +148,7 @@ def test_a_value_that_does_not_fit_is_refused_and_nothing_has_changed(backend: B
     solution = {"calls": [{"_tool": "typed", "_outputPath": "†state.n"}]}
     run = backend.client.submit([], solution, tools=tools)
     assert backend.wait(run.id).status == "failed"
-    with pytest.raises(Rejected, match="does not take the value"):
+    with pytest.raises(Rejected, match="cannot have the value"):
         run.retry(skip=True, value="a text")
     assert run.status() == {"run": run.id, "status": "failed", "calls": {"failed": 1}}
     run.retry(skip=True, value=3)
@@ -272,4 +272,4 @@ def test_a_fork_of_a_failed_run_says_what_does_its_failed_calls_again(backend: B
     run = failed_run(backend, [broken(name)])
     told = command(backend, "fork", run.id)
     fork = told.stdout.strip()
-    assert told.stderr == f"acts: 1 call had failed and stay so: `acts retry {fork}` does them again\n"
+    assert told.stderr == f"acts: failed calls: 1; `acts retry {fork}` carries them out again\n"

@@ -311,7 +311,7 @@ def test_a_probe_is_believed_only_with_its_token(judged: Judged, token: str, cap
         judged.sweep()
     assert judged.entry().startswith("sent:"), "it may lie in its queue still"
     assert [record.getMessage() for record in caplog.records] == [
-        f"a report of a probe of {FAR!r} is refused: it has not its token"
+        f"a report of a probe of {FAR!r} is refused: it does not have its token"
     ]
 
 
@@ -549,8 +549,8 @@ def test_a_report_without_the_token_of_its_attempt_changes_nothing(
     leases = judged.redis.zrange(judged.keys.leases, 0, -1, withscores=True)
     assert (judged.stands(), judged.forgotten(), leases) == before
     assert [record.getMessage() for record in caplog.records if "refused" in record.getMessage()] == [
-        "32 reports of calls are refused: they have not the token of the attempt",
-        "8 reports of calls are refused: they have not the token of the attempt",
+        "32 reports of calls are refused: they do not have the token of the attempt",
+        "8 reports of calls are refused: they do not have the token of the attempt",
     ]
     judged.reports.send(Report(begun=right[:1], completed=(Completion(right[1]),)))
     judged.reports.send(Report(begun=right[:1], completed=(Completion(right[1]),)))

@@ -99,7 +99,9 @@ class Scheduler:
         lane = delivery.attempt.id.run, delivery.attempt.id.instance
         with _task_of(lane):
             if not (await self._views.run(lane[0])).tokens.admit(delivery.attempt):
-                logger.error("a result of %.200s is refused: it has not the token of the attempt", delivery.attempt.id)
+                logger.error(
+                    "a result of %.200s is refused: it does not have the token of the attempt", delivery.attempt.id
+                )
                 count_refusal("results")
                 return
             child = delivery.child

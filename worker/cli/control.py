@@ -87,7 +87,7 @@ def fork(run: str, at: str | None, paused: bool, *, common: Common) -> int:
     with found_run(run, common) as found:
         document = found.fork(moment, paused=paused).status()
     if failed := document["calls"].get("failed", 0):
-        tell(f"{counted(failed, 'call')} had failed and stay so: `acts retry {document['run']}` does them again")
+        tell(f"failed calls: {failed}; `acts retry {document['run']}` carries them out again")
     print_either(document, [document["run"]], as_json=common.json)
     return COMPLETED
 

@@ -28,7 +28,7 @@ def no_worker_hint(settings: Settings, queues: Callable[[], Sequence[str]]) -> A
             deserted = _deserted(settings, queues())
             if deserted and not is_over.is_set():
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
-                tell(f"no worker has said that it serves {', '.join(deserted)}: {remedy}")
+                tell(f"no worker is known to serve {', '.join(deserted)}: {remedy}")
 
     return beside(look, "acts-no-worker-hint")
 

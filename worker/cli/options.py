@@ -78,7 +78,7 @@ def _dotenv_told() -> Iterator[None]:
         logger.propagate = before
         logger.removeHandler(heard)
         for line in sorted(heard.lines):
-            tell(f".env: line {line} is passed over: it is not NAME=value")
+            tell(f".env: line {line} is ignored: it is not NAME=value")
 
 
 class _Heard(logging.Handler):

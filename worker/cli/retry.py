@@ -43,7 +43,7 @@ def retry(run: str, call: int | None, instance: str | None, skip: str | None, *,
     """Do the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
 
     A run that has ended goes on. Calls that have used what is written anew are stale: they are named, and --downstream
-    does them again. Calls that were sent and forgotten are sent again by `acts dead resend`.
+    carries them out again. Calls that were sent and forgotten are sent again by `acts dead resend`.
 
     Exit codes: 0 under way, 2 the value does not fit, 3 no server, 4 no such run, or nothing to do again.
     """
@@ -66,7 +66,7 @@ def _told(done: Retried, *, is_given: bool, downstream: bool, effects: bool) -> 
     skipped = counted(len(done.skipped), "skipped call")
     yield f"{counted(len(done.calls), 'failed call')} {again}, {skipped} decided anew{more}"
     if done.stale:
-        remedy = "--downstream does them again"
+        remedy = "--downstream carries them out again"
         if downstream:
             remedy = "at work, not done again" if effects else "at work, with effects (--effects), or sent (--effects)"
         yield f"{counted(len(done.stale), 'call')} stale: {_names(done.stale)}; {remedy}"

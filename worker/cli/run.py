@@ -174,7 +174,7 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
         name = call_name(letter["index"], letter["activity"] or letter["delegate"] or "?")
         where = f" in {letter['instance']}" if letter["instance"] is not None else ""
         error = letter["error"]
-        tell(f"call {name}{where} was sent and not awaited, and failed: {error['type']}: {error['message']}")
+        tell(f"call {name}{where} was sent and forgotten, and failed: {error['type']}: {error['message']}")
     if len(dead) > _MOST_TOLD:
-        tell(f"{len(dead) - _MOST_TOLD} more calls that were sent and not awaited failed: --json lists all")
+        tell(f"{len(dead) - _MOST_TOLD} more calls that were sent and forgotten failed: --json lists all")
     return dead

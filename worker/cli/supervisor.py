@@ -81,7 +81,7 @@ class Supervisor:
             failures = 1 if lasted > _LASTING_SECONDS else failures + 1
             delay = _BACKOFF.seconds(failures)
             name = self._announced[place]["worker"]
-            tell(f"worker {name} ended unasked ({_told(code)}); another is started in {delay:g} s")
+            tell(f"worker {name} ended by itself ({_told(code)}); another is started in {delay:g} s")
             await self._sleep(delay)
 
     async def _run_once(self, place: int) -> int:

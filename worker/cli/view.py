@@ -119,7 +119,7 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
         return
     yield from standing_lines(document)
     if stale := sum(call.get("stale", False) for call in calls):
-        yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` does them again"
+        yield f"  {counted(stale, 'call')} stale: `acts retry {document['run']} --downstream` carries them out again"
     yield from version_lines(calls)
     for status in (*_FAILED, *(_OTHERS if view.tool is not None else ())):
         yield from calls_lines(status, calls, view.most(), view.cut)

@@ -25,9 +25,12 @@ def refuse_a_copy(redis: Redis, keys: Keys) -> None:
     fields: Any = redis.hmget(keys.state, "imported", PARENT)
     imported, parent = fields
     if imported is not None:
-        raise RunOver(f"run {keys.run} is imported: it can be read and forked, and does not go on itself")
+        raise RunOver(f"run {keys.run} is imported: it can be read and forked, but it does not go on")
     if parent is not None:
-        raise RunOver(f"run {keys.run} answers a call of another run and does not go on itself: see `acts status`")
+        raise RunOver(
+            f"run {keys.run} is a child run, which answers a call of another run: steer that one (`acts status` names "
+            f"it)"
+        )
 
 
 class AmendmentSteps:

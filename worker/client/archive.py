@@ -82,7 +82,7 @@ def script_of(history: History) -> str:
                 when, answer = {"when": texts.slots_heading(tick.number)}, emptied(tick.slots, answer)
             entries.append({**when, "answer": answer})
     if not entries:
-        raise NoLoop("the run has no answers of a model: it is no request, or was not asked yet")
+        raise NoLoop("the run has no answers of a model: it is not a request, or no model was asked yet")
     return json_text(entries[::-1], indent=1)  # what only later requests say comes first
 
 

@@ -72,7 +72,7 @@ class Ref:
         return Ref(joined=f"{self!s} && {other!s}")
 
     def __iter__(self) -> Never:
-        raise TypeError("a reference has no elements before the run: hand it to a call as it is")
+        raise TypeError("a reference has no elements before the run: give it to a call as it is")
 
     def __bool__(self) -> Never:
         raise TypeError("a reference has no value before the run: choose with | or by alternatives of a call's output")

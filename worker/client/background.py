@@ -68,8 +68,8 @@ def await_background(
                 now = time.monotonic()
                 if now >= until:
                     raise InfrastructureError(
-                        f"{left} calls that were sent and not awaited were not done in time; they end here, with the "
-                        "embedded backend"
+                        f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
+                        f"embedded backend"
                     )
                 if now - begun >= _QUIET_SECONDS and not has_said:
                     has_said = True

@@ -93,7 +93,7 @@ def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
             continue
         time.sleep(_LOOK_SECONDS)
     raise InfrastructureError(
-        f"the id {keys.run!r} is being submitted by another client, which does not get on; try again"
+        f"the id {keys.run!r} is being submitted by another client, which has not finished; try again"
     )
 
 

@@ -54,7 +54,7 @@ class LoopControl:
 
         def step(view: LoopView) -> LoopStep:
             if view.status not in ("running", "paused", "failed"):
-                raise RunOver(f"run {view.run} is {view.status}: it asks no more; see `acts say` and `acts fork`")
+                raise RunOver(f"run {view.run} is {view.status}: it asks nothing more; see `acts say` and `acts fork`")
             return self._extension(view, ticks)
 
         self._take(step, done)
@@ -70,7 +70,7 @@ class LoopControl:
 
         def step(view: LoopView) -> LoopStep:
             if view.status not in ("running", "paused", "completed", "failed"):
-                raise RunOver(f"run {view.run} is {view.status}: nothing can be said in it any more")
+                raise RunOver(f"run {view.run} is {view.status}: no text can be added to it any more")
             loop = view.loop
             if loop.stage is Stage.ENDED:
                 asked = len([tick for tick in loop.ticks if tick.solution is not None])
@@ -131,7 +131,7 @@ class LoopControl:
             loop, plan = view.loop, view.loop.tick.plan
             known = plan.digest if plan is not None else None
             if view.is_finished:
-                raise RunOver(f"run {view.run} is {view.status}: nothing can be approved in it any more")
+                raise RunOver(f"run {view.run} is {view.status}: nothing of it can be approved any more")
             if loop.stage in (Stage.APPROVED, Stage.RAN) and known == digest:
                 return None
             if loop.stage is not Stage.PLANNED or known != digest:
@@ -205,7 +205,7 @@ class LoopControl:
     def _definition(self) -> Definition:
         definition = self._history.definition()
         if definition.request is None:
-            raise NoLoop(f"run {self._keys.run} is no request: no model is asked there, and it has no ticks")
+            raise NoLoop(f"run {self._keys.run} is not a request: it asks no model and has no ticks")
         return definition
 
     def _view(self) -> LoopView:

@@ -182,7 +182,8 @@ class People:
         """Raise `HeldAnew` where another call waits under the id than the one that was shown."""
         if shown is not None and (found := self._held(id_)) is not None and found.entry != shown:
             raise HeldAnew(
-                f"call {id_.name} of run {id_.run} waits anew since it was shown: nothing was decided; see `acts held`"
+                f"call {id_.name} of run {id_.run} is another call than the one that was shown: nothing was decided; "
+                f"see `acts held`"
             )
 
     def _unfit(self, value: Any) -> Iterator[Problem]:

@@ -70,7 +70,7 @@ class PlanControl:
             amended: Any = self._redis.hget(self._keys.state, "amended")
             run = self._read()
             if run.status in ENDED:
-                raise RunOver(f"run {self._keys.run} is {run.status}: nothing can be approved in it any more")
+                raise RunOver(f"run {self._keys.run} is {run.status}: nothing of it can be approved any more")
             if not run.waits_for_approval and digest in self._approved():
                 return
             waiting = _plan_of(run)["plan"] if run.waits_for_approval else None

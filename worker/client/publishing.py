@@ -32,6 +32,6 @@ def publish_lanes(
     except InfrastructureError as error:
         if has is None:
             raise
-        logger.warning("run %s %s, the workers' sweep publishes its tasks: %s", run, has, error)
+        logger.warning("run %s %s, its tasks are published by the workers within seconds: %s", run, has, error)
         return False
     return True

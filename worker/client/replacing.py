@@ -47,14 +47,17 @@ def placed_calls(value: Mapping[str, Any], instance: str | None) -> dict[str, An
 
 def _misplaced(calls: list[Any], instance: str | None, at: tuple[str, ...]) -> Iterator[Problem]:
     if not calls:
-        yield Problem(pointer(*at, "calls"), "nothing stands in for the held call: reject it instead")
+        yield Problem(pointer(*at, "calls"), "no call would replace the held call: reject it instead")
     for index, call in enumerate(calls):
         if not isinstance(call, dict):
             continue
         if call.get("_gather"):
             yield Problem(
-                pointer(*at, "calls", index, "_gather"), "a call that stands in for a held one gathers nothing"
+                pointer(*at, "calls", index, "_gather"), "a call that replaces a held call cannot have _gather"
             )
         if call.get("_instance", instance) != instance:
             where = "globally" if instance is None else f"in instance {instance!r}"
-            yield Problem(pointer(*at, "calls", index, "_instance"), f"the held call runs {where}, and so do these")
+            yield Problem(
+                pointer(*at, "calls", index, "_instance"),
+                f"the held call runs {where}: the calls that replace it must run there, too",
+            )

@@ -206,7 +206,7 @@ class Retrier:
         for index in sorted(lane.failed):
             outcome = shown.execution.finish(index, given, date_now())
             if (reason := _refusal(outcome, given)) is not None:
-                raise Rejected([Problem("", f"call {id_of(lane, index)} does not take the value: {reason}")])
+                raise Rejected([Problem("", f"call {id_of(lane, index)} cannot have the value: {reason}")])
             shown.apply(outcome)
             outcomes.append(self._written(outcome))
         return outcomes

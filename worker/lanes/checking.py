@@ -54,7 +54,7 @@ class Checker:
         plan = self.check(value, allow=allow, approved=approved)
         is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
         if is_asked and self._settings.default_model is None:
-            text = "a request is for a model, and none is configured: set ACTS_MODEL, or give a solution"
+            text = "a request needs a model, and none is configured: set ACTS_MODEL, or give a solution"
             raise Rejected([Problem(pointer("schema"), text)])
         return _supported(plan)
 
@@ -149,9 +149,7 @@ class Checker:
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
             if call.runner.executor is Executor.DELEGATE and not is_code:
                 at = pointer(*plan.submission.place(call.index), *place_in(call.raw, "_delegate"))
-                problems.append(
-                    Problem(at, f"delegate {name!r} is for a model, and none is configured: set ACTS_MODEL")
-                )
+                problems.append(Problem(at, f"delegate {name!r} needs a model, and none is configured: set ACTS_MODEL"))
         complete = self._known_delegates.with_definitions(plan)
         problems += self._unfit_loops(complete)
         problems += unawaited_problems(complete.submission, complete.calls)
@@ -184,7 +182,7 @@ class Checker:
         for key, most in {"max_concurrency": self._settings.limit_run_concurrency, **most_of(self._settings)}.items():
             asked = plan.submission.config.get(key)
             if most is not None and asked is not None and asked > most:
-                yield Problem(pointer("config", key), f"{asked}, where {most} is the most that is allowed")
+                yield Problem(pointer("config", key), f"{asked}, where at most {most} are allowed")
 
     def _unknown_models(self, plan: Plan) -> Iterator[Problem]:
         """Models that are asked for by name and are not configured: a `config` holds no addresses (SPEC R13.11)."""

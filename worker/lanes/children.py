@@ -77,14 +77,14 @@ class Children:
         most = self._settings.limit_child_depth
         depth = above.depth + 1 if above is not None else 1
         if depth > most:
-            return Failure("TooDeep", f"child runs stand {most} deep, and no deeper (ACTS_LIMIT_CHILD_DEPTH)")
+            return Failure("TooDeep", f"child runs can be nested {most} deep, and not deeper (ACTS_LIMIT_CHILD_DEPTH)")
         keys, status = self._child(attempt)
         if status is not None and status in ENDED:
             return result_of(status, History(self._redis, keys).entries())
         if status is not None:
             return Started(keys.run)
         if spent := next((key for key, number in left.items() if number <= 0), None):
-            return Failure("LimitReached", f"nothing is left of config.{spent} for a child run")
+            return Failure("LimitReached", f"config.{spent} has nothing left for a child run")
         try:
             plan = self._plan(own, context, definition, left)
         except Rejected as rejected:

@@ -52,7 +52,7 @@ class Starter:
         Raises `RedisError`.
         """
         if attempt.losses >= self._services.settings.limit_attempts:
-            return Failure("WorkerLost", f"its workers were lost {attempt.losses} times; it is not tried again")
+            return Failure("WorkerLost", f"its workers were lost {attempt.losses} times; it is not begun again")
         call = start.call
         if self._is_for_child(call):
             self._inline.watch(self._begin_child(start, attempt, execution), attempt)

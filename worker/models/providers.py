@@ -34,7 +34,9 @@ def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThr
         return ScriptedModel.load(Path(configured.name))
     if provider in _SDKS:
         if find_spec(provider) is None:
-            raise WorkerError(f"model {configured.model}: its SDK is missing: pip install 'acts-celery[{provider}]'")
+            raise WorkerError(
+                f"model {configured.model}: its Python package is missing: pip install 'acts-celery[{provider}]'"
+            )
         if lacks_key(configured):
             raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
         return SdkModel(_SDKS[provider], configured, bounds)

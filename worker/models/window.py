@@ -41,4 +41,4 @@ def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
         least = len(_REPEATED.sub(rb"\1", written)) // _MOST_BYTES
         if least > model.context_tokens:
             raise ContextTooLong(f"{size} at once (its context_tokens); it is not sent: {TOO_LONG}")
-    logger.warning("%s at once (its context_tokens): it may be refused, or cut", size)
+    logger.warning("%s in one request (its context_tokens): it may be refused, or cut off", size)

@@ -86,7 +86,7 @@ class HoldHook:
         try:
             self._tell_once(keys, member)
         except (RedisError, RunNotFound) as error:
-            logger.warning("run %s: the web hook will be told of a held call later: %s", keys.run, error)
+            logger.warning("run %s: a held call will be sent to the web hook later: %s", keys.run, error)
         except Exception:
             logger.exception("run %s: the web hook could not be told of a held call", keys.run)
         finally:

@@ -140,7 +140,9 @@ class RunKeeper:
     def _publish(self, run: str, found: Found) -> None:
         """Publish what was found lost or due, and call the web hook for what waits for a person."""
         if found.lost:
-            logger.warning("run %r: %d tasks or calls gave no sign of life; they go on elsewhere", run, found.lost)
+            logger.warning(
+                "run %r: %d tasks or calls were lost with their worker; they go on elsewhere", run, found.lost
+            )
         self._awaited.update(found.awaited)
         if self._hook is not None:
             self._hook.tell(run, found.pending_webhooks)

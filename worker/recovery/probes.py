@@ -54,7 +54,7 @@ class Probes:
         tokens = read_tokens(self._redis, self._prefix)
         for queue, published_ms, token in came_out:
             if not tokens.agree(tokens.of_probe(queue, published_ms), token):
-                logger.error("a report of a probe of %.200r is refused: it has not its token", queue)
+                logger.error("a report of a probe of %.200r is refused: it does not have its token", queue)
                 count_refusal("reports")
             elif queue in known and known[queue].consumed_until < published_ms <= known[queue].sent:
                 known[queue] = _Known(published_ms, 0, known[queue].sent)

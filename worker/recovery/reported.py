@@ -88,7 +88,7 @@ class Heartbeats:
                 of_run[what] = [one for one in said if tokens.agree(tokens.of(*(ref := _ref_of(one))[:4]), ref.token)]
                 refused += len(said) - len(of_run[what])
         if refused:
-            logger.error("%d reports of calls are refused: they have not the token of the attempt", refused)
+            logger.error("%d reports of calls are refused: they do not have the token of the attempt", refused)
             count_refusal("reports", refused)
 
 

@@ -189,17 +189,17 @@ def redis_errors(settings: Settings) -> Iterator[None]:
     except AuthenticationError as error:
         where = mask_url(settings.require_redis())
         raise InfrastructureError(
-            f"the log at {where} wants another password ({error}): redis://:PASSWORD@HOST:PORT/0"
+            f"the log at {where} needs the right password ({error}): redis://:PASSWORD@HOST:PORT/0"
         ) from error
     except (RedisConnectionError, RedisTimeoutError) as error:
         where = mask_url(settings.require_redis())
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise InfrastructureError(
-                f"the certificate of the log at {where} is not to be trusted ({error}): name the authority that has "
-                "signed it with ?ssl_ca_certs=FILE in the URL"
+                f"the certificate of the log at {where} is not to be trusted ({error}): name the authority that "
+                f"signed it with ?ssl_ca_certs=FILE in the URL"
             ) from error
         raise InfrastructureError(
-            f"no answer from the log at {where} ({error}): is the server up? see `acts doctor`"
+            f"no answer from the log at {where} ({error}): does the server run? see `acts doctor`"
         ) from error
     except OutOfMemoryError as error:
         where = mask_url(settings.require_redis())

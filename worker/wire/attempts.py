@@ -165,7 +165,7 @@ def current_call() -> CurrentCall:
     """
     attempt = current_attempt()
     if attempt is None:
-        raise LookupError("no call is being carried out here: only activities and delegates can ask")
+        raise LookupError("no call is carried out here: only activities and delegates can ask for it")
     id_ = attempt.id
     index, element = call_of(id_.index), element_of(id_.index)
     return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element)

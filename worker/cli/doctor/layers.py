@@ -96,7 +96,7 @@ def _activities(settings: Settings) -> Layer:
         if names:
             layer.add(f"{len(names)} {noun}: {', '.join(sorted(names))}")
     if not layer.detail:
-        layer.add("none are configured: every call is latent, or names a delegate")
+        layer.add("none are configured: calls are carried out by delegates, or by a model (latent calls)")
     return layer
 
 

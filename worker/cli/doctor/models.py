@@ -21,7 +21,7 @@ def examine_models(settings: Settings) -> Layer:
     if registry.models:
         layer.add(f"registered: {', '.join(sorted(registry.models))}")
     if not layer.detail:
-        layer.add("none is configured: delegates are code, and no call is latent")
+        layer.add("none is configured: delegates must be code, and there can be no latent calls")
     return layer
 
 

@@ -109,10 +109,12 @@ def _log(settings: Settings) -> Layer:
 def _warn_of_connection(layer: Layer, url: str) -> None:
     if hosts := plain_hosts(url):
         remedy = "use rediss:// or amqps://, or a network that no other host reads"
-        layer.warn(f"{', '.join(hosts)} is spoken to without encryption, the password included", remedy)
+        layer.warn(f"{', '.join(hosts)} is contacted without encryption, and so is the password sent", remedy)
     if hosts := unverified_hosts(url):
         remedy = "take ssl_cert_reqs and ssl_check_hostname out of the URL; ?ssl_ca_certs=FILE names an authority"
-        layer.warn(f"the certificate of {', '.join(hosts)} is not verified: any server may answer in its place", remedy)
+        layer.warn(
+            f"the certificate of {', '.join(hosts)} is not verified: another server could answer in its place", remedy
+        )
 
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
