@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from acts_celery import Client
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli.doctor.code import differences
 from acts_celery.worker.registry.versions import version_of
 from acts_celery.worker.storage.codes import MOST_CODES, Code
 from acts_celery.worker.storage.fields import CODE
@@ -138,3 +140,25 @@ def test_two_versions_of_the_code_of_a_tool_are_told_of(tmp_path: Path) -> None:
         lines = command(backend, "show", run.id).stdout.splitlines()
         assert "  2 versions of twice: old (w0@here), new (w1@here)" in lines
         assert json.loads(command(backend, "show", run.id, "--json").stdout)["calls"][1]["version"] == "new"
+
+
+@pytest.mark.parametrize(("parameter", "what"), [("n: int", "versions"), ("n: str", "contracts")])
+def test_doctor_names_workers_with_different_code(tmp_path: Path, parameter: str, what: str) -> None:
+    source = "from acts_celery import activity\n\n@activity(version={!r})\ndef twice({}) -> int:\n    return 2 * n\n"
+    with EmbeddedServer() as server, ExitStack() as workers:
+        path = tmp_path / "code.py"
+        backend = Backend(settings_for(server, activities=(str(path),)), Meeting(meeting_url(server)), tmp_path)
+        for number, (version, taken) in enumerate((("old", "n: int"), ("new", parameter))):
+            path.write_text(source.format(version, taken), encoding="utf-8")
+            workers.enter_context(backend.worker("--name", f"w{number}@here"))
+        told = command(backend, "doctor").stdout
+    assert f"workers have different {what} of twice: old (w0@here), new (w1@here)" in told
+    assert "start all workers with the same code" in told
+
+
+def test_few_of_many_differences_are_named() -> None:
+    code = {f"w{n}": {"activities": {f"a{m}": [str(n), ""] for m in range(7)}, "delegates": {}} for n in range(2)}
+    told = list(differences(code))
+    assert told[0] == "workers have different versions of a0: 0 (w0), 1 (w1)"
+    assert told[-1] == "workers have different code of 2 more"
+    assert not list(differences({"w0": code["w0"], "w1": code["w0"], "old": {}}))

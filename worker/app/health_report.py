@@ -21,6 +21,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.process.health_file import Health, remove_dead
 from acts_celery.worker.process.problems import problems
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.versions import contract_of
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,12 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
     def info(self, consumer: Consumer) -> dict[str, Any]:
         """Called by Celery for `inspect stats`."""
         knows = {"activities": sorted(registry.activities), "delegates": sorted(registry.delegates)}
-        return {"health": {"queues": self._consumed(consumer), "problems": self._problems(consumer), "knows": knows}}
+        code = {
+            "activities": {one.name: [one.version, contract_of(one.schema)] for one in registry.activities.values()},
+            "delegates": {one.name: [one.version, ""] for one in registry.delegates.values()},
+        }
+        told = {"queues": self._consumed(consumer), "problems": self._problems(consumer), "knows": knows, "code": code}
+        return {"health": told}
 
     def _write(self, consumer: Consumer, *, tidies: bool = False) -> None:
         """Write the file; where that fails, messages are taken all the same."""

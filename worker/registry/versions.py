@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -55,6 +56,11 @@ def _compiled(code: Any) -> bytes:
         _compiled(one) or repr(one).encode() for one in code.co_consts if not isinstance(one, frozenset)
     )
     return code.co_code + " ".join(code.co_names).encode() + constants
+
+
+def contract_of(schema: Mapping[str, Any]) -> str:
+    """A digest of what an activity takes and gives."""
+    return _digest(json.dumps(schema, sort_keys=True, default=str).encode())
 
 
 def _digest(data: bytes) -> str:

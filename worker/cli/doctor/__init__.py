@@ -5,4 +5,5 @@
 `layers`   everything that is looked at, in order
 `models`   whether models can be loaded, and reached
 `servers`  broker, log, workers, queues
+`code`     workers with different code
 """

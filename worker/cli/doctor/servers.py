@@ -19,6 +19,7 @@ from acts_celery.broker_config import (
 from acts_celery.broker_config.urls import plain_hosts, unverified_hosts
 from acts_celery.worker.cli.rendering import counted
 
+from .code import differences
 from .layer import Layer, asked
 
 if TYPE_CHECKING:
@@ -200,6 +201,8 @@ def _workers(app: Celery, settings: Settings) -> tuple[Layer, dict[str, list[str
                 layer.fail(f"{name}: {what} {problem}", f"look at the log of {name}, and start it again")
             if lacking := _lacking(found, settings):
                 layer.fail(f"{name} does not know {', '.join(lacking)}", f"start {name} with the same --activities")
+        for what in differences({name: found.get("code", {}) for name, found in health.items()}):
+            layer.warn(what, "start all workers with the same code, unless a new version is being rolled out")
     return layer, serving
 
 
