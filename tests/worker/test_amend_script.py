@@ -77,6 +77,23 @@ def test_r11_8_who_has_not_seen_that_calls_are_undone_begins_nothing(log: Log) -
     assert (log.state()["n:done"], log.state()["remaining"]) == ("0", "2")
 
 
+def test_r11_8_who_has_not_seen_it_ends_only_what_had_begun_before(log: Log) -> None:
+    log.begin(3)
+    mine = {"owner": "mine"}
+    log.claim(1, instance="①", **mine)
+    log.claim(0, instance="①")
+    log.commit(done(0), instance="①")
+    before = log.last("①")
+    undo(planned(log), undone=[0])
+    log.redis.hset(log.keys.state, "status", "running")
+    log.claim(0, instance="①")
+    outdated = {"instance": "①", "seen": before}
+    assert log.commit(done(0), done(2), **outdated, **mine).accepted == (False, False)
+    assert log.entry(0, "①").startswith("running:1:")
+    assert log.commit(done(1), **outdated, **mine).accepted == (True,)
+    assert log.commit(done(0), instance="①").accepted == (True,)
+
+
 def test_r11_8_a_gather_call_waits_for_the_end_of_a_retry_and_for_the_lanes_that_have_not_settled_it(log: Log) -> None:
     log.begin(2)
     log.redis.hset(log.keys.gathers, "5", 0)

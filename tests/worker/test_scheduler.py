@@ -151,6 +151,14 @@ async def countThem(values: list[int]) -> int:
 
 
 @activity
+async def failOnce(name: str) -> int:
+    DOORS.came[name] += 1
+    if DOORS.came[name] == 1:
+        raise ConnectionError("not yet")
+    return 7
+
+
+@activity
 async def makeList(length: int) -> list[int]:
     return [1] * length
 
@@ -423,3 +431,26 @@ def test_runs_of_one_kind_share_a_definition_and_none_changes_it(process: Proces
         assert run.result().status == "completed"
     assert shared == fresh
     assert other.result().data() == {"state": {"a": 3, "b": 4}}
+
+
+def test_r11_8_a_late_result_from_before_a_call_was_undone_is_not_that_of_the_call_now(process: Process) -> None:
+    remote = {"_tool": "remoteAdd", "a": "†state.a || †state.b", "b": 1, "_outputPath": "†state.sum"}
+    failing = {"_tool": "failOnce", "name": "undone", "_outputPath": "†state.a"}
+    run = process.client.submit([{"type": "state", "b": 0}], {"calls": [failing, remote]})
+
+    def result(value: int, again: int) -> None:
+        attempt = Attempt(CallId(run.id, None, 1), again=again)
+        delivery = Delivery(read_tokens(process.redis, "acts").given(attempt), Success({"sum": value}))
+        process.run(lambda scheduler: scheduler.deliver(delivery))
+
+    process.drive(run)
+    result(1, 0)
+    assert run.status()["status"] == "failed"
+    assert run.retry(downstream=True).downstream == ("1",)
+    process.drive(run)
+    result(99, 0)
+    assert run.status()["calls"] == {"done": 1, "running": 1}
+    result(8, 1)
+    assert (run.result().status, run.result().data()["state"]) == ("completed", {"a": 7, "b": 0, "sum": {"sum": 8}})
+    result(99, 0)
+    assert run.result().data()["state"]["sum"] == {"sum": 8}

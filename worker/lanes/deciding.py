@@ -65,6 +65,8 @@ class Decider:
             call = execution.call(index)
             if call is None or execution.status(index) not in (Status.WAITING, Status.RUNNING):
                 continue
+            if not lane.is_of_now(attempt):
+                continue
             if not isinstance(result, Started):
                 result = self._services.remote.received(call, attempt, result)
             if isinstance(result, Started):

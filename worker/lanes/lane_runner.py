@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, Final
 
 from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start
@@ -267,10 +268,11 @@ class LaneRunner:
 
     def _attempts(self, starts: Sequence[Start], committed: Committed) -> list[Attempt | None]:
         """The attempts that were granted; None where a call is in other hands, or rests."""
-        granted = zip(starts, committed.attempts, committed.failures, committed.repeated, strict=True)
+        ids = (self._id(start.call.index) for start in starts)
+        granted = zip(ids, committed.attempts, committed.failures, committed.repeated, strict=True)
         return [
-            Attempt(self._id(start.call.index), number, failures, is_repeated) if number else None
-            for start, number, failures, is_repeated in granted
+            Attempt(id_, number, failures, is_repeated, again=self._lane.again(id_.index)) if number else None
+            for id_, number, failures, is_repeated in granted
         ]
 
     def _id(self, index: int) -> CallId:
@@ -285,9 +287,19 @@ class LaneRunner:
             await self._reload()
         for index in news.due:
             self._execution.record(index, Status.WAITING)
-        if any(self._status(delivery.attempt.id.index) is Status.WAITING for delivery in news.deliveries):
+        if any(map(self._is_unknown, news.deliveries)):
             await self._reload()  # begun by another runner, after outcomes that are to be judged by and not known here
-        self._decider.results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
+        for delivery in news.deliveries:
+            index, attempt = delivery.attempt.id.index, delivery.attempt
+            if delivery.child is not None:  # a call that is carried out again waits for another one
+                attempt = replace(attempt, again=self._lane.again(index))
+            self._decider.results.append((attempt, delivery.result))
+
+    def _is_unknown(self, delivery: Delivery) -> bool:
+        """Whether it is the result of a call that is not known here to have begun."""
+        attempt = delivery.attempt
+        is_newer = attempt.again > self._lane.again(attempt.id.index)
+        return is_newer or self._status(attempt.id.index) is Status.WAITING
 
     async def _stays(self) -> bool:
         """Take back the runner's lease and the task's mark before leaving; news in the lane are a reason to stay."""
@@ -346,6 +358,7 @@ class LaneRunner:
         view.feed(await self._services.log.read(view.run, None, after=view.seen))
         self._lane = await LaneView.open(self._services.log, view, self._lane.instance)
         ours = (*self._inline.attempts, *(attempt for attempt, _ in self._decider.results))
+        ours = tuple(filter(self._lane.is_of_now, ours))
         for index in (*(attempt.id.index for attempt in ours), *self._mailbox.resting):
             self._execution.record(index, Status.RUNNING)
 

@@ -6,6 +6,7 @@ own part. Both are only ever fed from the log, in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import (
     CallEnded,
+    CallsUndone,
     ElementEnded,
     Event,
     MessageAdded,
@@ -32,6 +34,7 @@ from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import read_operation
+from acts_celery.worker.wire.attempts import Attempt
 from acts_celery.worker.wire.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition
@@ -185,6 +188,8 @@ class LaneView:
         self.mark = mark
         """Of the lane's published task, as it was before we read who is at work."""
         entries = list(entries)
+        undone = (entry.event.calls for entry in entries if isinstance(entry.event, CallsUndone))
+        self._again = Counter(call for calls in undone for call in calls)
         first = next((entry for entry in reversed(entries) if entry.record is not None), None)
         self._first = first.id if first is not None else "0-0"
         """The entry that says what the lane is; what was given up before is waited for anew."""
@@ -237,6 +242,14 @@ class LaneView:
                 return await cls.open(log, run, instance)
             view.note_running(running)
         return view
+
+    def again(self, index: int) -> int:
+        """How often a call had ended and was to be carried out again; of an element that of its call."""
+        return self._again[call_of(index)]
+
+    def is_of_now(self, attempt: Attempt) -> bool:
+        """Whether an attempt is one at the call as it is carried out now, and not one from before it was undone."""
+        return attempt.again == self.again(attempt.id.index)
 
     def note_running(self, calls: Iterable[int]) -> None:
         """Take in which calls are at work; those that have ended meanwhile stay so."""

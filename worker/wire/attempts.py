@@ -114,6 +114,8 @@ class Attempt:
     """Which worker has carried it out, once it has ended."""
     version: Version | None = None
     """Which version of the code that was; None where a model answered."""
+    again: Count = 0
+    """How often the call had ended before and was to be carried out again (SPEC R11.8)."""
 
     @property
     def losses(self) -> int:

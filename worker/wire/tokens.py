@@ -29,9 +29,9 @@ class Tokens:
         self._secret = secret
         self._seal = lru_cache(_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
 
-    def of(self, run: str, lane: str, call: int, number: int) -> str:
-        """The token of an attempt at a call."""
-        text = "\x1f".join((run, str(call), str(number), lane)).encode()
+    def of(self, run: str, lane: str, call: int, number: int, again: int = 0) -> str:
+        """The token of an attempt at a call; `again` as in `Attempt`."""
+        text = "\x1f".join((run, str(call), f"{number}+{again}" if again else str(number), lane)).encode()
         return hmac.digest(self._secret, text, "sha256").hex()[:_CHARACTERS]
 
     def given(self, attempt: Attempt) -> Attempt:
@@ -58,7 +58,7 @@ class Tokens:
 
     def _of(self, attempt: Attempt) -> str:
         id_ = attempt.id
-        return self.of(id_.run, lane_token(id_.instance), id_.index, attempt.number)
+        return self.of(id_.run, lane_token(id_.instance), id_.index, attempt.number, attempt.again)
 
 
 def seal_of(key: str) -> str:

@@ -10,7 +10,7 @@
 
 for _, retry in ipairs(request.retries) do
     local kind, attempt, failures = read_condition(entries[retry.call])
-    if not is_over(status) and is_under_way(kind) and attempt == retry.attempt then
+    if not is_over(status) and not is_outdated and is_under_way(kind) and attempt == retry.attempt then
         local due = as_text(now + retry.delay_ms)
         becomes_due(now + retry.delay_ms)
         note(retry.call, condition('retry', attempt, failures + 1, due))

@@ -51,12 +51,23 @@ local function append(outcome)
     end
 end
 
+-- Whether the driver has known of the execution that a call has begun. One that takes a call for ended that is carried out
+-- again knows of what it has begun itself, of child runs, and of what was sent before; the others' results come again.
+local function is_known(entry)
+    local kind, _, _, holder = read_condition(entry)
+    if not is_outdated or kind == 'child' then
+        return true
+    end
+    local by, since = read_holder(holder)
+    return by == owner or (since and since < tonumber(string.match(run[5], '^%d+')))
+end
+
 local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
     -- The outcome of a call that has not begun is a decision, as a start is: it is of the lane as it is now, which an
     -- amendment may have changed, and not while the run is paused.
-    local may_come = before and not is_over(status) or (status == 'running' and fresh)
+    local may_come = before and not is_over(status) and is_known(before) or (status == 'running' and fresh)
     local is_news = may_come and not has_ended(before) and read_condition(before) ~= 'held'
     accepted[#accepted + 1] = is_news
     all_accepted = all_accepted and is_news
