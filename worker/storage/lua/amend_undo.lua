@@ -68,7 +68,7 @@ local function undo()
     local last, open = read_lane(redis.call('HGET', lanes, request.lane))
     local field = request.lane .. '\31'
     local keeps, undone, keeping = among(request.keeping), {}, {}
-    for _, one in ipairs(request.withdrawn) do
+    for _, one in ipairs(request.withdrawn or {}) do
         if redis.call('HGET', calls, field .. one) == 'sent' then
             withdraw_from_background(field .. one)
         end
