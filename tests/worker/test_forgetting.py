@@ -33,6 +33,7 @@ from .backend import Backend, Meeting, settings_apart
 Json = dict[str, Any]
 NOTE: Json = {"_tool": "note", "name": "sent", "mark": "†state.mark", "_scopes": ["state"]}
 ECHO: Json = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+TIMES = {b"submitted", b"finished", b"look", b"writer"}
 LAWS = 300
 
 
@@ -75,7 +76,7 @@ def left(backend: Backend, run: Run) -> list[Any]:
     told: Any = redis.xrange(keys.statuses)
     return [
         [{name: names.get(value, value) for name, value in fields.items() if name != b"audit"} for _, fields in log],
-        {name: state.get(name) for name in (b"status", b"total", b"remaining", b"n:sent", b"format", b"work")},
+        {name: value for name, value in state.items() if name not in TIMES},
         redis.hgetall(keys.calls),
         {member: entry.split(b"/")[1] for member, entry in outbox.items()},
         {member: _content(task) for member, task in tasks.items()},
