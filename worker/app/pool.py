@@ -43,6 +43,7 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._hub: Any = None
+        self._runtimes = self.app.conf.acts_runtimes
         self._coroutines: dict[str, tuple[Task, Begin]] = {}
         self._waiting: deque[_Job] = deque()
         self._at_work = 0
@@ -98,7 +99,7 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
             self._handed.append(job)
             if not self._is_handing:
                 self._is_handing = True
-                self.app.conf.acts_runtimes.current().call_soon(self._take_over)
+                self._runtimes.current().call_soon(self._take_over)
 
     def _take_over(self) -> None:
         """On the loop: begin what was handed over."""

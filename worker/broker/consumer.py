@@ -54,7 +54,8 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         hide_addresses()
         self._lanes = LaneAdmission(lambda: int(self.pool.limit), lambda seconds, do: self.hub.call_later(seconds, do))
         self._has_lane_admission = False
-        self._in_flight = InFlight(lambda: bool(self.app.conf.acts_runtimes.is_blocked) or self._lanes.is_closed)
+        runtimes, lanes = options["app"].conf.acts_runtimes, self._lanes  # to look it up takes longest
+        self._in_flight = InFlight(lambda: bool(runtimes.is_blocked) or lanes.is_closed)
         self._is_flush_due = self._is_turn_due = False
         self._thread = threading.get_ident()
         self._limits = limits_of(options["app"].conf.acts_settings)
