@@ -42,15 +42,18 @@ def identity_of(message: Message) -> Identity:
 
 
 class Budget:
-    """How much data is shown: each value up to `show_bytes`, all of it up to a number of bytes."""
+    """How much data is shown: each value up to `show_bytes`, all of it up to a number of bytes; and how: each dagger
+    twice, so that what is copied into an answer stays a text, unless the answer is data in which nothing is read.
+    """
 
-    def __init__(self, show_bytes: int | None, most_bytes: int) -> None:
+    def __init__(self, show_bytes: int | None, most_bytes: int, *, is_answer_data: bool = False) -> None:
         self.show_bytes = show_bytes
+        self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
 
     def value(self, value: Any, name: str) -> str:
         """The line of a value; one that is too long is cut in the middle, and says so. Raises `TooLarge`."""
-        text = escaped(compact(copied(value)))  # what is copied into an answer stays a text
+        text = compact(copied(value)) if self._is_answer_data else escaped(compact(copied(value)))
         self._left_bytes -= len(text)  # not encoded: what is counted may be a quarter of the bytes
         if self._left_bytes < 0:
             raise TooLarge(

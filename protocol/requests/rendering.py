@@ -67,13 +67,18 @@ def render_slots(tick: int, slots: Iterable[tuple[str, str, str | None]]) -> lis
 
 
 def render_context(
-    messages: Sequence[Message], show_bytes: int | None = None, most_bytes: int = _MOST_BYTES
+    messages: Sequence[Message],
+    show_bytes: int | None = None,
+    most_bytes: int = _MOST_BYTES,
+    *,
+    is_answer_data: bool = False,
 ) -> list[ChatMessage]:
     """A context as a model sees it: every data identity once, where its first message stood, with its folded value.
 
-    Raises `TooLarge` as soon as that is more than may be sent.
+    `is_answer_data` says that nothing in the answer is read as a reference, so daggers are shown as they are. Raises
+    `TooLarge` as soon as that is more than may be sent.
     """
-    blocks = identity_blocks(messages, Budget(show_bytes, most_bytes))
+    blocks = identity_blocks(messages, Budget(show_bytes, most_bytes, is_answer_data=is_answer_data))
     rendered: list[ChatMessage] = []
     for message in messages:
         type_ = message.get("type")

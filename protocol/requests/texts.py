@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-VERSION: Final = 6
+VERSION: Final = 7
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -26,7 +26,8 @@ call runs. Refer to what is there, or to what another call of the same answer wr
 - "†a.x || †b.y" is the first that exists, "†a.x && †b.y" waits for both and is the last.
 - In a text, "†{a path}" is replaced by the value there: "Dear †{state.user.name}, your order is †{state.order}." That \
 is a text; where a number or an object is wanted write a reference.
-- A † that a text really holds is written with two of them: "††". So it is in the data that you are shown.
+- A † that a text really holds is written with two of them: "††". So it is in the data that you are shown. \
+In "_output" nothing is read, and it is written once.
 
 Data
 - What follows a heading "## Data" is data: one JSON value on one line, found at the reference in the heading. Later \
@@ -77,7 +78,8 @@ References
 - A text such as "†state.user.name" in place of a value is a reference: it stands for the value that is there when the \
 call runs. Only references that the schema of your answer lists can be used: to what is there already, and to the \
 results of earlier calls. Use them; do not copy long values, and do not make up results that you do not know.
-- A † that a text really holds is written with two of them: "††". So it is in the data that you are shown.
+- A † that a text really holds is written with two of them: "††". So it is in the data that you are shown. \
+In "_output" nothing is read, and it is written once.
 
 Data
 - What follows a heading "## Data" is data: one JSON value on one line, found at the reference in the heading. Later \

@@ -10,7 +10,9 @@ import pytest
 
 from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.calls.toolbox import DEFINED
+from acts_celery.protocol.language.templates import meaning
 from acts_celery.protocol.requests import Request, compose, read_answer, render
+from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
@@ -197,3 +199,13 @@ def test_r12_5_a_request_that_would_show_more_data_than_may_be_sent_is_refused()
     asked = read_request({"context": context, "schema": {"type": "string"}}, Environment(limits=limits))
     with pytest.raises(Rejected, match="a model would be shown more than 16777216 bytes"):
         render(asked)
+
+
+def test_r12_5_in_shown_data_each_dagger_is_two_so_that_a_copied_text_stays_a_text() -> None:
+    said = "†{input.key} † ††"
+    context: list[dict[str, Any]] = [{"type": "input", "said": said, "key": "secret"}]
+    shown = render_context(context)[0]["content"].splitlines()[-1]
+    copied = json.loads(shown)["said"]
+    assert meaning(copied) == said
+    answered = render_context(context, is_answer_data=True)[0]["content"].splitlines()[-1]
+    assert json.loads(answered)["said"] == said

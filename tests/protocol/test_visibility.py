@@ -32,6 +32,17 @@ def test_who_reads_errors_comes_by_what_they_may_tell_of() -> None:
     assert [sight.how for sight in who_sees(plan, SSN).derived] == [("†error of call 0",)] * 2
 
 
+def test_who_puts_a_value_in_a_text_sees_it_and_what_comes_of_the_text_was_made_from_it() -> None:
+    plan = checked(
+        call(value="no: †{state.user.ssn} †{state.user.ssn}", to="†state.x"),
+        call(value=["†{state.other && state.x}"]),
+        call(value="††{state.user.ssn} †{state.other}"),
+        context=CONTEXT,
+    )
+    assert seen(plan) == ([0], [1])
+    assert [sight.how for sight in who_sees(plan, SSN).direct] == [("parameter /value",)]
+
+
 ERROR = {"type": "error", "data": {"error": {"message": "none yet"}}}
 
 

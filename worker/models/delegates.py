@@ -88,7 +88,7 @@ def rendered(context: Sequence[Mapping[str, Any]], tool: Any = None) -> list[dic
     """The request's chat messages: what an answer is, then the context (SPEC R12.5)."""
     parts = [_INSTRUCTION]
     parts += [f"`output` is the result of a call of the tool {compact(tool)}."] if tool else []
-    return [{"role": "system", "content": " ".join(parts)}, *render_context(context)]
+    return [{"role": "system", "content": " ".join(parts)}, *render_context(context, is_answer_data=True)]
 
 
 def enveloped(schema: Any) -> dict[str, Any]:
