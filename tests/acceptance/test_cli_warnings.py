@@ -78,6 +78,7 @@ def test_a_call_that_is_not_awaited_and_fails_is_reported_by_an_embedded_run_whi
     told = run_embedded({"solution": {"calls": calls}})
     assert told.code == 1
     assert (told.json["status"], [call["status"] for call in told.json["calls"]]) == ("completed", ["sent", "done"])
+    assert told.json["background"] == {"outstanding": 0, "done": 0, "dead": 1}
     (letter,) = told.json["dead"]
     assert (letter["index"], letter["activity"], letter["error"]["type"]) == (0, "fail", "ValueError")
     assert told.error_lines[0] == (
@@ -89,12 +90,14 @@ def test_text_output_of_an_embedded_run_tells_it_too() -> None:
     told = acts_afresh("run", "-", "--activities", str(ACTIVITIES), stdin={"solution": {"calls": [{"_tool": "fail"}]}})
     assert told.code == 1
     assert told.stdout.startswith("completed")
+    assert told.stdout.endswith("in the background: 1 dead\n"), "where no run is kept, no list is"
     assert "call 0 fail was sent and forgotten, and failed" in told.stderr
 
 
 def test_one_that_is_done_is_no_failure(records: Records) -> None:
     told = run_embedded({"solution": {"calls": [{"_tool": "greetUser", "userName": "Ада"}]}}, env=records.env)
     assert "dead" not in completed(told)
+    assert told.json["background"] == {"outstanding": 0, "done": 1, "dead": 0}
     assert records.take("greetUser")
 
 

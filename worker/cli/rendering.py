@@ -67,10 +67,10 @@ def instances_line(statuses: Mapping[str, str]) -> str:
     return f"{counted(len(statuses), 'instance')}: {listed}" + (f" ({_few(failed)})" if failed else "")
 
 
-def background_line(run: str, background: Mapping[str, int]) -> str:
-    """How what was sent and not awaited stands, and where to look for what failed."""
+def background_line(background: Mapping[str, int], run: str | None = None) -> str:
+    """How what was sent and not awaited stands, and where to look for what failed of a run that is kept."""
     listed = ", ".join(f"{background[how]} {how}" for how in ("outstanding", "done", "dead") if background[how])
-    remedy = f": acts dead list --run {run}" if background["dead"] else ""
+    remedy = f": acts dead list --run {run}" if background["dead"] and run is not None else ""
     return f"in the background: {listed}{remedy}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +16,8 @@ from .failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
 from .naming import Naming, naming_options
 from .no_worker_hint import no_worker_hint, queues_of
 from .options import Common, common_options, load_registry
-from .output import tell
-from .rendering import call_name, counts_line
+from .output import print_text, tell
+from .rendering import background_line, call_name, counts_line
 from .source import Source, read_source, source_options
 from .view import View, print_result, view_options
 
@@ -148,15 +148,18 @@ def _see_through(
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
     document |= findings
-    if not asked.as_json:
-        print_result(document, view, as_json=False)
+    if not asked.as_json:  # of what goes on meanwhile is told when it is over
+        print_result(document | ({"background": None} if is_embedded else {}), view, as_json=False)
     dead: list[dict[str, Any]] = []
     try:
         dead = _dead(asked.embedded, deadline) if asked.embedded is not None else []
     finally:
-        if asked.as_json:
+        with suppress(InfrastructureError):  # that error is told of already
             now = submitted.status().get("background")
             document |= {"background": now} if now is not None else {}
+        if is_embedded and document.get("background") and not asked.as_json and not view.is_quiet:
+            print_text(background_line(document["background"]))
+        if asked.as_json:
             print_result(document | ({"dead": dead} if dead else {}), view, as_json=True)
             answer.is_given = True
     has_failed = bool(dead) or any(call["status"] == "failed" for call in document["calls"])

@@ -133,7 +133,7 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if document.get("instance_status"):
         yield f"  {instances_line(document['instance_status'])}"
     if document.get("background") is not None:
-        yield f"  {background_line(document['run'], document['background'])}"
+        yield f"  {background_line(document['background'], document['run'])}"
 
 
 def _of_instances(document: Mapping[str, Any], is_one: Callable[[str], bool]) -> dict[str, Any]:
