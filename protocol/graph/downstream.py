@@ -20,8 +20,8 @@ class Joins:
     instance: Lane
     graphs: Sequence[Graph]
     """What its calls wait for; several where that was changed."""
-    gathers: Gathers | None = None
-    """What gather calls wait for in it."""
+    gathers: Sequence[Gathers] = ()
+    """What gather calls wait for in it; as above."""
 
     def within(self, start: set[int], among: set[int]) -> set[int]:
         """Those of its calls, `among` some, that stand behind others, also global ones."""
@@ -32,11 +32,10 @@ class Joins:
 
     def gathering(self, gathers: Collection[int], calls: Collection[int]) -> Iterator[int]:
         """Those of some gather calls that wait in the lane for some calls, its own or global ones."""
-        if self.gathers is None or not calls:
-            return
-        for index in self.gathers.waiting:
-            if index in gathers and not self.gathers.graph.behind([index]).isdisjoint(calls):
-                yield index
+        for found in self.gathers if calls else ():
+            for index in found.waiting:
+                if index in gathers and not found.graph.behind([index]).isdisjoint(calls):
+                    yield index
 
 
 def behind(lanes: Sequence[Joins], start: Calls, among: Calls, gathers: Collection[int]) -> dict[Lane, set[int]]:

@@ -240,7 +240,10 @@ class Driver:
 
     def joins(self) -> list[Joins]:
         """How the lanes hang together, the global one first."""
-        found = {lane.instance: Joins(lane.instance, [lane.graph], lane.gathers) for lane in self._plan.lanes.values()}
+        found = {
+            lane.instance: Joins(lane.instance, [lane.graph], [lane.gathers] if lane.gathers else [])
+            for lane in self._plan.lanes.values()
+        }
         return [found.pop(None, Joins(None, [])), *found.values()]
 
     def _gathered(self, call: Call) -> dict[str, Fold] | None:

@@ -296,3 +296,23 @@ def test_a_worker_that_is_killed_in_the_middle_of_it_changes_nothing(
         result = killed.wait(run.id)
     assert (result.status, result.data()["state"]["all"]) == ("completed", {"i0": 1, "i1": 1})
     assert run.status()["calls"] == {"done": 5}
+
+
+def test_a_gather_that_an_amendment_has_left_behind_is_named_as_stale(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    own = [broken(name, 1, "†state.score", _instance="i0"), echo(2, "†state.score", _instance="i1")]
+    late = [echo("†state.g || †state.mark", "†state.seen", _instance="i1"), broken(f"{name}-g", 3, "†state.g")]
+    gather = echo("†state.score", "†state.all", _gather=True)
+    run = failed_run(backend, [*own, gather, *reversed(late)], CONTEXT[:2])
+    run.amend([echo(3, "†state.z")], add=True)
+    assert backend.wait(run.id).data()["state"]["all"] == {"i1": 2}
+    mend(meeting, name)
+    mend(meeting, f"{name}-g")
+    done = run.retry(downstream=True)
+    assert (set(done.calls), done.downstream, done.stale) == ({"0:i0", "3"}, ("4:i1",), ("2",))
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["all"], stale(run)) == ("completed", {"i1": 2}, ["2"])
+    assert result.data("i1")["state"]["seen"] == 3
+    run.amend([{**gather, "_outputPath": "†state.all"}], add=True)
+    assert backend.wait(run.id).data()["state"]["all"] == {"i0": 1, "i1": 2}

@@ -11,6 +11,8 @@ from typing import Self
 from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.downstream import Joins, Reach
+from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.protocol.graph.graph import Graph
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.lane_state import LaneState
@@ -137,13 +139,16 @@ class Undoing:
         self.view = view
         self.lanes = lanes
         self.extent = extent
-        self._gathers = frozenset(call.index for call in view.calls if call.gather)
-        self._joins = {lane.instance: _joins(view, lane) for lane in lanes}
-        self._extend()
         shared = lanes[0]
+        self._gathers = frozenset(call.index for call in view.calls if call.gather)
+        """Those that wait in the lanes as they are now: others, which an amendment has left behind, are not undone."""
+        self._left_behind = {index for index, call in shared.state.known.items() if call.gather} - self._gathers
+        joining = _Joining(view)
+        self._joins = {lane.instance: joining.of(lane.state) for lane in lanes}
+        self._extend()
         left = self._gathers - (shared.state.ended.keys() - shared.undone) - shared.begun
         self.unsettled = {
-            lane.instance: list(self._joins[lane.instance].gathering(left, lane.undone | self._shared)) if left else []
+            lane.instance: sorted({*self._joins[lane.instance].gathering(left, lane.undone | self._shared)})
             for lane in lanes[1:]
         }
         """The gather calls that have something to wait for again, by the lane in which they have."""
@@ -152,10 +157,11 @@ class Undoing:
         """Add to what was chosen what stands behind it, as far as the retry goes, and find what is stale."""
         view, lanes = self.view, self.lanes
         replaced = {lane.instance: view.work(lane.state.record, lane.instance).replaced for lane in lanes}
+        again = {lane.instance: self.extent.takes(view, lane) - replaced[lane.instance] for lane in lanes}
         reach = Reach(
             lanes=[*self._joins.values()],
-            gathers=self._gathers,
-            again={lane.instance: self.extent.takes(view, lane) - replaced[lane.instance] for lane in lanes},
+            gathers=self._gathers | self._left_behind,
+            again={**again, None: again[None] - self._left_behind},
             readers={lane.instance: lane.have_read - replaced[lane.instance] for lane in lanes},
         )
         chosen = {lane.instance: lane.undone | lane.before for lane in lanes}
@@ -199,10 +205,37 @@ class Undoing:
         return Retried(tuple(failed), tuple(skipped), tuple(downstream), tuple(stale))
 
 
-def _joins(view: RunView, lane: EndedLane) -> Joins:
-    """How a lane hangs together, as it is and as it was before amendments."""
-    works = [view.work(record, lane.instance) for record in lane.state.records or [LaneRecord()]]
-    return Joins(lane.instance, [work.graph for work in works], works[-1].gathers)
+class _Joining:
+    """Finds how lanes hang together, as they are and as they were before amendments."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._shared = tuple(view.state.shared.known.values())
+        """Every global call that the run has ever had."""
+        self._known: dict[bytes, tuple[Graph, Gathers | None]] = {}
+        """By the records that lanes share."""
+
+    def of(self, lane: LaneState) -> Joins:
+        """How a lane does."""
+        found = [self._read(record, lane.instance) for record in lane.records or [LaneRecord()]]
+        gathers = [gathers for _, gathers in found if gathers is not None]
+        return Joins(lane.instance, [graph for graph, _ in found], gathers)
+
+    def _read(self, record: LaneRecord, instance: str | None) -> tuple[Graph, Gathers | None]:
+        view, definition = self._view, self._view.definition
+        if len(view.state.shared.records) < 2:
+            work = view.work(record, instance)
+            return work.graph, work.gathers
+        if (known := self._known.get(record.data)) is not None:
+            return known
+        calls, shared = definition.lane_calls(record, instance), self._shared if instance is not None else ()
+        graph = definition.graph(calls, record, shared)
+        stand_ins = {**view.state.shared.record.stand_ins, **record.stand_ins}
+        graph = graph.with_stand_ins(stand_ins) if stand_ins else graph
+        found = graph, definition.gathers(calls, record, shared, ())
+        if definition.are_same_everywhere(record):
+            self._known[record.data] = found
+        return found
 
 
 def new_record(view: RunView, lane: EndedLane) -> bytes:
