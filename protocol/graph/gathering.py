@@ -34,6 +34,16 @@ class Gathers:
     promised: frozenset[Reference] = frozenset()
     required: frozenset[Reference] = frozenset()
 
+    def beside(self, other: Gathers) -> Gathers:
+        """These, and others that came later, in the same lane."""
+        return Gathers(
+            (*self.calls, *other.calls),
+            self.graph.beside(other.graph),
+            self.held | other.held,
+            self.promised | other.promised,
+            self.required | other.required,
+        )
+
     @cached_property
     def waiting(self) -> tuple[int, ...]:
         """The calls that have anything to wait for in the lane; the others are settled there from the beginning."""

@@ -12,7 +12,7 @@ it are left alone. A run that is amended in part is not resumed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -149,7 +149,8 @@ class Amender:
         if instead is not None and by != before:
             instead.refuse()
         keeps = adds or instead is not None
-        if keeps and any(call.gather and call.index < first for lane in run.lanes for call in lane.waiting):
+        is_loop = run.definition.request is not None
+        if keeps and (is_loop or instead is not None) and _gathering(run.lanes, first):
             text = "the run has a _gather call that has not begun: add calls when it has, or replace it"
             raise Rejected([Problem("", text)])
         so_far = _so_far(run, first, keeps=keeps)
@@ -176,11 +177,12 @@ class Amender:
         lanes, definition = run.lanes, run.definition
         is_shared_written = lanes[0].record.amendment == by
         version = len(definition.versions) - is_shared_written
+        keeps_records = added is not None and _gathering(lanes, added)
         requests = [
             request
             for lane in lanes
             if lane.record.amendment != by
-            and (request := _request(lane, plan, version, by, added, instead)) is not None
+            and (request := _request(lane, plan, version, by, added, instead, keeps_record=keeps_records)) is not None
         ]
         for request in requests:
             self._skip_many(request)
@@ -200,6 +202,11 @@ class Amender:
             part = {"lane": request["lane"], "dropped": dropped[:_DROPPED_AT_ONCE], "detail": request["detail"]}
             self._steps.do("skip", **part)
             request["dropped"] = dropped[_DROPPED_AT_ONCE:]
+
+
+def _gathering(lanes: Iterable[_Lane], before: int) -> bool:
+    """Whether a gather call of an index before this one has not begun."""
+    return any(call.gather and call.index < before for lane in lanes for call in lane.waiting)
 
 
 def _lane(definition: Definition, lane: LaneState, begun: Collection[tuple[str | None, int]]) -> _Lane:
@@ -239,7 +246,14 @@ def _so_far(run: _Found, first: int, *, keeps: bool) -> SoFar:
 
 
 def _request(
-    lane: _Lane, plan: Plan, version: int, by: str, added: int | None, instead: Replacement | None
+    lane: _Lane,
+    plan: Plan,
+    version: int,
+    by: str,
+    added: int | None,
+    instead: Replacement | None,
+    *,
+    keeps_record: bool,
 ) -> dict[str, Any] | None:
     """What is to be written of a lane; nothing where there is nothing left to do, but of the global one."""
     own = instead if instead is not None and instead.call.instance == lane.instance else None
@@ -265,6 +279,7 @@ def _request(
         kept=kept,
         stand_ins=stand_ins,
         unseen=frozenset(call.index for layer in kept for call in layer.calls) if own is not None else frozenset(),
+        before=(lane.record.data or pack_amended_lane(lane.record)) if keeps_record else b"",
     )
     return {
         "lane": lane_token(lane.instance),

@@ -30,6 +30,7 @@ from acts_celery.worker.storage.definition import gather_counts, unpack_definiti
 from acts_celery.worker.storage.due import DueRuns, approve_ms, promises_due
 from acts_celery.worker.storage.entries import id_key, read_entry
 from acts_celery.worker.storage.formats import FORMAT, upgraded
+from acts_celery.worker.storage.gatherings import gathers_of
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane_state import LaneState
@@ -280,8 +281,9 @@ def _guests(run: RunState) -> dict[str | None, Gathers]:
     gone = shared.record.begun | shared.ended.keys()
     found: dict[str | None, Gathers] = {}
     for instance, lane in run.lanes.items():
-        gathers = definition.gathers(definition.lane_calls(lane.record, instance), lane.record, calls, gone)
-        if instance is not None and gathers is not None:
+        if instance is None:
+            continue
+        if (gathers := gathers_of(definition, lane.record, instance, shared.record, gone)) is not None:
             found[instance] = gathers
     return found
 

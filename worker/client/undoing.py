@@ -14,6 +14,7 @@ from acts_celery.protocol.graph.downstream import Joins, Reach
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
+from acts_celery.worker.storage.gatherings import gathers_among
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.wire.attempts import call_name
@@ -232,7 +233,7 @@ class _Joining:
         graph = definition.graph(calls, record, shared)
         stand_ins = {**view.state.shared.record.stand_ins, **record.stand_ins}
         graph = graph.with_stand_ins(stand_ins) if stand_ins else graph
-        found = graph, definition.gathers(calls, record, shared, ())
+        found = graph, gathers_among([call for call in shared if call.gather], record, calls, shared)
         if definition.are_same_everywhere(record):
             self._known[record.data] = found
         return found

@@ -8,6 +8,7 @@
 `condition`     how a call stands that has begun and has not ended
 `formats`       which versions' runs are read
 `definition`    how a checked plan is written down
+`gatherings`    what gather calls wait for in the lane of an instance
 `run_writer`    writing a run down
 `fields`        the names of the fields of an entry of the log
 `entries`       an entry of the log, read as an event

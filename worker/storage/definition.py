@@ -8,7 +8,7 @@ lane costs nothing for the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -77,6 +77,8 @@ class LaneRecord:
     """For calls that a person has replaced, which are in `kept`, the calls that stand in for them (SPEC R14.2)."""
     unseen: frozenset[int] = frozenset()
     """Calls in `kept` that those of the record do not wait for: they stand in for one that had nothing to wait for."""
+    before: bytes = b""
+    """The record before it, where calls were added while a gather call waited: that goes on waiting by it."""
     data: bytes = field(default=b"", compare=False, repr=False)
     """The record as it was read."""
 
@@ -173,23 +175,12 @@ class Definition:
         kept = {call.index for layer in record.kept for call in layer.calls}
         own = [call for call in calls if call.index not in record.begun and call.index not in kept]
         seen = [call for call in calls if call.index not in record.unseen]
-        graph = _graph(own, _writers(seen, shared), record)
+        graph = _graph(own, writers_of(seen, shared), record)
         for layer in record.kept:
             own, others = ([call for call in seen if call.index < layer.before] for seen in (calls, shared))
             own = [call for call in own if call.index not in layer.unseen]
-            graph = graph.beside(_graph(layer.calls, _writers(own, others), layer))
+            graph = graph.beside(_graph(layer.calls, writers_of(own, others), layer))
         return graph
-
-    def gathers(
-        self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call], begun: Container[int]
-    ) -> Gathers | None:
-        """What gather calls wait for in the lane of an instance; `begun` are global calls that wait for nothing."""
-        gathering = tuple(call for call in shared if call.gather and call.index not in begun)
-        if not gathering or record.gathers is None:
-            return None
-        held, promised, required = (frozenset(_places(record.gathers.get(name, ()))) for name in PLACES)
-        waits = Waits(gathering, _writers(calls, shared), are_guests=True)
-        return Gathers(gathering, waits.graph(held, promised, required), held, promised, required)
 
 
 def pack_definition(plan: Plan) -> bytes:
@@ -298,6 +289,7 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
                 else {}
             ),
             **({"unseen": sorted(record.unseen)} if record.unseen else {}),
+            **({"before": record.before} if record.before else {}),
         }
     )
 
@@ -319,6 +311,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         kept=tuple(_unpack_layer(layer, tools) for layer in fields.get("kept", ())),
         stand_ins={index: tuple(found) for index, *found in fields.get("stand_ins", ())},
         unseen=frozenset(fields.get("unseen", ())),
+        before=fields.get("before", b""),
         data=data,
     )
 
@@ -362,14 +355,16 @@ def _unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[
 
 
 def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | Layer) -> Graph:
-    return Waits(calls, writers).graph(*map(_places, (places.held, places.promised, places.required)))
+    return Waits(calls, writers).graph(*map(places_in, (places.held, places.promised, places.required)))
 
 
-def _writers(calls: Sequence[Call], shared: Sequence[Call]) -> Writers:
+def writers_of(calls: Sequence[Call], shared: Sequence[Call]) -> Writers:
+    """The writers among a lane's calls and the global ones, each once."""
     return Writers(sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index))
 
 
-def _places(texts: Iterable[str]) -> set[Reference]:
+def places_in(texts: Iterable[str]) -> set[Reference]:
+    """The places that a record names."""
     return {parse(text).references[0] for text in texts}
 
 

@@ -39,6 +39,7 @@ from acts_celery.worker.wire.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition
 from .entries import Entry, RunStatusChanged, id_key
+from .gatherings import gathers_of
 from .log import MessageLog, Opened
 from .run_state import RunState
 
@@ -138,9 +139,11 @@ class RunView:
         graph = self.definition.graph(calls, record, shared)
         stand_ins = {**global_record.stand_ins, **record.stand_ins}
         graph = graph.with_stand_ins(stand_ins) if stand_ins else graph
-        gathers = self.definition.gathers(calls, record, shared, global_record.begun)
+        gathers = None
+        if instance is not None and any(call.gather for call in shared):
+            gathers = gathers_of(self.definition, record, instance, global_record, global_record.begun)
         awaited = graph.awaited | (gathers.graph.awaited if gathers is not None else frozenset())
-        awaited &= {call.index for call in shared}
+        awaited &= self.state.shared.known.keys() if instance is not None else frozenset()
         return LaneWork(calls, graph, awaited, gathers, record.tick, frozenset(stand_ins))
 
     def feed(self, entries: Iterable[Entry]) -> None:

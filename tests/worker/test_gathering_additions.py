@@ -1,0 +1,111 @@
+"""Calls that are added to a run while a gather call waits (SPEC R11.7, R10.4), on real workers."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from acts_celery import Run
+
+from .backend import Backend, Meeting
+from .test_control import alone, echo, gate, wait_at
+from .test_gathering import CONTEXT, MARKS, gather, plan
+
+__all__ = ["alone", "gate"]  # fixtures
+
+ALL = {"①": 1, "②": 2, "③": 2}
+
+
+def gathering(backend: Backend, meeting: Meeting, gate: str, *more: dict[str, Any], first: Any = ()) -> Run:
+    """A run whose gather call waits for a call at work in one instance; in the others what it reads is written."""
+    calls = [wait_at(gate, "†state.n", _instance="①"), *(echo(2, "†state.n", _instance=mark) for mark in MARKS[1:])]
+    run = backend.client.submit(CONTEXT, {"calls": [*first, *calls, gather("†state.n", "†data.all"), *more]})
+    meeting.take(f"at:{gate}")
+    list(islice((event for event in run.follow(timeout_seconds=60) if event.kind == "call"), 2))
+    return run
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        [echo(5, "†state.more", _instance="②")],
+        [echo(5, "†state.more")],
+        [echo(5, "†state.more", _instance="*")],
+        [echo(9, "†state.n", _instance="③")],
+        [],
+    ],
+)
+def test_r11_7_a_gather_call_goes_on_waiting_for_the_calls_of_its_time(
+    backend: Backend, meeting: Meeting, gate: str, added: list[dict[str, Any]]
+) -> None:
+    run = gathering(backend, meeting, gate, echo("†data.all", "†data.copy"))
+    run.amend([*added, gather("†state.n", "†data.again")], add=True)
+    assert "all" not in run.result().data().get("data", {})
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    data = result.data()["data"]
+    assert result.status == "completed"
+    assert data["copy"] == data["all"]
+    assert data["all"].items() >= {"①": 1, "②": 2}.items()
+    assert data["again"].items() >= {"①": 1, "②": 2}.items()
+
+
+def test_r11_7_again_and_again_also_where_another_waits(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = gathering(backend, meeting, gate)
+    run.amend([echo("†state.n", "†state.m", _instance=mark) for mark in MARKS], add=True)
+    run.amend([gather("†state.m", "†data.second"), echo(1, "†state.x", _instance="②")], add=True)
+    run.amend([gather({"of": "†data.second"}, "†data.third"), echo("†state.x", "†state.y", _instance="②")], add=True)
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert result.data()["data"] == {"all": ALL, "second": ALL, "third": {"of": ALL}}
+    assert result.data("②")["state"]["y"] == 1
+
+
+def test_r11_7_it_waits_for_a_global_call_that_ends_before_a_lane_is_driven_again(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    calls = [wait_at(gate, "†state.g"), gather("†state.g", "†data.all"), *(echo(1, "†state.n", _instance="①"),)]
+    run = backend.client.submit(CONTEXT, {"calls": calls})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    meeting.open_gate(gate)
+    while run.status()["calls"].get("running"):
+        pass
+    run.amend([echo(7, "†state.z", _instance=mark) for mark in MARKS[:2]], add=True)
+    run.resume()
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["data"]["all"]) == ("completed", 1)
+
+
+def test_r11_7_in_a_plan_too(alone: Backend, meeting: Meeting, gate: str) -> None:
+    calls = [wait_at(gate, "†state.n"), gather("†state.n", "†data.all")]
+    with alone.worker():
+        run = alone.client.submit([plan(*calls), *CONTEXT])
+        for _ in MARKS:
+            meeting.take(f"at:{gate}")
+        run.amend([echo(["†state.n", "†state.mark"], "†state.m"), gather("†state.m", "†data.more")], add=True)
+        meeting.open_gate(gate)
+        result = alone.wait(run.id)
+    assert result.data()["data"]["all"] == dict.fromkeys(MARKS, 1)
+    assert result.data()["data"]["more"] == {mark: [1, mark] for mark in MARKS}
+
+
+def test_r11_2_a_fork_from_between_goes_on_waiting_too(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = gathering(backend, meeting, gate)
+    run.amend([echo(5, "†state.more", _instance="②"), gather("†state.more", "†data.more")], add=True)
+    copy = run.fork(paused=True)
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data()["data"] == {"all": ALL, "more": {"②": 5}}
+    copy.resume()
+    assert backend.wait(copy.id).data()["data"] == {"all": ALL, "more": {"②": 5}}
+
+
+def test_r11_7_a_replacement_of_what_has_not_begun_lets_go_of_it(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = gathering(backend, meeting, gate)
+    run.amend([echo(5, "†state.more", _instance="②")], add=True)
+    run.amend([gather("†state.n", "†data.new")])
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert result.data()["data"] == {"new": ALL}

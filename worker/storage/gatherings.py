@@ -1,0 +1,55 @@
+"""Gatherings: what gather calls wait for in the lane of an instance, as the log has it (SPEC R10.4, R11.7).
+
+A gather call waits for the calls that were there when it came. Where calls are added while it waits, the records of the
+lanes keep those before them, and each gather call is laid out by the records of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.protocol.graph.waits import Waits
+
+from .definition import PLACES, Definition, LaneRecord, places_in, unpack_lane, writers_of
+
+
+def gathers_of(
+    definition: Definition, record: LaneRecord, instance: str, shared: LaneRecord, gone: Container[int]
+) -> Gathers | None:
+    """What gather calls, but those that are gone, wait for in a lane; `shared` is the record of the global one."""
+    first, *others = _from_first(definition, record)
+    by_amendment = {each.amendment: each for each in others}
+    found: Gathers | None = None
+    known: set[int] = set()
+    for each in _from_first(definition, shared):
+        calls = definition.lane_calls(each, None)
+        new = {call.index for call in calls if call.gather} - known
+        known |= new
+        own = by_amendment.get(each.amendment) if each.before else first
+        gathering = [call for call in calls if call.index in new - each.begun and call.index not in gone]
+        if own is None:  # a lane in which none of them waits is left as it is
+            continue
+        one = gathers_among(gathering, own, definition.lane_calls(own, instance), calls)
+        if one is not None:
+            found = one if found is None else found.beside(one)
+    return found
+
+
+def gathers_among(
+    gathering: Sequence[Call], record: LaneRecord, calls: Sequence[Call], shared: Sequence[Call]
+) -> Gathers | None:
+    """What gather calls wait for, by a lane's record, where these calls of the lane and these global ones are seen."""
+    if not gathering or record.gathers is None:
+        return None
+    held, promised, required = (frozenset(places_in(record.gathers.get(name, ()))) for name in PLACES)
+    waits = Waits(gathering, writers_of(calls, shared), are_guests=True)
+    return Gathers(tuple(gathering), waits.graph(held, promised, required), held, promised, required)
+
+
+def _from_first(definition: Definition, record: LaneRecord) -> Iterator[LaneRecord]:
+    """A record and those that it keeps, the first one first."""
+    if record.before:
+        yield from _from_first(definition, unpack_lane(record.before, definition.tools))
+    yield record
