@@ -20,6 +20,7 @@ from redis.exceptions import ResponseError
 from acts_celery import Client
 from acts_celery.broker_config import queue_names
 from acts_celery.protocol.engine.events import CallEnded
+from acts_celery.worker.client.background import Background, read_background
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.entries import moment_ms
@@ -225,6 +226,9 @@ class Auditor:
         left = {name: int(state.get(name, 0)) for name in ("remaining", "running")}
         if counts != Counter(submission.expected.statuses.values()) or any(left.values()):
             self._audit.add("wrong", f"{told}: its counters say {counts}, {left}")
+        sent = list(submission.expected.statuses.values()).count("sent")
+        if (read_background(redis, keys) or Background(0, 0, 0)) != Background(outstanding=0, done=sent, dead=0):
+            self._audit.add("wrong", f"{told}: {read_background(redis, keys)}, where {sent} were sent and are done")
 
     def _look_at_leftovers(self, run: str, told: str) -> None:
         keys, redis = Keys(self._prefix, run), self._redis

@@ -44,6 +44,7 @@ PLANTS: dict[str, tuple[Plant, str]] = {
     "a second commit": (lambda r, k: r.xadd(k.log, last_commit(r, k)[1]), "duplicated"),
     "no commit": (lambda r, k: r.xdel(k.log, last_commit(r, k)[0]), "lost"),
     "a value": (lambda r, k: r.hset(k.state, "n:done", 1), "wrong"),
+    "a call that was sent": (lambda r, k: r.hincrby(k.state, "sent", 1), "wrong"),
     "a key for ever": (lambda r, k: r.persist(k.log), "orphan"),
     "a lease": (lambda r, k: r.zadd(k.leases, {f"{LANE}\x1f0": 1}), "orphan"),
     "a waiting lane": (lambda r, k: r.zadd(k.parked, {LANE: 1}), "orphan"),
