@@ -46,7 +46,7 @@ def test_they_are_printed_the_slowest_first_and_beside_what_a_call_wrote(backend
     run = backend.run(calls).run
     lines = command(backend, "show", run, "--timings").stdout.splitlines()
     assert len(lines) == 2
-    assert any("1 failTwice (global): " in line and line.endswith(", 3 attempts") for line in lines)
+    assert any("1 failTwice (global): " in line and ", 3 attempts, by acts@" in line for line in lines)
     assert " ms, 3 attempts" in command(backend, "log", run).stdout
     shown = command(backend, "show", run, "--json").json["calls"]
     assert [call["timing"]["attempts"] for call in shown] == [1, 3]

@@ -222,7 +222,8 @@ def timing_lines(calls: Iterable[Mapping[str, Any]], most: int | None = None) ->
         name = f"{call_name(call['index'], call['tool'])} ({escaped(call['instance'] or 'global')})"
         began = datetime.fromisoformat(call["timing"]["began"]).astimezone()
         clock = began.isoformat(timespec="milliseconds")[11:23]
-        yield f"{clock}  {name}: {', '.join(timing_words(call['timing']))}"
+        worker = [f"by {escaped(call['worker'])}"] if call["worker"] is not None else []
+        yield f"{clock}  {name}: {', '.join((*timing_words(call['timing']), *worker))}"
     if (left := len(timed) - len(timed[:most])) > 0:
         yield f"… and {counted(left, 'call')} more: --all, --limit"
     if not timed:
