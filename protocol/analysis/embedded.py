@@ -22,6 +22,8 @@ _EMBEDDED: Final = re.compile(
 )
 """`{{state.x}}`, `{†state.x}`, `${state.x}` and `†state.x`, also behind a dagger that makes no template of them."""
 _MOST_MENDED: Final = 20
+_LONGEST: Final = 10_000
+"""Of a longer text nothing is guessed."""
 
 
 def as_template(text: str, meant: Meant) -> tuple[str, str] | None:
@@ -41,6 +43,8 @@ def as_template(text: str, meant: Meant) -> tuple[str, str] | None:
 
 def instead(text: str, position: int, meant: Meant) -> str | None:
     """What to write instead of a text that does not parse from a position on, as far as it can be guessed."""
+    if len(text) > _LONGEST:
+        return None
     try:
         found = meaning(text)
     except ExpressionError:

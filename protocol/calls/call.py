@@ -364,6 +364,8 @@ def evaluated(value: Any, fold: Readable) -> Any:
     Raises `Unresolved` or `Conflict`.
     """
     if isinstance(value, str):
+        if DAGGER not in value:
+            return value
         match meaning(value):
             case Expression() as expression:
                 return fold.read(expression)

@@ -29,7 +29,7 @@ scalars = st.one_of(
     st.integers(-(2**63), 2**63),
     st.floats(allow_nan=False, allow_infinity=False),
     texts,
-    st.sampled_from(["†state.a", "††", "†", "†state.a || †input.b", "①"]),
+    st.sampled_from(["†state.a", "††", "†", "†state.a || †input.b", "†{state.a} ††", "①"]),
 )
 json_values = st.recursive(
     scalars, lambda below: st.lists(below, max_size=3) | st.dictionaries(texts, below, max_size=3), max_leaves=8
@@ -62,6 +62,7 @@ SCALARS: Final[Sequence[Any]] = (
         "††",
         "†",
         "†state.a || †input.b",
+        "†{state.a} ††",
         "①",
         "é",
         "e\u0301",

@@ -20,7 +20,8 @@ from acts_celery.protocol.submission.decoding import decode
 
 WORDS = re.findall(
     r"\S+",
-    """† †† †state †state.a †state.a.b||†input.x †state.0 state ① data input tool plan t _call const # #/properties/x
+    """† †† †{ †{state.a} †{†state} †state †state.a †state.a.b||†input.x †state.0
+    state ① data input tool plan t _call const # #/properties/x
     object string set push http://[ http://x/y ( (a anonymous""",
 )
 KEYS = re.findall(
@@ -76,7 +77,7 @@ VALID: list[dict[str, Any]] = [
                 {
                     "_tool": "t",
                     "x": "†state.a",
-                    "y": {"z": "†input.x"},
+                    "y": {"z": "†input.x", "w": "a †{input.x || state.a} ††"},
                     "_outputPath": "†state.b || †state.c",
                     "_instance": "①",
                 },

@@ -58,8 +58,11 @@ def read_block(heading: str, value: Any, *, is_first: bool) -> list[dict[str, An
     if is_first and instance and method is None and isinstance(value, dict):
         names = (Reference(place.kind, (key,)) for key in value)
         return [
-            {**to, "data": {one.path[0]: value[one.path[0]]}, "_outputMethod": "set", "_path": str(one)}
-            for one in names
+            {**to, "data": {}, "_outputMethod": "merge"},  # an object is there, if with nothing in it
+            *(
+                {**to, "data": {one.path[0]: value[one.path[0]]}, "_outputMethod": "set", "_path": str(one)}
+                for one in names
+            ),
         ]
     at = {"_path": str(place)} if place.path else {}
     return [{**to, "data": nest(value, place.path), "_outputMethod": method or "set", **at}]

@@ -61,7 +61,7 @@ SUBMISSION = {
         "calls": [
             {"_tool": "echo", "value": "†state.text || †state.b", "_instance": "①", "_outputPath": "†state.a"},
             {"_tool": "t", "x": "aa", "_delegate": "showContext", "_scopes": ["state"], "_outputPath": "†data.d.0"},
-            {"_tool": "note", "name": "††x"},
+            {"_tool": "note", "name": "††x †{data.d || input.x}"},
         ],
         "output": None,
     },
@@ -81,7 +81,7 @@ BODIES = (
 )
 PIECES = (b"", b"\x00", b"\xff", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\xdb\xff\xff\xff\xff",
           b"\xc7\xff\x01", b"\xd7\xff", b"[" * 500, b"\x91" * 2_000, b'{"a":' * 200, b'"\\ud800"', b"1e999", b"NaN",
-          "†".encode(), b"||", b"&&", b'"_instance"', b'"_tool"', b"9" * 5_000)  # fmt: skip
+          "†".encode(), "†{".encode(), b"||", b"&&", b'"_instance"', b'"_tool"', b"9" * 5_000)  # fmt: skip
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
