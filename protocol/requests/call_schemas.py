@@ -21,7 +21,7 @@ from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.operations import Method
 
 from .request import Request
-from .widening import Definitions, Widening
+from .widening import Definitions, Widening, untitled
 
 _SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity", "_scopes")
 """The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
@@ -204,9 +204,8 @@ class CallComposing:
     def _said(self, name: str) -> list[Any]:
         """What is said of a property whatever the call is, by its names."""
         names = (name, *(alias for alias, newer in ALIASES.items() if newer == name))
-        return [
-            part["properties"][each] for part in self._parts for each in names if each in part.get("properties", ())
-        ]
+        named = (untitled(part.get("properties", {})) for part in self._parts)
+        return [properties[each] for properties in named for each in names if each in properties]
 
     def _all_of(self, said: list[Any]) -> Any:
         """What is said of one property, as one schema; one that is named in conditions alone may be anything."""

@@ -135,6 +135,7 @@ class Widening:
 
     def _widened(self, keyword: str, below: Any) -> Mapping[str, Any]:
         """A keyword with what it holds."""
+        below = untitled(below) if keyword == "properties" else below
         match keyword:
             case _ if keyword in REFERENCES:
                 return {keyword: self._targets(below, "inside", self.inside)}
@@ -150,6 +151,7 @@ class Widening:
 
     def _kept(self, keyword: str, below: Any) -> Mapping[str, Any]:
         """A keyword with what it holds, as it is."""
+        below = untitled(below) if keyword == "properties" else below
         if keyword in REFERENCES:
             return {keyword: self._targets(below, "data", self.data)}
         return {keyword: rewritten(keyword, below, self.data)}
@@ -243,6 +245,22 @@ class Widening:
         target = self._target(part)
         found = part if target is None else target
         return found if isinstance(found, dict) else {}
+
+
+def untitled(properties: Any) -> Any:
+    """Properties without the titles that repeat their names."""
+    if not isinstance(properties, dict):
+        return properties
+    return {
+        name: {key: value for key, value in part.items() if key != "title"}
+        if isinstance(part, dict) and _squeezed(part.get("title")) == _squeezed(name)
+        else part
+        for name, part in properties.items()
+    }
+
+
+def _squeezed(name: Any) -> str | None:
+    return re.sub(r"[\W_]", "", name).lower() if isinstance(name, str) else None
 
 
 def _types(schema: Mapping[str, Any]) -> set[str]:

@@ -275,3 +275,11 @@ def test_r12_7_a_staged_call_holds_no_template() -> None:
         *(True, True, False, True, True, True, True, True),
     ]
     assert not any(re.search(LITERAL, text) for text in ("†{x}", "a †{x}", "†††{x}", "†x", "a†††{"))
+
+
+def test_r12_4_titles_that_repeat_a_name_are_left_out_and_others_stay() -> None:
+    inside = {"type": "object", "properties": {"zip_code": {"type": "string", "title": "Zip Code"}}, "title": "Address"}
+    properties = {"home": {**inside, "title": "Home"}, "title": {"type": "string", "title": "What it is called"}}
+    shown = call_schema(request({"tools": {"t": {"properties": properties}}}), "t")["properties"]
+    assert "Zip Code" not in str(shown["home"])
+    assert ("title" in shown["home"], "What it is called" in str(shown["title"])) == (False, True)

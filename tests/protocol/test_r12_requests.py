@@ -171,7 +171,7 @@ def test_r12_6_an_answer_may_stand_in_a_fence_and_what_cannot_be_read_is_shown_f
     assert error.type == "InvalidAnswer"
     assert error.message.endswith("I think that " + "x" * 487)
     (twice,) = read_answer(asked, '{"calls": [], "output": {"total": 1, "total": 2}}').errors
-    assert "the key 'total' stands twice" in twice.message
+    assert "the key 'total' occurs twice" in twice.message
 
 
 def test_r13_7_the_calls_of_a_lazy_request_are_a_plan_for_every_instance() -> None:
