@@ -87,7 +87,8 @@ def _next(error: ExpressionError) -> str | None:
         return before + after[1:]
     if "}" in after.partition(DAGGER)[0] or before.endswith((OPENING, ".", "|", "&")):
         return None
-    return f"{before.rstrip()}}}{before[len(before.rstrip()) :]}{after}"
+    end = len(before.rstrip().rstrip(",:;!?"))
+    return f"{before[:end]}}}{before[end:]}{after}"
 
 
 def _place(name: str) -> Reference | None:
