@@ -74,6 +74,8 @@ class Outcome:
     """What asking models for it has cost, as in `Success`."""
     value: Any = None
     """The result of an element: the call writes it, with the others."""
+    is_rescued: bool = False
+    """Whether the call has failed and has written that to the last of its alternatives (SPEC R4.4)."""
 
     @property
     def events(self) -> Iterator[MessageAdded | CallEnded | ElementEnded]:
@@ -83,7 +85,7 @@ class Outcome:
             yield MessageAdded(message, call)
         last = messages[-1] if messages else None
         if element_of(self.index) is None:
-            yield CallEnded(call, self.status, last, self.error, self.reason, self.cost)
+            yield CallEnded(call, self.status, last, self.error, self.reason, self.cost, is_rescued=self.is_rescued)
         else:
             yield ElementEnded(call, self.index, self.status, last, self.error, self.value, self.cost)
 

@@ -37,6 +37,8 @@ class CallEnded:
     """What was promised, did not come in time, and what the call had to do without (SPEC R11.6)."""
     ruling: Ruling | None = None
     """What was decided of the call, where it has ended by that."""
+    is_rescued: bool = False
+    """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
 
 
 @dataclass(frozen=True, slots=True)

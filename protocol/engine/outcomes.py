@@ -134,7 +134,7 @@ class Terms:
             verify_writes(call, writes, fold)
         except (OutputError, Conflict):
             return self.failed(call, failure, date)
-        return self._done(call, writes, date)
+        return replace(self._done(call, writes, date), is_rescued=True)
 
     def _done(self, call: Call, writes: list[Write], date: str) -> Outcome:
         return Outcome(call.index, Status.DONE, written_messages(call, writes, date=date, instance=self.instance))

@@ -316,3 +316,27 @@ def test_a_gather_that_an_amendment_has_left_behind_is_named_as_stale(
     assert result.data("i1")["state"]["seen"] == 3
     run.amend([{**gather, "_outputPath": "†state.all"}], add=True)
     assert backend.wait(run.id).data()["state"]["all"] == {"i0": 1, "i1": 2}
+
+
+def test_a_call_that_has_written_its_failure_is_done_again_where_it_is_named(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    calls = [
+        broken(name, 1, "†state.a || †state.why"),
+        echo("†state.why.type", "†state.told"),
+        echo("†state.a || †state.b", "†state.c"),
+    ]
+    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": calls})
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["state"]["told"]) == ("completed", "ConnectionError")
+    mend(meeting, name)
+    with pytest.raises(NothingToRetry, match="no call"):
+        run.retry(downstream=True)
+    done = run.retry(call=0)
+    assert (done.calls, done.stale) == (("0",), ("1", "2"))
+    assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 0, "c": 0, "told": "ConnectionError"}
+    with pytest.raises(NothingToRetry, match="is stale: --downstream"):
+        run.retry(call=2)
+    run.retry(downstream=True)
+    assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 0, "c": 1}
+    assert statuses(run) == ["done", "skipped", "done"]

@@ -135,8 +135,9 @@ class Retrier:
             lane.begun = begun[lane.instance] & lane.state.known.keys()
             failed = lane.state.of_status(Status.FAILED)
             parts = lane.with_failed_elements if choice.given is None else set()
-            lane.failed = choice.of(lane, failed | parts)
-            lane.keeping = lane.failed - failed
+            rescued = lane.rescued if choice.call is not None else set()
+            lane.failed = choice.of(lane, failed | parts | rescued)
+            lane.keeping = lane.failed - failed - rescued
             stale = {index for index, call in lane.state.calls.items() if call.is_stale and extent.downstream}
             lane.undone = lane.failed | choice.of(lane, stale & extent.takes(view, lane))
         if not any(lane.undone for lane in lanes) and not by:
@@ -170,6 +171,8 @@ class Retrier:
         if not known:
             return f"run {run} has no call {choice.call}{where}: see `acts show {run} --all`"
         found = sorted({status_text(lane, choice.call) for lane in known})
+        if any(lane.state.call(choice.call).is_stale for lane in known):
+            return f"call {choice.call} of run {run}{where} has not failed and is stale: --downstream does it again"
         return f"call {choice.call} of run {run}{where} is {' or '.join(found)}: only failed calls are retried"
 
     def _requests(self, plan: Undoing, given: Success | None) -> Iterator[dict[str, Any]]:

@@ -65,6 +65,11 @@ class EndedLane:
         found = ((index, self.state.call(index).elements) for index in self.state.of_status(Status.DONE))
         return {index for index, elements in found if elements is not None and elements.failed}
 
+    @property
+    def rescued(self) -> set[int]:
+        """The calls that have failed and have written that to the last of their alternatives."""
+        return {index for index, end in self.state.ended.items() if end.is_rescued}
+
     def parts(self, index: int) -> list[int]:
         """The elements of a call that are undone with it."""
         ended, keeps = self.state.elements(index), index in self.keeping

@@ -229,6 +229,8 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
         detail["value"] = outcome.value
     if outcome.cost is not None:
         detail["cost"] = dict(outcome.cost)
+    if outcome.is_rescued:
+        detail["rescued"] = True
     if missed:
         detail["missed"] = list(missed)
     if spent is not None and (packed := spent.pack()) is not None:

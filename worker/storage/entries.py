@@ -119,6 +119,7 @@ def _call_ended(said: _Said) -> CallEnded:
         cost=detail.get("cost"),
         missed=tuple(detail.get("missed", ())),
         ruling=unpack_ruling(ruling) if ruling is not None else None,
+        is_rescued="rescued" in detail,
     )
 
 

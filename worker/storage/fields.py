@@ -7,7 +7,7 @@
 | `c` | the call it is about |
 | `m` | a message (msgpack): submitted, sent, or written by the call |
 | `s` | the call has ended, and how |
-| `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `by`, `t` (see `spent`) |
+| `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `rescued`, `by`, `t` (see `spent`) |
 | `W` | who has carried it out, with which version of the code: a number (see `codes`) |
 | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 | `element` | an element of the call has ended: its number and how, `<n>:<status>` |

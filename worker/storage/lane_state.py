@@ -64,6 +64,8 @@ class End:
     spent: Spent | None
     code: int | None = None
     """The number of who has carried it out, with which version of the code (see `codes`)."""
+    is_rescued: bool = False
+    """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
 
 
 @dataclass(slots=True)
@@ -188,7 +190,7 @@ class LaneState:
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
         of_elements = call.elements.codes if call.elements is not None else set()
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
-        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code)
+        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued)
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = event.cost or call.cost
 
