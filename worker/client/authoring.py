@@ -127,8 +127,8 @@ class Draft:
     """A solution, or with `is_plan` a plan for every instance, that is being written.
 
     `context`, `tools` and `delegates` are those of the submission. It is checked as `client` checks; without one by the
-    settings of the environment and the activities that are registered here. A call is checked when it is added, but for
-    what later calls may bring; `check` looks at the whole.
+    settings of the environment and the activities that are registered here. A call is checked when it is added, except
+    for values that later calls may write; `check` checks the whole.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Draft:
         return DraftCall(self, len(self.calls) - 1)
 
     def amend(self, index: int, properties: Mapping[str, Any]) -> None:
-        """Set properties of a call. Raises `protocol.Rejected`, and then it is as before."""
+        """Change properties of a call. Raises `protocol.Rejected`, and then nothing has changed."""
         changed = {**self.calls[index], **properties}
         self._require([*self.calls[:index], changed, *self.calls[index + 1 :]])
         self.calls[index] = changed

@@ -125,7 +125,7 @@ class Client:
             yield from self._overview.runs(status=status, name=name)
 
     def import_run(self, lines: Iterable[str | bytes]) -> Run:
-        """A run that another backend has exported, to be read and forked here, under its id.
+        """Import a run that another backend has exported; it can be read and forked here, under its id.
 
         Raises `protocol.Rejected`, `OtherFormat`, `InfrastructureError`.
         """

@@ -35,7 +35,7 @@ EventKind = Literal["run", "call", "held", "decided", "each", "element"]
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
-    status says how), is carried out from now on for so many `elements` ("each"), one of them ended ("element"), or the
+    status says how), begins to be carried out for so many `elements` ("each"), one of them ended ("element"), or the
     run's status changed ("run").
     """
 

@@ -52,8 +52,8 @@ class ReadableRun:
         return History(self._redis, self._keys)
 
     def status(self, at: str | None = None, *, instances: bool = False) -> dict[str, Any]:
-        """The run's status and its calls counted by theirs, now or as of a past id: `acts status --json`. With
-        `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
+        """The run's status, and how many calls have which status, now or at an id of the log: `acts status --json`.
+        With `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
 
         `unanswered` is there while models are asked again: of each request the `call` (None: the loop's own), the
         error's `type` and `message`, how many `tries` there were, `again_in_seconds`.
@@ -66,8 +66,8 @@ class ReadableRun:
         return told | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
     def result(self, at: str | None = None, *, waits: bool = False) -> Result:
-        """What the run has come to, now or as of a past id (SPEC R11.2); with `waits` its calls' `timing` says for how
-        long each could have run and had not begun, which takes longer to find out.
+        """Status, values and calls of the run, now or at an id of the log (SPEC R11.2); with `waits` its calls'
+        `timing` says for how long each could have run and had not begun, which takes longer to find out.
 
         Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
         what was under way at a past moment is not in the log, and counts as waiting. Raises `OutputUnfit` where the
@@ -98,7 +98,7 @@ class ReadableRun:
         yield from self._progress.events(timeout_seconds=timeout_seconds)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
-        """Which messages a value came from, as a reader in the instance sees it, now or as of a past id.
+        """Which messages a value came from, as a reader in the instance sees it, now or at an id of the log.
 
         The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
         `InstanceNotFound`.
@@ -110,7 +110,8 @@ class ReadableRun:
         return explain(reference, logged, instance=instance)
 
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
-        """Why there is no value: the calls that were to write it, their fate, what was meant. Raises as `explain`."""
+        """Why there is no value: the calls that may write it, how they ended, and which place was probably meant.
+        Raises as `explain`."""
         from .absence import absence
 
         reference = self._place(path, instance)
@@ -123,7 +124,7 @@ class ReadableRun:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
 
         With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
-        left no message: sent and forgotten, passing thoughts, skipped. Raises `InstanceNotFound`.
+        left no message: sent and forgotten, skipped, notes of a model. Raises `InstanceNotFound`.
         """
         reading = self.reading(instance, audit=audit, every=every)
         with redis_errors(self._settings):

@@ -42,7 +42,7 @@ CANCELLED: Final = "the run was cancelled"
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """How one call of one instance stands. `id` is stable: it is the call's idempotency key within the run."""
+    """The state of one call of one instance. `id` is stable: it is the call's idempotency key within the run."""
 
     id: str
     index: int
@@ -73,8 +73,8 @@ class CallResult:
     """Whether it has read what a retry may have written otherwise since (SPEC R11.8)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `tick` is there in a loop only, `child` where a run of its own answers the call, `elements` where
-        it is carried out for each, `timing` where it has begun or ended, `cost` where a model was asked,
+        """As JSON; `tick` is there in a loop only, `child` if a child run answers the call, `elements` if it has
+        `_each`, `timing` if it has begun or ended, `cost` where a model was asked,
         `stale` where it is.
         """
         tick = {"tick": self.tick} if self.tick is not None else {}
@@ -101,7 +101,7 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class TickResult:
-    """What one tick of a loop has come to (SPEC R13.5)."""
+    """The result of one tick of a loop (SPEC R13.5)."""
 
     tick: int
     model: str | None = None

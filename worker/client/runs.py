@@ -67,7 +67,7 @@ class Run(ReadableRun):
         return People(self.id, self._redis, self._settings, self._publisher)
 
     def pause(self) -> None:
-        """Begin no more calls; those at work end, and their outcomes are taken. Raises `RunOver`."""
+        """Begin no more calls; calls at work end, and their results count. Raises `RunOver`."""
         self._state()
         self._control.pause()
 
@@ -102,15 +102,15 @@ class Run(ReadableRun):
             return self._loop.asked(tick)
 
     def cancel(self) -> None:
-        """End the run as it stands: nothing that ends later is taken. Raises `RunOver`."""
+        """End the run now: results that come later do not count. Raises `RunOver`."""
         self._state()
         self._control.cancel()
 
     def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Add data messages, one or a list of them; the calls that wait for what was promised go on (SPEC R11.6).
 
-        Returns their ids in the log. Raises `protocol.Rejected` with everything that is wrong with them, and then none
-        was added; `RunOver`, `BeingAmended`.
+        Returns their ids in the log. Raises `protocol.Rejected` with everything that is wrong, and then none was added;
+        `RunOver`, `BeingAmended`.
         """
         from .sending import Sender
 
@@ -120,7 +120,8 @@ class Run(ReadableRun):
             return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._history.instances())
 
     def held(self) -> list[dict[str, Any]]:
-        """The calls that wait for a person, those that wait longest first: what `acts held --json` prints."""
+        """The calls that wait for a person; the one that has waited longest comes first: what `acts held --json`
+        prints."""
         self._state()
         with redis_errors(self._settings):
             return [call.to_dict() for call in self._people.held()]
@@ -138,11 +139,10 @@ class Run(ReadableRun):
         """Let a held call run, as it was shown, with other `parameters` or narrower `scopes` (kinds and references), or
         other `calls` in its place, an amendment as `amend` takes it; `call` is its id or index (SPEC R14.2).
 
-        Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The
-        same decision twice is one. With `shown`, as `held` gives it, what was seen is decided on and nothing else:
-        raises `HeldAnew` where another call waits under the id by now. Raises `protocol.Rejected` where its tool
-        refuses the parameters, the scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`, `RunOver`,
-        `BeingAmended`.
+        Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The same
+        decision twice is one. With `shown`, as `held` gives it, the decision is about what was seen: raises `HeldAnew`
+        if another call waits under the id now. Raises `protocol.Rejected` where its tool refuses the parameters, the
+        scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         self._state()
         with redis_errors(self._settings):
@@ -177,7 +177,7 @@ class Run(ReadableRun):
             self._plans.approve(digest, by=by)
 
     def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
-        """Have a held call end with the error `Rejected`, which goes where an exception would. As `approve`."""
+        """End a held call with an error of type `Rejected`, which goes where an exception would go. As `approve`."""
         self._state()
         with redis_errors(self._settings):
             return self._people.reject(call, reason, by=by, shown=shown)
@@ -185,7 +185,7 @@ class Run(ReadableRun):
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
 
-        What had ended then is not done again, nor what was sent and forgotten; all else is done anew.
+        Calls that had ended then, or were sent and forgotten, are not carried out again; all others are.
         """
         from .fork import Forker
 
@@ -227,10 +227,10 @@ class Run(ReadableRun):
         downstream: bool = False,
         effects: bool = False,
     ) -> Retried:
-        """Do failed calls again, in this run: all, those of an index, of an instance; what was skipped for them is
-        decided anew. What has read what they may write now is stale, and done again with `downstream`; calls with
-        effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done with
-        `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
+        """Carry out failed calls again, in this run: all, or those of an index or an instance, and what was skipped for
+        them. Calls that have read values which may change now are stale, and are carried out again with `downstream`;
+        calls with effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done
+        with `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
         """
         from .retrying import Choice, Extent, Retrier
 

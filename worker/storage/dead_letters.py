@@ -107,9 +107,9 @@ class DeadLetters:
         return found[0]
 
     def resend(self, ids: Iterable[str]) -> None:
-        """Give calls back to the sweep, which sends them within a second or so. Raises `LetterNotFound`.
+        """Have calls sent again by a worker, within a second or so. Raises `LetterNotFound`.
 
-        They have all their attempts again; who fails once more has a letter once more.
+        They have all their attempts again; one that fails again has a dead letter again.
         """
         for letter in [self.get(id_) for id_ in ids]:
             keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
