@@ -52,8 +52,8 @@ def test_an_element_has_a_number_of_its_own_beyond_all_calls() -> None:
         ({"_each": 1}, "must be the name of a parameter"),
         ({"_each": []}, "must be the name of a parameter"),
         ({"_each": ["url", 1]}, "must be the name of a parameter"),
-        ({"_each": "uri"}, "names 'uri', which is no parameter"),
-        ({"_each": "_scopes", "_scopes": ["state"]}, "names '_scopes', which is no parameter"),
+        ({"_each": "uri"}, "names 'uri', which is not a parameter"),
+        ({"_each": "_scopes", "_scopes": ["state"]}, "names '_scopes', which is not a parameter"),
         ({"_each": ["url", "url"]}, "twice"),
         ({"_each": "url", "url": ["a"]}, "must be a reference to a list"),
         ({"_each": "url", "url": "††state.urls"}, "must be a reference to a list"),
@@ -67,7 +67,7 @@ def test_r4_10_it_names_parameters_that_are_references(given: dict[str, Any], wo
 def test_r4_10_it_excludes_gathering_and_what_a_model_or_a_person_gives() -> None:
     instances = [{"type": "state", "_instance": "①", "urls": []}]
     (problem,) = problems_of({**EACH, "_gather": True}, context=instances)
-    assert "excludes _gather" in problem.message
+    assert "cannot stand beside _gather" in problem.message
     (problem,) = problems_of(
         {**EACH, "_tool": "think"}, context=CONTEXT, activities={}, model=True, tools={"think": {}}
     )

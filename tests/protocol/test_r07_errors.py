@@ -458,8 +458,8 @@ def test_a_submission_is_json_or_msgpack(value: Any) -> None:
         (b'{"context": [],, "solution": {}}', "not JSON"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": -Infinity}', "Infinity"),
-        (b'{"a": 1, "a": 2}', "'a' stands twice"),
-        (b'{"x": [{"a": 1, "b": 1, "a": 2}]}', "'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "'a' occurs twice"),
+        (b'{"x": [{"a": 1, "b": 1, "a": 2}]}', "'a' occurs twice"),
         (b'{"a": "\xff"}', "not UTF-8"),
         (b"\xff\xfe\xfd", "not"),
         (b"[" * 100_000, "nested deeper"),
@@ -468,7 +468,7 @@ def test_a_submission_is_json_or_msgpack(value: Any) -> None:
         (b"\x81", "not msgpack"),
         (b"\x80\x80", "not msgpack"),
         (b"\x81\x01\x01", "not msgpack"),
-        (b"\x82\xa1a\x01\xa1a\x02", "'a' stands twice"),
+        (b"\x82\xa1a\x01\xa1a\x02", "'a' occurs twice"),
         (b"\x81\xa1a" + b"\x91" * 100_000, "not msgpack"),
         (b"\x81\xa1\xff\x01", "not msgpack"),
         (b"\xdf\xff\xff\xff\xff", "not msgpack"),
@@ -487,7 +487,7 @@ def test_calls_beside_a_context_without_a_solution_around_them_are_rejected_with
 
 def test_a_long_list_of_double_keys_is_no_trouble() -> None:
     keys = ",".join(f'"{number}":0' for number in range(50_000))
-    with pytest.raises(Rejected, match="'49999' stands twice"):
+    with pytest.raises(Rejected, match="'49999' occurs twice"):
         decode(("{" + keys + ',"49999":1}').encode())
 
 

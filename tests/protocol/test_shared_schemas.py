@@ -101,7 +101,7 @@ def test_a_tool_without_a_name_is_refused() -> None:
 
 def test_r3_1_no_call_writes_errors() -> None:
     for path in ("†error.mine", "†state.a && †error", "†state.a || †error.b"):
-        with pytest.raises(Rejected, match="leads into error, which the engine alone writes"):
+        with pytest.raises(Rejected, match="leads to the kind error, which only the engine writes"):
             check_submission({"tools": {"t": {}}, "solution": {"calls": [{"_tool": "t", "_outputPath": path}]}})
 
 
