@@ -56,6 +56,8 @@ def instead(text: str, position: int, meant: Meant) -> str | None:
 
 def _mended(text: str, position: int, meant: Meant) -> str | None:
     """The template that such a text was meant to be."""
+    if text[1:2].isspace() and text.startswith(DAGGER):  # a dagger that the text begins with
+        return _closed(DAGGER + text)
     if is_expression(text) and not (text[position - 1].isspace() and text[position : position + 1] not in "|&"):
         return None
     if (closed := _closed(text)) is not None:

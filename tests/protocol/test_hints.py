@@ -242,6 +242,7 @@ def test_r6_3_what_is_near_counts_before_what_is_only_likely() -> None:
         ("†{{state.user.name}}", "did you mean '†{state.user.name}'?"),
         ("†{{user.name}}!", "did you mean '†{state.user.name}!'?"),
         ("a †{state.user.name", "did you mean 'a †{state.user.name}'?"),
+        ("† at †{state.user.name", "did you mean '†† at †{state.user.name}'?"),
         ("Dear †{state.user.name, ††!", "did you mean 'Dear †{state.user.name}, ††!'?"),
         ("a †{state.user.name and †{state.user}", "did you mean 'a †{state.user.name} and †{state.user}'?"),
         ("†state.user.name, welcome", "did you mean '†{state.user.name}, welcome'?"),
