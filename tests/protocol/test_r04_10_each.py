@@ -192,12 +192,14 @@ def test_r12_7_a_staged_plan_has_no_lists() -> None:
     assert choosable(asked) == []
 
 
-def test_r12_4_what_is_pinned_is_not_shown_and_demands_references_all_the_same() -> None:
+def test_r12_4_what_is_pinned_is_shown_may_be_left_out_and_demands_references_all_the_same() -> None:
     pinned = {**FETCH, "properties": {**FETCH["properties"], "_each": {"const": "url"}}}
     asked = request({"tools": {"fetch": pinned}}, activities={"fetch": pinned})
     written = {"_tool": "fetch", "_outputPath": "†state.r", "url": "†state.urls"}
     context = {"context": CONTEXT}
-    assert "_each" not in call_schema(asked, "fetch")["properties"]
+    shown = call_schema(asked, "fetch")
+    assert shown["properties"]["_each"] == {"const": "url"}
+    assert "_each" not in shown["required"]
     assert CompiledSchema(compose(asked)).problems({"calls": [{**written, "url": "a"}], "output": None})
     found = read_answer(
         request({"tools": {"fetch": pinned}, **context}, activities={"fetch": pinned}),
