@@ -16,6 +16,7 @@ import kombu.compression
 import pytest
 
 from acts_celery import ActivitiesError, Client, InfrastructureError, activity, local
+from acts_celery.worker.registry.activities import Policy, make_activity, registry
 
 GREET = {"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}
 
@@ -131,6 +132,20 @@ def test_an_activity_that_is_defined_again_takes_the_place_of_the_former_at_once
     done = run_cells(*cells, "backend.stop()\nbackend.stop()\n")
     assert done.stdout == "{'state': {'y': 2}}\n{'state': {'y': '3'}}\n{'state': {'y': '3'}}\n", done.stderr
     assert done.returncode == 0
+
+
+def test_an_activity_with_a_queue_of_its_own_that_comes_late_is_refused_and_not_awaited() -> None:
+    with local([greet]) as client:
+        registry.add_activity(make_activity(greet, "greet_late", "late", Policy()))
+        try:
+            late = {**GREET, "_tool": "greet_late"}
+            assert client.submit([], {"calls": [GREET]}).wait(timeout_seconds=60).status == "completed"
+            with pytest.raises(
+                InfrastructureError, match="nobody takes from the queue 'late' of activity 'greet_late'"
+            ):
+                client.submit([], {"calls": [late]})
+        finally:
+            del registry.activities["greet_late"]
 
 
 def test_cells_that_never_stop_end_with_their_process() -> None:

@@ -16,12 +16,15 @@ from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final
 
 from acts_celery.broker_config import EmbeddedServer, Settings, load, queue_names
+from acts_celery.protocol import Plan
 from acts_celery.worker.errors import ActivitiesError, InfrastructureError
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load as load_module
 
 from .background import await_background
 from .client import Client
+from .labels import Label
+from .runs import Run
 
 Activities = Iterable[Callable[..., Any] | ModuleType | str | PathLike[str]]
 
@@ -89,6 +92,25 @@ def local(activities: Activities = (), **settings: Any) -> Local:
     return Local(activities, settings)
 
 
+class _LocalClient(Client):
+    """A client of a worker whose queues are those of the activities that were registered when it began."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        super().__init__(settings, registry=registry)
+        self._known = registry
+        self._served = frozenset(registry.queues())
+
+    def submit_plan(self, plan: Plan, label: Label | None = None) -> Run:
+        """As `Client` does. Raises `InfrastructureError` too where nobody would take a call from its queue."""
+        for name in {call.runner.name for call in plan.calls} & plan.queued:
+            if (queue := self._known.activities[name].queue) not in self._served:
+                raise InfrastructureError(
+                    f"nobody takes from the queue {queue!r} of activity {name!r}, which came after the worker had "
+                    "begun: begin again"
+                )
+        return super().submit_plan(plan, label)
+
+
 @contextmanager
 def _running(known: Registry, settings: dict[str, Any]) -> Iterator[Client]:
     if not _in_use.acquire(blocking=False):
@@ -99,7 +121,7 @@ def _running(known: Registry, settings: dict[str, Any]) -> Iterator[Client]:
         with EmbeddedServer() as server:
             urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
             own = load(sweep_interval_seconds=0.2, **(settings | urls))
-            with decoding_restored(), _worker(own, known), Client(own, registry=known) as client:
+            with decoding_restored(), _worker(own, known), _LocalClient(own, registry=known) as client:
                 yield client
                 await_background(own, time.monotonic() + _LONGEST_WAIT_SECONDS)
     finally:
