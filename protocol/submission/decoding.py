@@ -20,7 +20,8 @@ _TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
 """A text, also one that does not end. Possessive: what was read is not read again, however many quotes are in it."""
 _TEXT_BYTES: Final = re.compile(_TEXT.encode(), re.DOTALL)
 _COMMENT: Final = re.compile(rf"{_TEXT}|//[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)", re.DOTALL)
-_LAST_COMMA: Final = re.compile(rf"{_TEXT}|,(?=[ \t\r\n]*+[\]}}])", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"{_TEXT}|[\[{{,:][ \t\r\n]*+,|,(?=[ \t\r\n]*+[\]}}])", re.DOTALL)
+"""A comma before a closing bracket, found alone: one behind an opening bracket or another comma may not stand there."""
 
 
 def decode(data: bytes, limits: Limits | None = None) -> Any:
@@ -60,7 +61,7 @@ def _without_comments(text: str) -> str:
         if what.startswith("/*") and (len(what) < 4 or not what.endswith("*/")):
             line = text.count("\n", 0, found.start()) + 1
             raise Rejected([Problem("", f"not JSON: the comment that begins in line {line} is not closed")])
-        return what if what.startswith('"') else re.sub(r"[^\r\n]", " ", what)
+        return re.sub(r"[^\r\n]", " ", what) if what.startswith("/") or what == "," else what
 
     return _LAST_COMMA.sub(blank, _COMMENT.sub(blank, text))
 

@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 import acts_celery
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
+from acts_celery.worker.client.async_client import AsyncDeadLetters
 from acts_celery.worker.client.authoring import DraftCall
 from acts_celery.worker.client.awaiting import Twin
 from acts_celery.worker.client.labels import LabelOptions
@@ -23,7 +24,19 @@ from acts_celery.worker.client.submitting import SubmissionOptions
 from acts_celery.worker.client.timings import Timing
 from acts_celery.worker.client.undoing import Retried
 
-_GIVEN: Final = (Local, TickResult, Timing, CallEnd, Summary, Retried, Explanation, Origin, DraftCall, Rejected)
+_GIVEN: Final = (
+    AsyncDeadLetters,
+    Local,
+    TickResult,
+    Timing,
+    CallEnd,
+    Summary,
+    Retried,
+    Explanation,
+    Origin,
+    DraftCall,
+    Rejected,
+)
 """What methods of public names give or raise, and is imported from nowhere."""
 _NOT_FOR_USERS: Final = ("run_of", "require", "add", "reading")
 _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")

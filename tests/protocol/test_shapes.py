@@ -47,7 +47,16 @@ def test_an_error_is_where_it_stands_in_the_file(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["/*" * 200_000, '"' + "/" * 400_000, "," * 400_000, "[" + ", " * 200_000, "/" * 400_000]
+    "text",
+    [
+        "/*" * 200_000,
+        '"' + "/" * 400_000,
+        "," * 400_000,
+        "[" + ", " * 200_000,
+        "[" + " " * 400_000,
+        "[ " * 60_000,
+        "/" * 400_000,
+    ],
 )
 def test_a_hostile_file_is_refused_at_once(text: str) -> None:
     with pytest.raises(Rejected):
