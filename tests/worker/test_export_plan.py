@@ -81,3 +81,14 @@ def test_a_run_without_ticks_has_no_plan_of_one(backend: Backend) -> None:
         run.export_plan(0)
     assert command(backend, "export", run.id, "--plan", "--tick", "0").code == 4
     assert command(backend, "export", run.id, "--tick", "0").code == 2
+
+
+def test_delegates_come_with_those_that_they_name(aside: Backend) -> None:
+    deeper = {"deeper": {"type": "object", "properties": {"_delegate": {"const": "inner"}}}}
+    delegates = {"outer": {"context": [], "tools": deeper, "schema": {"type": "string"}}, "inner": {"context": []}}
+    call = {"_tool": "ask", "_delegate": "outer", "_outputPath": "†state.a"}
+    run = aside.client.submit(solution={"calls": [call]}, delegates=delegates)
+    exported = run.export_plan()
+    assert exported["delegates"].keys() == {"outer", "inner"}
+    assert aside.client.check(exported).waves == ((0,),)
+    run.cancel()

@@ -111,7 +111,7 @@ def plan_of(run: RunState, tick: int | None = None) -> dict[str, Any]:
     return {
         "context": [{"type": "plan", "calls": _templates([call.raw for call in calls], run.lanes.keys() - {None})}],
         "tools": {name: dict(tool.declaration) for name, tool in definition.tools.items() if name in named},
-        "delegates": {name: definition.delegates[name] for name in definition.delegates if name in named},
+        "delegates": dict(definition.delegates) if named & definition.delegates.keys() else {},  # they may name others
     }
 
 
