@@ -37,7 +37,8 @@ def large(backend: Backend) -> str:
 def test_show_is_short_and_tells_what_failed_first(backend: Backend, large: str) -> None:
     lines = command(backend, "show", large, afresh=True).stdout.splitlines()
     assert lines[0] == f"failed  run {large}, 120 calls: 116 done, 2 skipped, 2 failed"
-    assert lines[1:3] == ["failed", "  0 failFor (n010): ValueError: not for n010"]
+    told = "  60 instances: 58 completed, 2 failed (n010, n059)"
+    assert lines[1:4] == [told, "failed", "  0 failFor (n010): ValueError: not for n010"]
     assert len(lines) < 70
     assert max(map(len, lines)) < 300
     assert lines[-1] == "… and 55 instances more: --all, --limit, --instance"
@@ -62,7 +63,7 @@ def test_what_is_chosen_counts_for_json_too(backend: Backend, large: str) -> Non
     assert (
         command(backend, "show", large, "--tool", "echo")
         .stdout.splitlines()[0]
-        .endswith("60 calls: 58 done, 2 skipped")
+        .endswith("60 of 120 calls: 58 done, 2 skipped")
     )
 
 
@@ -73,10 +74,10 @@ def test_a_tool_that_no_call_is_of_is_reported(backend: Backend, large: str) -> 
 
 
 def test_status_lists_what_is_asked_for(backend: Backend, large: str) -> None:
-    assert command(backend, "status", large).stdout.count("\n") == 1
+    assert command(backend, "status", large).stdout.count("\n") == 2
     lines = command(backend, "status", large, "--failed").stdout.splitlines()
-    assert lines[0] == f"failed  run {large}, 2 calls: 2 failed"
-    assert lines[2] == "  0 failFor (n010): ValueError: not for n010"
+    assert lines[0] == f"failed  run {large}, 2 of 120 calls: 2 failed"
+    assert lines[3] == "  0 failFor (n010): ValueError: not for n010"
     counts = command(backend, "status", large, "--tool", "echo", "--json").json["calls"]
     assert counts == {"done": 58, "skipped": 2}
 
