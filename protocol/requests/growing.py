@@ -107,7 +107,7 @@ class GrowingAnswer:
     def _begin_value(self) -> None:
         self._key = self._last
         if self._key is not None and self._key in self._keys:
-            raise Unreadable(f"the key {self._key!r} stands twice in one object")
+            raise Unreadable(f"the key {self._key!r} occurs twice in one object")
         self._keys.add(self._key or "")
 
     @property

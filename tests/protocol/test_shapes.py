@@ -74,13 +74,14 @@ def test_each_shape_may_be_msgpack(value: Any) -> None:
         ({"context": [NAME], "solution": {"calls": [GREET]}}, "/solution/calls/0"),
         ([NAME, GREET], "/1"),
         ([GREET, NAME], "/0"),
+        ([NAME, GREET | {"type": "state"}], "/1"),
         ([NAME, {"type": "tool", "tool": TOOLS}, GREET, {"type": "state", "x": 1}], "/2"),
     ],
 )
 def test_a_list_of_messages_and_calls_is_a_submission(value: Any, call: str) -> None:
     plan = check_submission(value, activities=TOOLS)
     assert plan.context.resolve("†input.name") == "Ann"
-    assert [each.raw for each in plan.calls] == [GREET]
+    assert [{**each.raw, "type": ""} for each in plan.calls] == [{**GREET, "type": ""}]
     assert plan.waves == ((0,),)
     with pytest.raises(Rejected) as rejected:
         check_submission(value, activities=TOOLS, allow=[])
@@ -110,12 +111,13 @@ def test_an_error_names_the_place_in_what_was_handed_in(value: Any, pointers: li
 
 
 def test_a_finding_names_the_place_in_what_was_handed_in() -> None:
-    ignored = {"_tool": "greet", "name": "Ann", "naem": 1}
+    call = {**GREET, "_outputPth": "†state.x"}
     whole, alone = (
         [finding.pointer for finding in check_submission(value, activities=TOOLS).findings]
-        for value in ({"solution": {"calls": [ignored]}}, [ignored])
+        for value in ({"context": [NAME], "solution": {"calls": [call]}}, [NAME, call])
     )
-    assert [at.replace("/solution/calls/0", "/0") for at in whole if at] == [at for at in alone if at]
+    assert "/1/_outputPth" in alone
+    assert [at and at.replace("/solution/calls/0", "/1") for at in whole] == alone
 
 
 def test_a_request_is_read_in_each_shape_too() -> None:

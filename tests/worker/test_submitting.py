@@ -12,9 +12,11 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local
+from acts_celery.broker_config import load
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.client.submitting import messages_of, with_parts
+from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.storage.keys import ENDED
 
 SECONDS = 30
@@ -94,6 +96,19 @@ def test_what_the_class_refuses_beyond_its_schema_is_told_with_where_the_output_
     with pytest.raises(OutputUnfit, match=r"EvenInvoice refuses its output: total: .*must be even.*result\(\)\.output"):
         run.wait(timeout_seconds=SECONDS)
     assert client.run(run.id).result().output == {"total": 9}
+
+
+def test_a_run_that_has_not_completed_has_no_object_and_says_so_by_its_status(client: Client) -> None:
+    run = client.submit("what no answer is there for", schema=Invoice)
+    result = run.wait(timeout_seconds=SECONDS)
+    assert (result.status, result.output) == ("failed", None)
+
+
+def test_what_this_backend_lacks_is_told_at_its_place_in_a_list_of_calls(tmp_path: Path) -> None:
+    (tmp_path / "judge.json").write_text('{"context": [], "schema": {"type": "string"}}', encoding="utf-8")
+    checker = Checker(load(env_file=None, delegates=[str(tmp_path)]))
+    with pytest.raises(Rejected, match="/1/_delegate: delegate 'judge' needs a model, and none is configured"):
+        checker.check([{"type": "input", "a": 1}, {"_tool": "t", "_delegate": "judge", "_outputPath": "†state.a"}])
 
 
 def test_a_function_that_is_no_activity_is_refused_by_its_name(client: Client) -> None:
