@@ -55,7 +55,7 @@ def test_a_result_without_the_token_of_its_attempt_is_refused(backend: Backend) 
         result = backend.wait(run.id)
         assert backend.run([ECHO]).status == "completed"
     assert (result.status, result.data()) == ("completed", {"state": {"sum": {"sum": 3}}})
-    refused = [line for line in backend.log.read_text().splitlines() if "has not the token" in line]
+    refused = [line for line in backend.log.read_text().splitlines() if "does not have the token" in line]
     assert len(refused) == 3 * len(wrong)
     assert right.token not in backend.log.read_text()
 

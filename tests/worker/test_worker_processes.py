@@ -96,7 +96,7 @@ def test_one_line_announces_all_processes_and_each_takes_tasks(own: Backend) -> 
 def test_a_process_that_dies_is_started_again_and_said_so(own: Backend) -> None:
     with workers(own, "--processes", "2") as crew:
         os.kill(crew.pids[1], signal.SIGKILL)
-        assert "SIGKILL" in crew.wait_for("ended unasked")
+        assert "SIGKILL" in crew.wait_for("ended by itself")
         line = crew.wait_for("is ready")
         assert crew.announced["processes"][1]["worker"] not in line
         assert crew.stop() == 0
