@@ -9,13 +9,18 @@ import json
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from acts_celery.broker_config import EmbeddedServer
 from tests.environment import without_settings
 
-from .command import ROOT, acts, completed
+from .backend import server_settings, stop
+from .command import COMMAND, ROOT, Finished, acts, completed, environment
 
 ROWS = 120
 
@@ -140,3 +145,73 @@ def test_a_worker_logs_what_an_activity_prints_as_information_and_tries_again_in
     assert not any("WARNING" in line for line in spoken)
     assert len([line for line in lines if "OSError (away)" in line]) == 2
     assert "Traceback" not in "\n".join(lines)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Callable[..., Finished]]:
+    """The command, beside a server and a worker that charges orders: `bad` can be charged once a file is there."""
+    mended, code = tmp_path / "mended", tmp_path / "orders.py"
+    code.write_text(
+        "from pathlib import Path\nfrom acts_celery import activity\n\n@activity(version='2')\n"
+        f"def charge(order: str, amount: int) -> int:\n    if order == 'bad' and not Path({str(mended)!r}).exists():\n"
+        "        raise ValueError('the account is closed')\n    return amount\n\n@activity\n"
+        "def total(charges: dict[str, int]) -> int:\n    return sum(charges.values())\n"
+    )
+    with EmbeddedServer() as server, (tmp_path / "worker.log").open("wb") as log:
+        env = server_settings(server) | {"ACTS_ACTIVITIES": str(code)}
+        worker = subprocess.Popen(
+            [*COMMAND, "worker", "--processes", "1"], stderr=log, stdout=log, env=environment(env)
+        )
+        try:
+            yield lambda *arguments, **options: acts(*arguments, env=env, **options)
+        finally:
+            stop(worker)
+
+
+ORDERS: Final[list[Any]] = [
+    {"type": "input", "_instance": name, "order": name, "amount": amount} for name, amount in (("a", 1), ("bad", 90))
+]
+CHARGE: Final = {"_tool": "charge", "order": "†input.order", "amount": "†input.amount", "_outputPath": "†state.charged"}
+TOTAL: Final = {"_tool": "total", "charges": "†state.charged", "_gather": True, "_outputPath": "†state.total"}
+
+
+def test_a_result_that_goes_nowhere_is_noticed(orders: Callable[..., Finished]) -> None:
+    nowhere = {key: part for key, part in TOTAL.items() if key != "_outputPath"}
+    told = orders("check", "-", stdin={"context": [*ORDERS, {"type": "plan", "calls": [CHARGE, nowhere]}]})
+    assert (told.code, "ACT405" in told.stdout) == (0, True)
+
+
+def test_a_summary_that_a_retry_leaves_stale_is_named_and_put_right_and_mended_errors_are_gone(
+    orders: Callable[..., Finished], tmp_path: Path
+) -> None:
+    plan = {"context": [*ORDERS, {"type": "plan", "calls": [CHARGE, TOTAL]}]}
+    assert orders("submit", "-", "--name", "orders", stdin=plan).code == 0
+    failed = orders("wait", "orders", "--json")
+    assert (failed.code, failed.json["instance_status"]) == (1, {"a": "completed", "bad": "failed"})
+    assert failed.json["global"]["state"] == {"total": 1}
+    (tmp_path / "mended").touch()
+    told = orders("retry", "orders")
+    assert (told.code, "--downstream" in told.stdout + told.stderr) == (0, True), told
+    stale = orders("wait", "orders", "--json").json
+    assert [call["tool"] for call in stale["calls"] if call.get("stale")] == ["total"]
+    assert (stale["instance_status"]["bad"], stale["global"]["state"]) == ("completed", {"total": 1})
+    assert orders("retry", "orders", "--downstream").code == 0
+    right = orders("wait", "orders", "--json").json
+    assert right["global"]["state"] == {"total": 91}
+    assert "error" not in right["instances"]["bad"]
+    assert {call["version"] for call in right["calls"] if call["tool"] == "charge"} == {"2"}
+    assert all(call["worker"] for call in right["calls"])
+
+
+def test_the_audit_says_what_a_person_has_changed(orders: Callable[..., Finished]) -> None:
+    document = {"context": ORDERS[1:], "solution": {"calls": [{**CHARGE, "_instance": "bad"}]}}
+    run = orders("submit", "-", "--json", stdin={**document, "config": {"approve": ["charge"]}}).json["run"]
+    deadline = time.monotonic() + 30
+    while not (held := orders("held", run, "--json").json_lines) and time.monotonic() < deadline:
+        pass
+    (call,) = held
+    assert call["parameters"] == {"order": "bad", "amount": 90}
+    assert orders("approve", run, call["call"], "--parameters", '{"order": "good", "amount": 10}').code == 0
+    assert orders("wait", run).code == 0
+    told = orders("log", run, "--audit")
+    assert ("90" in told.stdout, "10" in told.stdout, "good" in told.stdout) == (True, True, True), told
