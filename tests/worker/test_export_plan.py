@@ -54,6 +54,8 @@ def test_what_stands_in_every_instance_is_one_call_and_what_was_replaced_is_none
     dropped = {"_tool": "echoPlain", "value": "†state.gate", "_outputPath": "†state.x"}
     run = backend.client.submit(PEOPLE, {"calls": [gate, *both, both[0], one, dropped]})
     meeting.take("at:export")
+    ended = (event for event in run.follow(timeout_seconds=30) if event.kind == "call")
+    assert [next(ended).status for _ in (*both, both[0])] == ["done"] * 3  # what has not begun would be replaced
     run.amend([{"_tool": "echo", "value": 2, "_outputPath": "†state.y"}])
     meeting.open_gate("export")
     backend.wait(run.id)
