@@ -27,7 +27,7 @@ from acts_celery.protocol.language.templates import escaped
 from acts_celery.protocol.language.visible import json_text, one_line
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.operations import Method, read_operation
+from acts_celery.protocol.state.operations import Method, Operation, read_operation
 
 from . import texts
 
@@ -102,8 +102,8 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]:
     """What messages have written, each place by its path. What a later one replaces is left out."""
-    for message in _lasting([one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]):
-        operation = read_operation(message, "")
+    written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
+    for message, operation in _lasting(written):
         place = operation.place if operation is not None else Reference(kind_of(message))
         name = str(place) if place.path else _named(place.kind)
         method = operation.method.value if operation is not None else ""
@@ -112,10 +112,10 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
         yield "\n".join(lines if operation is None else [*lines, budget.value(operation.value, name)])
 
 
-def _lasting(messages: Sequence[Message]) -> list[Message]:
-    """The messages without those whose place a later one sets anew."""
+def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | None]]:
+    """The messages, and what each does, without those whose place a later one sets anew."""
     anew: set[tuple[Any, ...]] = set()
-    found: list[Message] = []
+    found: list[tuple[Message, Operation | None]] = []
     for message in reversed(messages):
         operation, instance = read_operation(message, ""), message.get("_instance")
         if operation is not None:
@@ -124,7 +124,7 @@ def _lasting(messages: Sequence[Message]) -> list[Message]:
                 continue
             if operation.method is Method.SET:
                 anew.add(at)
-        found.append(message)
+        found.append((message, operation))
     return found[::-1]
 
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.language.visible import json_text, one_line
+from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.schemas import CompiledSchema, conjuncts
 from acts_celery.protocol.schemas.walk import referred
 
+from .data_blocks import compact
 from .request import Request
 
 _DEEPEST: Final = 6
@@ -49,9 +50,9 @@ def type_text(schema: Any, document: Any, depth: int = 0) -> str:
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return "never" if schema is False else _ANY
     if "const" in schema:
-        return _compact(schema["const"])
+        return compact(schema["const"])
     if "enum" in schema:
-        values = list(map(_compact, schema["enum"]))
+        values = list(map(compact, schema["enum"]))
         return _OR.join([*values[:_MOST_VALUES], *(["…"] * (len(values) > _MOST_VALUES))])
     if "$ref" in schema:
         return type_text(referred(schema["$ref"], document), document, depth + 1)
@@ -141,7 +142,3 @@ def _union(types: Iterator[str]) -> str:
 def _joined(types: list[str]) -> str:
     known = [each for each in dict.fromkeys(types) if each != _ANY]
     return " & ".join(known) or _ANY
-
-
-def _compact(value: Any) -> str:
-    return json_text(value, separators=(",", ":"))
