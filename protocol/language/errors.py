@@ -6,8 +6,10 @@ all of them at once. The others concern one expression or one path.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class ProtocolError(Exception):
@@ -114,6 +116,16 @@ def pointer(*segments: str | int) -> str:
 def segments(pointer: str) -> tuple[str, ...]:
     """The keys and indexes of a JSON pointer, as texts."""
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+
+
+def repeated_key(pairs: Iterable[tuple[Any, Any]]) -> str:
+    """What is said of an object in which a key occurs twice; `pairs` are its keys and values as they were written."""
+    return key_repeated(next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1))
+
+
+def key_repeated(key: Any) -> str:
+    """The same where it is known which key it is."""
+    return f"the key {key!r} occurs twice in one object"
 
 
 def shortened(text: str, most: int = 300) -> str:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
+
+from acts_celery.protocol.language.errors import repeated_key
 
 ANSWER_KEYS: Final = ("calls", "output")
 """By which an answer is known."""
@@ -146,8 +147,7 @@ def _compact(value: Any) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise Unreadable(f"the key {twice!r} occurs twice in one object")
+        raise Unreadable(repeated_key(pairs))
     return value
 
 

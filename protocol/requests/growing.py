@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from acts_celery.protocol.language.errors import key_repeated
+
 from .answer_texts import Unreadable, decoded
 
 _MARK: Final = re.compile(r'["{}\[\]:,]')
@@ -107,7 +109,7 @@ class GrowingAnswer:
     def _begin_value(self) -> None:
         self._key = self._last
         if self._key is not None and self._key in self._keys:
-            raise Unreadable(f"the key {self._key!r} occurs twice in one object")
+            raise Unreadable(key_repeated(self._key))
         self._keys.add(self._key or "")
 
     @property

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from typing import Any, Final
 
 import msgpack
 
-from acts_celery.protocol.language.errors import Problem, Rejected
+from acts_celery.protocol.language.errors import Problem, Rejected, repeated_key
 from acts_celery.protocol.language.limits import Containers, Limits, TooManyContainers
 
 _TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
@@ -87,8 +86,7 @@ def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     """An object; a key that stands twice has no certain value."""
     value = dict(pairs)
     if len(value) < len(pairs):
-        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise Rejected([Problem("", f"the key {twice!r} occurs twice in one object")])
+        raise Rejected([Problem("", repeated_key(pairs))])
     return value
 
 
