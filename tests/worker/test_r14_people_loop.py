@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.errors import HeldAnew, NotHeld
 from acts_celery.worker.storage.child_links import child_id
 from acts_celery.worker.wire.attempts import CallId
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings
+from .test_control_cli import command
 from .test_r9_3_children import Told
 from .test_r14_people import wait_held
 
@@ -54,25 +57,72 @@ def test_r14_a_model_may_ask_a_person(loops: Backend) -> None:
     assert asked.result().output == 7
 
 
-def test_r14_1_what_the_parent_approves_is_held_in_child_runs_too(loops: Backend) -> None:
-    told = Told(loops, answer(SUM), answer(output="†state.sum"))
+def held_below(backend: Backend, **config: Any) -> tuple[Run, Told]:
+    """A run that asks a child run, whose model calls `add`."""
+    told = Told(backend, answer(SUM), answer(output="†state.sum"))
     asking = {"_tool": "ask", "_delegate": "researcher", "_outputPath": "†state.answer"}
     calls = [asking, {"_tool": "own", "_output": 1, "_outputPath": "†state.own"}]
     document = {
         "solution": {"calls": calls},
         "tools": {"own": {"_output": {}}},
         "delegates": {"researcher": told.definition()},
-        "config": {"approve": ["add", "own"]},
+        "config": {"approve": ["add", "own"]} | config,
     }
-    run = loops.client.submit_document(document)
-    wait_held(run)
-    child = loops.client.run_of(child_id(CallId(run.id, None, 0)))
-    while True:
-        with suppress(RunNotFound):
-            child.status()
-            break
-    (held,) = wait_held(child)
-    assert held["tool"] == "add"
+    return backend.client.submit_document(document), told
+
+
+def test_r14_1_what_the_parent_approves_is_held_in_child_runs_too_and_decided_on_from_there(loops: Backend) -> None:
+    run, _ = held_below(loops)
+    child = child_id(CallId(run.id, None, 0))
+    own, below = sorted(wait_held(run, 2), key=lambda held: held["tool"], reverse=True)
+    assert (own["call"], own["tool"], "run" in own) == ("1", "own", False)
+    assert (below["call"], below["index"], below["tool"], below["run"]) == (f"{child}/0", 0, "add", child)
+    assert (run.status()["held_below"], run.status()["calls"]) == (1, {"held": 1, "running": 1})
+    (same,) = loops.client.run(child).held()
+    assert (same["call"], "run" in same) == ("0", False)
     run.approve(1)
-    child.approve(0)
-    assert loops.wait(run.id).data()["state"] == {"answer": 3, "own": 1}
+    with pytest.raises(HeldAnew):
+        run.approve(below["call"], shown="1-1")
+    run.approve(below["call"], parameters={"a": 3, "b": 4}, shown=below["shown"])
+    assert loops.wait(run.id).data()["state"] == {"answer": 7, "own": 1}
+    assert run.held() == []
+
+
+def test_r14_1_a_call_of_a_child_is_rejected_and_replaced_through_its_parent(loops: Backend) -> None:
+    run, told = held_below(loops, approve=["add"])
+    (below,) = wait_held(run)
+    run.reject(below["call"], "not that")
+    told_again, _ = held_below(loops, approve=["add"])
+    (other,) = wait_held(told_again)
+    told_again.approve(other["call"], calls=[{**SUM, "a": 20}])
+    (instead,) = wait_held(told_again)  # which is to be approved, too
+    told_again.approve(instead["call"])
+    assert loops.wait(told_again.id).data()["state"]["answer"] == 22
+    loops.wait(run.id)
+    assert "not that" in str(Asked.requests.fget(told)[1]["messages"])  # type: ignore[attr-defined]  # it uses the same as `Asked`
+
+
+def test_r14_1_no_run_decides_on_the_calls_of_another_one_that_is_not_below_it(loops: Backend) -> None:
+    run, _ = held_below(loops, approve=["add"])
+    stranger, _ = held_below(loops, approve=["add"])
+    (below,) = wait_held(run)
+    wait_held(stranger)
+    for call in (below["call"], f"{run.id}/0", f"{stranger.id}/0", "nowhere/0"):
+        with pytest.raises(NotHeld, match="is no child run"):
+            stranger.approve(call)
+        with pytest.raises(NotHeld, match="is no child run"):
+            stranger.reject(call, "no")
+    for one in (run, stranger):
+        one.cancel()
+    assert (run.held(), stranger.held()) == ([], [])
+
+
+def test_r14_1_acts_held_lists_the_calls_of_child_runs_and_acts_approve_takes_them(loops: Backend) -> None:
+    run, _ = held_below(loops, approve=["add"])
+    (below,) = wait_held(run)
+    listed = command(loops, "held", run.id, "--json")
+    assert json.loads(listed.stdout)["call"] == below["call"]
+    assert f"1 call of child runs waits for a person: acts held {run.id}" in command(loops, "status", run.id).stdout
+    decided = command(loops, "approve", run.id, below["call"])
+    assert (decided.code, decided.stdout) == (0, f"decided, 0 calls of run {run.id} still held\n")
+    assert loops.wait(run.id).data()["state"]["answer"] == 3

@@ -110,8 +110,9 @@ _instead_options = bundled(
 @click.argument("run", metavar="RUN")
 @common_options
 def held(run: str, *, common: Common) -> int:
-    """Print the calls of RUN that wait for a person, with the parameters and scopes that they will run with; the one
-    that has waited longest comes first. In mode lazy, print the plan that waits, with its digest.
+    """Print the calls of RUN, and of its child runs, that wait for a person, with the parameters and scopes that they
+    will run with; the one that has waited longest comes first. In mode lazy, print the plan that waits, with its
+    digest.
 
     Exit codes: 0 found, also where nothing waits, 3 no server, 4 no such run.
     """
@@ -266,7 +267,7 @@ def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
 
 def _print_decided(document: Mapping[str, Any], decided: str, run: str, common: Common) -> int:
     """Say how many calls of a run are still held."""
-    left = counted(document["calls"].get("held", 0), "call")
+    left = counted(document["calls"].get("held", 0) + document.get("held_below", 0), "call")
     print_either(document, [f"{decided}, {left} of run {run} still held"], as_json=common.json)
     return COMPLETED
 

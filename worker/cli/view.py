@@ -132,6 +132,9 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """How the instances stand, and what was sent and not awaited, below the first line of a run."""
     if document.get("instance_status"):
         yield f"  {instances_line(document['instance_status'])}"
+    if below := document.get("held_below"):
+        waits = "waits" if below == 1 else "wait"
+        yield f"  {counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"
     if document.get("background") is not None:
         yield f"  {background_line(document['background'], document['run'])}"
 

@@ -31,6 +31,7 @@
 `publishing`     publishing lanes that stand in the log
 `sending`        adding data messages to a run under way
 `people`         what waits for a person, and deciding on it
+`descendants`    the same in its child runs
 `plans`          the plan of a run in mode lazy
 `replacing`      other calls in place of a held one
 `loops`          more ticks for a loop, something said in it, what it asked

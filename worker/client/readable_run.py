@@ -55,8 +55,9 @@ class ReadableRun:
         """The run's status, and how many calls have which status, now or at an id of the log: `acts status --json`.
         With `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
 
-        `unanswered` is there while models are asked again: of each request the `call` (None: the loop's own), the
-        error's `type` and `message`, how many `tries` there were, `again_in_seconds`.
+        `held_below` is there while calls of child runs wait for a person, and says how many; `unanswered` while models
+        are asked again: of each request the `call` (None: the loop's own), the error's `type` and `message`, how many
+        `tries` there were, `again_in_seconds`.
         """
         if at is not None:
             return status_in(self.result(at), instances=instances)

@@ -20,6 +20,7 @@ from acts_celery.worker.storage.unanswered import read_unanswered
 from acts_celery.worker.wire.attempts import CallId
 
 from .background import read_background
+from .descendants import Descendants
 
 if TYPE_CHECKING:
     from .results import Result
@@ -61,7 +62,10 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
         counts["running"] = int(state.get("running", 0)) - _is_asking(redis, keys, state)
         counts["waiting"] = max(0, left - counts["running"] - counts["held"])
     shown = {name: count for name, count in counts.items() if count}
+    below = Descendants(redis, keys).count_held() if counts["running"] else 0
     told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": shown}
+    if below:
+        told["held_below"] = below
     if "sent" in state and (background := read_background(redis, keys)) is not None:
         told["background"] = background.to_dict()
     if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
 
     from .amendment import Check
+    from .descendants import Descendants
     from .loops import LoopControl
     from .people import People
     from .plans import PlanControl
@@ -65,6 +66,12 @@ class Run(ReadableRun):
         from .people import People
 
         return People(self.id, self._redis, self._settings, self._publisher)
+
+    @cached_property
+    def _descendants(self) -> Descendants:
+        from .descendants import Descendants
+
+        return Descendants(self._redis, self._keys)
 
     def pause(self) -> None:
         """Begin no more calls; calls at work end, and their results count. Raises `RunOver`."""
@@ -120,11 +127,12 @@ class Run(ReadableRun):
             return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._history.instances())
 
     def held(self) -> list[dict[str, Any]]:
-        """The calls that wait for a person; the one that has waited longest comes first: what `acts held --json`
-        prints."""
+        """The calls that wait for a person, those of child runs among them; the one that has waited longest comes
+        first: what `acts held --json` prints. By the id that they have here they are decided on here."""
         self._state()
         with redis_errors(self._settings):
-            return [call.to_dict() for call in self._people.held()]
+            found = [*self._people.held(), *self._descendants.held()]
+            return [call.to_dict(self.id) for call in sorted(found, key=lambda call: call.since_ms)]
 
     def approve(
         self,
@@ -146,6 +154,10 @@ class Run(ReadableRun):
         """
         self._state()
         with redis_errors(self._settings):
+            child, call = self._descendants.split(call)
+            if child is not None:
+                below = self.child(child)
+                return below.approve(call, parameters=parameters, scopes=scopes, calls=calls, by=by, shown=shown)
             if calls is None:
                 return self._people.approve(call, parameters=parameters, scopes=scopes, by=by, shown=shown)
             if parameters is not None or scopes is not None:
@@ -160,6 +172,9 @@ class Run(ReadableRun):
         """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""
         self._state()
         with redis_errors(self._settings):
+            child, call = self._descendants.split(call)
+            if child is not None:
+                return self.child(child).answer(call, value, by=by, shown=shown)
             return self._people.answer(call, value, by=by, shown=shown)
 
     def plan(self) -> dict[str, Any] | None:
@@ -180,6 +195,9 @@ class Run(ReadableRun):
         """End a held call with an error of type `Rejected`, which goes where an exception would go. As `approve`."""
         self._state()
         with redis_errors(self._settings):
+            child, call = self._descendants.split(call)
+            if child is not None:
+                return self.child(child).reject(call, reason, by=by, shown=shown)
             return self._people.reject(call, reason, by=by, shown=shown)
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:

@@ -51,13 +51,16 @@ class HeldCall:
     until_ms: int | None
     """When it is rejected where no person has decided (`config.approve_seconds`)."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As `acts held --json` prints it; `messages`, `output` and `question` are there only where there are any."""
-        snapshot = self.shown.snapshot
+    def to_dict(self, run: str | None = None) -> dict[str, Any]:
+        """As `acts held --json` of a run prints it; `messages`, `output` and `question` are there only where there are
+        any. In the list of a `run` above its own it has its `run`, and that stands before its id: `RUN/0`.
+        """
+        snapshot, is_below = self.shown.snapshot, run not in (None, self.id.run)
         messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
         output = {"output": self.shown.output} if self.shown.output is not MISSING else {}
         return {
-            "call": self.id.name,
+            "call": f"{self.id.run}/{self.id.name}" if is_below else self.id.name,
+            **({"run": self.id.run} if is_below else {}),
             "index": self.id.index,
             "tool": self.shown.tool,
             "instance": self.id.instance,
