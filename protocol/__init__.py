@@ -9,6 +9,7 @@ One folder is one part of the rules; its own page names its modules.
     R6, R10      `graph`       who waits for whom
     R5-R7.2      `engine`      the state machine of one lane's calls
     R7.1, R10    `submission`  what is handed in, and everything that is wrong with it
+    R12.6b       `slips`       what was meant as a reference and is none
     R12          `requests`    what a model is asked, and what its answer means
     R6.7, R11    `analysis`    what can be said of a valid submission without running it
                  `hints`       what an error says beyond the fact that something is wrong

@@ -10,5 +10,5 @@
     order     `order` of the calls in all `worlds` of the `lane_views`: `order_races` by the `order_effects` of writes,
               and `order_switches` that keep readers apart
     values    `values` that misfit and `fields` that are not there, by `type_flow` and the algebra of schemas
-    texts     `texts` and `surroundings` of the calls, by the `known_places`; references `embedded` in them
+    texts     `texts` and `surroundings` of the calls
 """

@@ -9,10 +9,10 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, groupby
 from typing import Final
 
+from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding
-from .known_places import KnownPlaces
 from .order import order_findings
 from .surroundings import surrounding_findings
 from .texts import text_findings

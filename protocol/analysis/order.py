@@ -15,10 +15,10 @@ from typing import Final
 from acts_celery.protocol.graph.readers import places_read_first
 from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.schemas.algebra import Algebra
+from acts_celery.protocol.slips.known_places import is_promised
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, listed
-from .known_places import is_promised
 from .lane_views import View, views_of
 from .order_races import Races
 from .order_switches import refusals_of

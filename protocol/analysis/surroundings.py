@@ -16,11 +16,11 @@ from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.schemas import conjuncts
 from acts_celery.protocol.schemas.walk import found
+from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.submission.asides import ON_REQUEST, is_asked
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, listed, on_call
-from .known_places import KnownPlaces
 
 _MOST_SCOPES: Final = 50
 """So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""

@@ -6,22 +6,22 @@ One walk over every string and key of the calls, along the literal tables below.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import META_PROPERTIES, Call, place_in
 from acts_celery.protocol.graph.readers import Readers
-from acts_celery.protocol.language.errors import pointer, segments, shortened
+from acts_celery.protocol.language.errors import pointer, segments
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.protocol.language.paths import MISSING, strings
-from acts_celery.protocol.language.references import DAGGER, Reference, expression_in, is_expression
+from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.language.spelling import Speller
+from acts_celery.protocol.slips.known_places import KnownPlaces
+from acts_celery.protocol.slips.slip import Slip, named_by, slip_in
 from acts_celery.protocol.submission.layout import Layout
 
-from .embedded import NAME, PATH, STEP, as_template
 from .finding import Finding, on_call
-from .known_places import KnownPlaces
 
 _META: Final = META_PROPERTIES
 _SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META if name != "_tool"}
@@ -30,16 +30,6 @@ _LIKENESS: Final = 0.8
 _UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall"})
 """No parameter has such a name by chance; others may."""
 
-_TEMPLATES: Final = tuple(
-    re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})"))
-    for pattern in (r"\{\{PATH\}\}", r"\$\{PATH\}", r"\$\.?PATH\$?", r"\$\{\{PATH\}\}", r"%\{PATH\}")
-)
-"""A value as other systems name it: hardly ever anything else."""
-_BRACKETS: Final = tuple(
-    re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
-)
-"""What may be a text as well: it counts where what it names is known."""
-_BARE: Final = re.compile(rf"{NAME}{STEP}+")
 _LONGEST: Final = 100_000
 """Of a longer text only so much is looked at."""
 
@@ -61,10 +51,6 @@ _INSTEAD: Final = {
 }  # fmt: skip
 """What to do instead, by the words that other systems have for it."""
 _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in words}
-
-
-_Slip = tuple[str, str, str]
-"""The code of a finding, what it says, and the remedy."""
 
 
 def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
@@ -125,55 +111,19 @@ class _Texts:
 
     def parameters(self, call: Call) -> Iterator[Finding]:
         """Parameters that read as a reference does elsewhere, and are texts here."""
-        for at, (code, why, remedy) in self._slips(call, call.parameters):
-            yield on_call(self.layout, code, call, why, remedy, *at)
+        for at, slip in self._slips(call, call.parameters):
+            yield on_call(self.layout, slip.code, call, slip.why, slip.remedy, *at)
 
     def output(self) -> Iterator[Finding]:
         """The same of the solution's output (SPEC R4.9)."""
-        for at, (code, why, remedy) in self._slips(None, self.layout.submission.output):
-            yield Finding(code, f"the output {why}", (), pointer("solution", "output", *at), remedy)
+        for at, slip in self._slips(None, self.layout.submission.output):
+            yield Finding(slip.code, f"the output {slip.why}", (), pointer("solution", "output", *at), slip.remedy)
 
-    def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], _Slip]]:
+    def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], Slip]]:
         for at, text in strings(value):
-            if not is_expression(text) and len(text) > 2:
-                start = text[:_LONGEST]
-                if (said := self._whole(call, start)) is not None:
-                    code, why, remedy = said
-                    yield at, (code, f"has the text {shortened(text)!r}, {why}", remedy)
-                elif (said := self._embedded(call, start)) is not None:
-                    yield at, said
-
-    def _whole(self, call: Call | None, text: str) -> _Slip | None:
-        """What is said of a text that is nothing but a place."""
-        blank = expression_in(text.strip()) if text[:1].isspace() else None
-        if blank is not None:
-            return "ACT301", "and white space before the † makes it a text", f"write {blank}"
-        stripped = text.strip()
-        for patterns, is_certain in ((_TEMPLATES, True), (_BRACKETS, False)):
-            if (name := _named(stripped, patterns)) is not None:
-                meant = self.places.meant(name)
-                if meant is not None and self._is_shown(call, meant):
-                    return None  # who runs the call may put the value in
-                is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
-                if meant is not None or (is_certain and is_braced and re.fullmatch(PATH, name.strip())):
-                    why = "which other systems replace by a value; here it stays a text"
-                    return "ACT302", why, f"write {meant}" if meant else "write a reference such as †state.user.name"
-        meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
-        if meant is not None:
-            return "ACT301", "which names a place and has no †: it stays a text", f"write {meant}"
-        return None
-
-    def _embedded(self, call: Call | None, text: str) -> _Slip | None:
-        """References inside a longer text whose places the call's scopes do not show."""
-
-        def meant(name: str) -> Reference | None:
-            place = self.places.meant(name) if "." in name else None
-            return place if place is not None and not self._is_shown(call, place) else None
-
-        if (found := as_template(text, meant)) is None:
-            return None
-        first, corrected = found
-        return "ACT305", f"has {first!r} inside a text, where nothing is read", f"write {shortened(corrected)!r}"
+            slip = slip_in(text[:_LONGEST], self.places, lambda place: self._is_shown(call, place))
+            if slip is not None:
+                yield at, slip
 
     def output_path(self, call: Call) -> Iterator[Finding]:
         """An output path without a dagger that begins with a kind: it lies inside the state (SPEC R2.5)."""
@@ -181,7 +131,7 @@ class _Texts:
         if len(parts) != len(call.written):
             return  # an operator inside a quoted key
         for part, written in zip(map(str.strip, parts), call.written, strict=True):
-            name = _named(part, (*_TEMPLATES, *_BRACKETS)) or part
+            name = named_by(part) or part
             meant = expression_in(DAGGER + name.lstrip("./").replace("/", "."))
             place = meant.references[0] if meant is not None else None
             if place is not None and not part.startswith(DAGGER) and self._is_meant(call, written, place):
@@ -215,8 +165,3 @@ class _Texts:
     def _is_shown(self, call: Call | None, place: Reference) -> bool:
         """Whether the call's scopes give it the value."""
         return call is not None and any(scope.overlaps(place) for scope in call.scopes)
-
-
-def _named(text: str, patterns: Iterable[re.Pattern[str]]) -> str | None:
-    """What a text names that is a template from end to end."""
-    return next((match[1] for each in patterns if (match := each.fullmatch(text)) is not None), None)

@@ -25,9 +25,8 @@ from acts_celery.protocol.language.errors import ExpressionError
 from acts_celery.protocol.language.messages import DATA_TYPES, read_data
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import DAGGER, Reference, parse
+from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.submission.layout import Layout
-
-from .known_places import KnownPlaces
 
 
 @dataclass(frozen=True, slots=True)

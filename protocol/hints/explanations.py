@@ -17,9 +17,7 @@ from functools import cached_property
 from itertools import islice, product
 from typing import Final
 
-from acts_celery.protocol.analysis.embedded import instead
 from acts_celery.protocol.analysis.finding import Finding
-from acts_celery.protocol.analysis.known_places import KnownPlaces
 from acts_celery.protocol.analysis.surroundings import unwrapping
 from acts_celery.protocol.analysis.texts import slips_of
 from acts_celery.protocol.calls.call import Call
@@ -31,6 +29,8 @@ from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejec
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.language.spelling import Speller
+from acts_celery.protocol.slips.embedded import instead
+from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.submission.checking import RejectedCalls
 from acts_celery.protocol.submission.layout import Layout
 

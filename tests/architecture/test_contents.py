@@ -9,7 +9,19 @@ from types import ModuleType
 import pytest
 
 from acts_celery import protocol
-from acts_celery.protocol import analysis, calls, engine, graph, hints, language, requests, schemas, state, submission
+from acts_celery.protocol import (
+    analysis,
+    calls,
+    engine,
+    graph,
+    hints,
+    language,
+    requests,
+    schemas,
+    slips,
+    state,
+    submission,
+)
 from acts_celery.worker import (
     app,
     broker,
@@ -31,7 +43,7 @@ from acts_celery.worker.cli import doctor
 @pytest.mark.parametrize(
     "package",
     [
-        *(protocol, language, state, schemas, calls, graph, engine, submission, hints, analysis, requests),
+        *(protocol, language, state, schemas, calls, graph, engine, submission, slips, hints, analysis, requests),
         *(wire, process, fairness, storage, broker, liveness, registry, models, lanes, loop, recovery),
         *(app, client, doctor),
     ],

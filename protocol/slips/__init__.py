@@ -1,0 +1,6 @@
+"""Texts that read as references and are none, and what was meant (SPEC R6.7, R12.6b).
+
+`slip`          what is said of one text
+`embedded`      references inside a longer text, and the text as a template
+`known_places`  which places there are for any reader, and which of them a text names
+"""
