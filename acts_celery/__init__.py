@@ -43,12 +43,22 @@ if TYPE_CHECKING:
     from .worker.client.async_client import AsyncClient, AsyncRun
     from .worker.client.authoring import Draft, Ref, ref
     from .worker.client.client import Client
-    from .worker.client.local import local
+    from .worker.client.local import LocalClient, local
     from .worker.client.log_entries import LogEntry
     from .worker.client.progress import Event
     from .worker.client.results import CallResult, Result
     from .worker.client.run_status import RunStatus
     from .worker.client.runs import Run
+    from .worker.models.errors import (
+        BadRequest,
+        ContextTooLong,
+        InvalidAnswer,
+        ModelError,
+        RateLimited,
+        Refused,
+        Truncated,
+        Unreachable,
+    )
     from .worker.models.request import Answer, Usage
     from .worker.registry.activities import activity, delegate, model
     from .worker.storage.dead_letters import DeadLetter, DeadLetters
@@ -61,11 +71,13 @@ __all__ = [
     "Answer",
     "AsyncClient",
     "AsyncRun",
+    "BadRequest",
     "BeingAmended",
     "CallFailed",
     "CallResult",
     "CallStatus",
     "Client",
+    "ContextTooLong",
     "CurrentCall",
     "DeadLetter",
     "DeadLetters",
@@ -74,9 +86,12 @@ __all__ = [
     "HeldAnew",
     "InfrastructureError",
     "InstanceNotFound",
+    "InvalidAnswer",
     "LetterNotFound",
+    "LocalClient",
     "LogEntry",
     "Message",
+    "ModelError",
     "NoLoop",
     "NoSuchTick",
     "NotHeld",
@@ -86,12 +101,16 @@ __all__ = [
     "OutputUnfit",
     "PlanChanged",
     "PlanWaits",
+    "RateLimited",
     "Ref",
+    "Refused",
     "Result",
     "Run",
     "RunNotFound",
     "RunOver",
     "RunStatus",
+    "Truncated",
+    "Unreachable",
     "Usage",
     "WorkerError",
     "activity",
@@ -106,21 +125,30 @@ _HOMES: Final = {
     "Answer": "acts_celery.worker.models.request",
     "AsyncClient": "acts_celery.worker.client.async_client",
     "AsyncRun": "acts_celery.worker.client.async_client",
+    "BadRequest": "acts_celery.worker.models.errors",
     "CallResult": "acts_celery.worker.client.results",
     "CallStatus": "acts_celery.protocol.engine.statuses",
     "Client": "acts_celery.worker.client.client",
+    "ContextTooLong": "acts_celery.worker.models.errors",
     "CurrentCall": "acts_celery.worker.wire.attempts",
     "DeadLetter": "acts_celery.worker.storage.dead_letters",
     "DeadLetters": "acts_celery.worker.storage.dead_letters",
     "Draft": "acts_celery.worker.client.authoring",
     "Event": "acts_celery.worker.client.progress",
+    "InvalidAnswer": "acts_celery.worker.models.errors",
+    "LocalClient": "acts_celery.worker.client.local",
     "LogEntry": "acts_celery.worker.client.log_entries",
     "Message": "acts_celery.protocol",
+    "ModelError": "acts_celery.worker.models.errors",
     "Output": "acts_celery.protocol",
+    "RateLimited": "acts_celery.worker.models.errors",
     "Ref": "acts_celery.worker.client.authoring",
+    "Refused": "acts_celery.worker.models.errors",
     "Result": "acts_celery.worker.client.results",
     "Run": "acts_celery.worker.client.runs",
     "RunStatus": "acts_celery.worker.client.run_status",
+    "Truncated": "acts_celery.worker.models.errors",
+    "Unreachable": "acts_celery.worker.models.errors",
     "Usage": "acts_celery.worker.models.request",
     "activity": "acts_celery.worker.registry.activities",
     "current_call": "acts_celery.worker.wire.attempts",

@@ -4,7 +4,13 @@
         run = acts.submit([], {"calls": [{"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}]})
         assert run.wait(timeout_seconds=10).data()["state"] == {"greeting": "Hello Alex"}
 
-It knows the activities and delegates that the test's module has imported or defined with `@activity`.
+It knows the activities and delegates that the test's module has imported or defined with `@activity`. A request asks
+the model that the test gives:
+
+    def test_tea(acts):
+        model = acts.model({"output": "tea"})
+        assert acts.submit(["Tea or coffee?"], schema={}).wait(timeout_seconds=10).output == "tea"
+        assert "coffee" in model.requests[0].text
 """
 
 from __future__ import annotations
@@ -15,11 +21,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .client.client import Client
+    from .client.local import LocalClient
 
 
 @pytest.fixture
-def acts() -> Iterator[Client]:
+def acts() -> Iterator[LocalClient]:
     """A client of a server and a worker that exist for the time of the test."""
     from .client.local import local
 

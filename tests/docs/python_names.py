@@ -23,6 +23,8 @@ from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.submitting import SubmissionOptions
 from acts_celery.worker.client.timings import Timing
 from acts_celery.worker.client.undoing import Retried
+from acts_celery.worker.models.fake import FakeModel
+from acts_celery.worker.models.request import ModelRequest
 
 _GIVEN: Final = (
     AsyncDeadLetters,
@@ -35,6 +37,8 @@ _GIVEN: Final = (
     Explanation,
     Origin,
     DraftCall,
+    FakeModel,
+    ModelRequest,
     Rejected,
 )
 """What methods of public names give or raise, and is imported from nowhere."""

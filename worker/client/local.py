@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final
 from acts_celery.broker_config import EmbeddedServer, Settings, load, queue_names
 from acts_celery.protocol import Plan
 from acts_celery.worker.errors import ActivitiesError, InfrastructureError
-from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
+from acts_celery.worker.models.fake import FakeModel
+from acts_celery.worker.registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load as load_module
 
 from .background import await_background
@@ -41,11 +42,11 @@ class Local:
     _started: ClassVar[Local | None] = None
 
     def __init__(self, activities: Activities, settings: dict[str, Any]) -> None:
-        self._running: AbstractContextManager[Client] | None = None
+        self._running: AbstractContextManager[LocalClient] | None = None
         self._activities = tuple(activities)
         self._settings = settings
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> LocalClient:
         self._running = _running(_known(self._activities), self._settings)
         return self._running.__enter__()
 
@@ -56,7 +57,7 @@ class Local:
         if running is not None:
             running.__exit__(kind, error, traceback)
 
-    def start(self) -> Client:
+    def start(self) -> LocalClient:
         """Begin, for the cells of a notebook: what another `start()` has begun is stopped before."""
         if Local._started is not None:
             Local._started.stop()
@@ -92,8 +93,11 @@ def local(activities: Activities = (), **settings: Any) -> Local:
     return Local(activities, settings)
 
 
-class _LocalClient(Client):
-    """A client of a worker whose queues are those of the activities that were registered when it began."""
+class LocalClient(Client):
+    """What `local()` and the fixture `acts` give: a client of a worker of this process.
+
+    The worker's queues are those of the activities that were registered when it began.
+    """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         super().__init__(settings, registry=registry)
@@ -110,9 +114,25 @@ class _LocalClient(Client):
                 )
         return super().submit_plan(plan, label)
 
+    def model(self, *answers: Any, name: str | None = None) -> FakeModel:
+        """A model that gives these answers, in this order, in the place of the one of that name; without a `name` in
+        that of every model, so that none is asked over a network. A later one takes the place of the former.
+
+        An answer is a value (`{"calls": […], "output": …}`), the text as a model would write it, an `Answer` with its
+        `usage`, an error such as `RateLimited("…")`, or a function of `(messages, schema, config)` that gives one of
+        these. A function that stands last answers all that follow. Raises `ValueError` where there is no answer.
+        """
+        if not answers:
+            raise ValueError('give at least one answer, such as acts.model({"output": "tea"})')
+        made = FakeModel(answers)
+        registered = f"fake-{len(self._known.models)}"
+        self._known.add_model(RegisteredModel(registered, made.answer))
+        self._known.stand_ins[name] = registered
+        return made
+
 
 @contextmanager
-def _running(known: Registry, settings: dict[str, Any]) -> Iterator[Client]:
+def _running(known: Registry, settings: dict[str, Any]) -> Iterator[LocalClient]:
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
     from acts_celery.worker.broker.decoding import decoding_restored
@@ -121,7 +141,7 @@ def _running(known: Registry, settings: dict[str, Any]) -> Iterator[Client]:
         with EmbeddedServer() as server:
             urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
             own = load(sweep_interval_seconds=0.2, **(settings | urls))
-            with decoding_restored(), _worker(own, known), _LocalClient(own, registry=known) as client:
+            with decoding_restored(), _worker(own, known), LocalClient(own, registry=known) as client:
                 yield client
                 await_background(own, time.monotonic() + _LONGEST_WAIT_SECONDS)
     finally:
@@ -141,7 +161,7 @@ def _known(activities: Activities) -> Registry:
     known = Registry()
     known.activities = ChainMap(given.activities, registry.activities)
     known.delegates = registry.delegates
-    known.models = registry.models
+    known.models = ChainMap({}, registry.models)
     return known
 
 

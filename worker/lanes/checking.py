@@ -53,7 +53,7 @@ class Checker:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
         plan = self.check(value, allow=allow, approved=approved)
         is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
-        if is_asked and self._settings.default_model is None:
+        if is_asked and KnownModels(self._settings, self._registry).find(None) is None:
             text = "a request needs a model, and none is configured: set ACTS_MODEL, or give a solution"
             raise Rejected([Problem(pointer("schema"), text)])
         return _supported(plan)
@@ -144,7 +144,8 @@ class Checker:
     def _completed(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
         problems = [*self._loosened(plan), *self._unknown_models(plan), *_reserved(plan)]
-        for call in plan.calls if self._settings.model is None else ():
+        has_default = KnownModels(self._settings, self._registry).find(None) is not None
+        for call in plan.calls if not has_default else ():
             name = call.runner.name
             is_code = name in self._registry.delegates and name not in plan.submission.delegates
             if call.runner.executor is Executor.DELEGATE and not is_code:

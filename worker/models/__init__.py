@@ -4,6 +4,7 @@
 `errors`      what can go wrong, each with what happens next
 `scripted`    answers from a file
 `registered`  functions registered with `@model`
+`fake`        a model of a test
 `known`       which models there are, by their names
 `providers`   making a model from its settings
 `probing`     whether a model can be had, and is there

@@ -18,12 +18,21 @@ class KnownModels:
         self._default = settings.default_model
         self._named = settings.models
         self._registered = registry.models
+        self._stand_ins = registry.stand_ins
 
     def find(self, name: str | None) -> ConfiguredModel | None:
         """The model of that name, by default the one of `ACTS_MODEL`; None where there is none.
 
         That one goes by `provider:name` and by `name`, too.
         """
+        found = self._found(name)
+        stand_in = self._stand_ins.get(name) or self._stand_ins.get(None)
+        if stand_in is None:
+            return found
+        fallbacks = found.fallbacks if found is not None else ()
+        return ConfiguredModel(model=f"{stand_in}:{name or stand_in}", fallbacks=fallbacks)
+
+    def _found(self, name: str | None) -> ConfiguredModel | None:
         if name is None:
             return self._default
         if name in self._named:
@@ -34,7 +43,7 @@ class KnownModels:
 
     def fallbacks(self, model: ConfiguredModel) -> Iterator[ConfiguredModel]:
         """What is asked when that model does not answer."""
-        yield from (self._named[name] for name in model.fallbacks)
+        yield from filter(None, map(self.find, model.fallbacks))
 
     def configured(self) -> Iterator[ConfiguredModel]:
         """Those of the settings."""

@@ -34,12 +34,13 @@ class FunctionModel:
             said = await function(*given)
         else:
             said = await self._on_thread(lambda: function(*given))
-        answer = said if isinstance(said, Answer) else Answer(_text(said), self._registered.name)
+        answer = said if isinstance(said, Answer) else Answer(answer_text(said), self._registered.name)
         on_text(answer.text)
         return answer
 
 
-def _text(said: Any) -> str:
+def answer_text(said: Any) -> str:
+    """A text as it is, and any other value as JSON. Raises `InvalidAnswer` where it is none."""
     if isinstance(said, str):
         return said
     try:

@@ -6,6 +6,7 @@ event loop of the process, so that waiting for an answer costs no thread.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -26,6 +27,16 @@ class ModelRequest:
     """The JSON Schema of the answer; None where any JSON value will do."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """`model`, `temperature`, `max_output_tokens`, `request_seconds` (SPEC R13.3); other keys are passed over."""
+
+    @property
+    def text(self) -> str:
+        """All that its messages say, one below the other."""
+        return "\n".join(_content(message) for message in self.messages)
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def count_of(value: Any) -> int | None:

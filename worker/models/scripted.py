@@ -89,7 +89,7 @@ class ScriptedModel:
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """The first answer that fits. Raises `BadRequest`."""
-        said = "\n".join(map(_content, request.messages))
+        said = request.text
         for index, entry in enumerate(self._entries):
             times = entry.get("times")
             if _fits(entry, said) and (times is None or self._uses.take(f"{self._path} {index}", times)):
@@ -97,11 +97,6 @@ class ScriptedModel:
                 on_text(text)
                 return Answer(text, f"scripted:{self._path.name}")
         raise BadRequest("the scripted model has no answer to this request")
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
 def _fits(entry: Mapping[str, Any], said: str) -> bool:

@@ -159,6 +159,8 @@ class Registry:
         self.activities: MutableMapping[str, Activity] = {}
         self.delegates: MutableMapping[str, Delegate] = {}
         self.models: MutableMapping[str, RegisteredModel] = {}
+        self.stand_ins: MutableMapping[str | None, str] = {}
+        """Which of the models is asked in the place of one of that name; in that of all others, where there is None."""
 
     def schemas(self) -> dict[str, Mapping[str, Any]]:
         """Activity name to the schema of its tool."""
@@ -173,7 +175,7 @@ class Registry:
         if not names:
             return self
         limited = Registry()
-        limited.models = self.models
+        limited.models, limited.stand_ins = self.models, self.stand_ins
         limited.activities = {name: known for name, known in self.activities.items() if name in names}
         limited.delegates = {name: known for name, known in self.delegates.items() if name in names}
         return limited

@@ -1,0 +1,122 @@
+"""A model of a test: its answers, its errors, and what it was asked (`acts.model`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from acts_celery import Answer, BadRequest, LocalClient, RateLimited, Refused, Usage, activity, local, model
+from acts_celery.worker.models.fake import FakeModel
+from acts_celery.worker.registry.activities import registry
+
+SECONDS = 60
+ORDERS = {"A-1": 30}
+
+
+@activity
+def fake_find(order: str) -> int:
+    """Find the total of an order.
+
+    Args:
+        order: Its number.
+    """
+    return ORDERS[order]
+
+
+FOUND = {"_tool": "fake_find", "order": "A-1", "_outputPath": "†state.total"}
+
+
+def answers_of(fake: FakeModel, times: int) -> list[Any]:
+    asked = ([{"role": "user", "content": "?"}], None, {"model": "m"})
+    return [asyncio.run(fake.answer(*asked)) for _ in range(times)]
+
+
+def test_answers_come_in_their_order_and_what_was_asked_is_kept(acts: LocalClient) -> None:
+    fake = acts.model({"calls": [FOUND]}, {"output": "†state.total"})
+    run = acts.submit(["What does A-1 cost?"], schema=int, tools=[fake_find])
+    assert run.wait(timeout_seconds=SECONDS).output == 30
+    first, second = fake.requests
+    assert "What does A-1 cost?" in first.text
+    assert "Find the total of an order." in first.text
+    assert "30" in second.text.removeprefix(first.text)
+    assert first.schema["properties"].keys() == {"calls", "output"}
+
+
+def test_a_function_sees_the_request_and_the_last_one_answers_all_that_follow(acts: LocalClient) -> None:
+    def say(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> dict[str, Any]:
+        return {"output": [len(messages), config["model"]]}
+
+    async def refuse(*_: Any) -> Exception:
+        return Refused("no")
+
+    fake = acts.model(refuse, say)
+    runs = [acts.submit(["Count."], schema={}, config={"model": "gpt-5"}) for _ in range(3)]
+    outputs = [run.wait(timeout_seconds=SECONDS).output for run in runs]
+    assert [each[1] for each in outputs] == ["gpt-5"] * 3
+    assert len(fake.requests) == 4  # one loop was refused once and asked again
+
+
+def test_errors_are_raised_and_what_may_pass_is_asked_again(acts: LocalClient) -> None:
+    usage = Usage(12, 3)
+    fake = acts.model(
+        RateLimited("not now", retry_after_seconds=0.01), '{"output": ', Answer('{"output": 1}', "told-1", usage)
+    )
+    result = acts.submit(["One."], schema={}).wait(timeout_seconds=SECONDS)
+    assert (result.status, result.output, len(fake.requests)) == ("completed", 1, 3)
+    assert result.ticks is not None
+    assert (result.ticks[-1].model, result.ticks[-1].usage) == ("told-1", usage.to_dict())
+
+
+def test_a_model_that_is_asked_more_often_than_it_has_answers_says_so(acts: LocalClient) -> None:
+    acts.model({"calls": []})
+    result = acts.submit(["One."], schema=int).wait(timeout_seconds=SECONDS)
+    assert result.status == "failed"
+    assert "has given this model 1 answer, and" in str(result.reason)
+
+
+def test_one_with_a_name_stands_in_for_that_model_and_its_fallbacks_are_asked_as_ever() -> None:
+    real = {"model": "openai:gpt-5", "api_key": "k"}
+    with local(models={"a": {**real, "fallbacks": ["b"]}, "b": real}) as client:
+        busy = client.model(RateLimited("busy"), name="a")
+        other = client.model({"output": "b"}, name="b")
+        run = client.submit(["?"], schema={}, config={"model": "a"})
+        assert run.wait(timeout_seconds=SECONDS).output == "b"
+        assert (len(busy.requests), len(other.requests)) == (1, 1)
+        later = client.model({"output": "later"}, name="a")
+        run = client.submit(["?"], schema={}, config={"model": "a"})
+        assert run.wait(timeout_seconds=SECONDS).output == "later"
+        assert len(later.requests) == 1
+
+
+def test_it_answers_for_delegates_too_and_is_forgotten_with_the_test(acts: LocalClient) -> None:
+    @model("fake_house")
+    def house(*_: Any) -> Any:
+        raise AssertionError("the test's model is asked")
+
+    before = dict(registry.models)
+    fake = acts.model({"output": "Hello"})
+    call = {"_tool": "translate", "text": "Привет", "_outputPath": "†state.english"}
+    translator = {"context": [{"type": "system", "message": "You translate."}], "schema": {}}
+    run = acts.submit(
+        [],
+        {"calls": [call]},
+        tools={"translate": {"type": "object", "properties": {"_delegate": {"const": "translator"}, "text": {}}}},
+        delegates={"translator": translator | {"config": {"model": "fake_house"}}},
+    )
+    assert run.wait(timeout_seconds=SECONDS).data()["state"] == {"english": "Hello"}
+    assert "Привет" in fake.requests[0].text
+    assert registry.models == before
+
+
+def test_no_answer_at_all_is_refused(acts: LocalClient) -> None:
+    with pytest.raises(ValueError, match="at least one answer"):
+        acts.model()
+
+
+def test_a_function_in_the_midst_answers_once() -> None:
+    fake = FakeModel([lambda *_: "a", "b"])
+    assert [one.text for one in answers_of(fake, 2)] == ["a", "b"]
+    with pytest.raises(BadRequest, match="2 answers"):
+        answers_of(fake, 1)
