@@ -20,6 +20,7 @@ from .loop_events import (
     LoopEnded,
     LoopEvent,
     LoopExtended,
+    OutputGrew,
     PartCame,
     Planned,
     Started,
@@ -60,10 +61,28 @@ class Stage(StrEnum):
 _S = Stage
 TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
     _S.NEW: {ToolsAsked: _S.CHOOSING, Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.NEW},
-    _S.CHOOSING: {ToolsChosen: _S.CHOSEN, Answered: _S.RAN, LoopEnded: _S.ENDED, LoopExtended: _S.CHOOSING},
+    _S.CHOOSING: {
+        OutputGrew: _S.CHOOSING,
+        ToolsChosen: _S.CHOSEN,
+        Answered: _S.RAN,
+        LoopEnded: _S.ENDED,
+        LoopExtended: _S.CHOOSING,
+    },
     _S.CHOSEN: {Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.CHOSEN},
-    _S.ASKED: {PartCame: _S.OPEN, Answered: _S.RAN, LoopEnded: _S.ENDED, LoopExtended: _S.ASKED},
-    _S.OPEN: {PartCame: _S.OPEN, Answered: _S.RAN, LoopEnded: _S.ENDED, LoopExtended: _S.OPEN},
+    _S.ASKED: {
+        PartCame: _S.OPEN,
+        OutputGrew: _S.ASKED,
+        Answered: _S.RAN,
+        LoopEnded: _S.ENDED,
+        LoopExtended: _S.ASKED,
+    },
+    _S.OPEN: {
+        PartCame: _S.OPEN,
+        OutputGrew: _S.OPEN,
+        Answered: _S.RAN,
+        LoopEnded: _S.ENDED,
+        LoopExtended: _S.OPEN,
+    },
     _S.PLANNED: {Planned: _S.PLANNED, Approved: _S.APPROVED, LoopEnded: _S.ENDED, LoopExtended: _S.PLANNED},
     _S.APPROVED: {Started: _S.RAN, LoopEnded: _S.ENDED, LoopExtended: _S.APPROVED},
     _S.RAN: {Planned: _S.PLANNED, TickClosed: _S.NEW, LoopEnded: _S.ENDED, LoopExtended: _S.RAN},
@@ -96,6 +115,8 @@ class Tick:
     """What its second answer is held against then."""
     text: str = ""
     """What of its answer has come while that is being written."""
+    output: str = ""
+    """What of its output, where that is a text."""
     solution: Mapping[str, Any] | None = None
     """The message of its solution."""
     invalid: tuple[TickError, ...] = ()
@@ -211,6 +232,9 @@ class Loop:
     def _take_part(self, event: PartCame) -> Loop:
         return self._in_tick(text=self.tick.text + event.text, first=event.first, runs=event.runs)
 
+    def _grow(self, event: OutputGrew) -> Loop:
+        return self._in_tick(output=self.tick.output[: event.at] + event.text)
+
     def _answer(self, event: Answered) -> Loop:
         charged = self.tick.charged + event.charged
         said = {"solution": event.message, "invalid": tuple(event.errors), "charged": charged}
@@ -242,6 +266,7 @@ _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
     ToolsAsked: Loop._ask,
     ToolsChosen: Loop._choose,
     PartCame: Loop._take_part,
+    OutputGrew: Loop._grow,
     Answered: Loop._answer,
     Planned: Loop._plan,
     Approved: Loop._approve,

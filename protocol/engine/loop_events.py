@@ -73,6 +73,15 @@ class PartCame:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputGrew:
+    """An output that is a text has come so far in the answer that is being written (SPEC R13.12)."""
+
+    at: int
+    """In which place the text stands that was added, in characters: what came before, up to there, stays."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """The answer of the current tick is whole."""
 
@@ -138,5 +147,15 @@ class LoopExtended:
 
 
 LoopEvent = (
-    Asked | ToolsChosen | PartCame | Answered | Planned | Approved | Started | TickClosed | LoopEnded | LoopExtended
+    Asked
+    | ToolsChosen
+    | PartCame
+    | OutputGrew
+    | Answered
+    | Planned
+    | Approved
+    | Started
+    | TickClosed
+    | LoopEnded
+    | LoopExtended
 )

@@ -1,21 +1,30 @@
-"""Growing answers: the calls of an answer whose text is still being written (SPEC R13.8).
+"""Growing answers: the calls, and the text output, of an answer whose text is still being written (SPEC R13.8, R13.12).
 
-A call is given as soon as its JSON is complete, so that it can be checked and started while the rest is written. What
-the whole answer means is read from its whole text (see `answers`).
+A call is given as soon as its JSON is complete, so that it can be checked and started while the rest is written; an
+output that is a text is given as far as it is written. What the whole answer means is read from its whole text (see
+`answers`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import key_repeated
+from acts_celery.protocol.language.references import DAGGER
 
 from .answer_texts import Unreadable, decoded
 
 _MARK: Final = re.compile(r'["{}\[\]:,]')
 _IN_STRING: Final = re.compile(r'["\\]')
+_CHARACTERS: Final = re.compile(
+    r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
+)
+"""What a string of JSON begins with that is whole characters."""
 _CALLS: Final = "calls"
+_OUTPUT: Final = "output"
 _BEFORE: Final = re.compile(r"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
 """What may stand before an answer (see `answer_texts`)."""
 
@@ -48,6 +57,8 @@ class GrowingAnswer:
         """Where the list of calls begins."""
         self.end = 0
         """Behind the last call that is complete."""
+        self._output: int | None = None
+        """Where the output begins, behind its quote, where it is a text."""
         self._keys: set[str] = set()
 
     def feed(self, piece: str) -> list[Any]:
@@ -61,6 +72,23 @@ class GrowingAnswer:
                 calls.append(decoded(self.text[self._began : end]))
                 self.end = end
         return calls
+
+    @property
+    def written(self) -> int:
+        """How many characters of the text have come since a text output began in it."""
+        return len(self.text) - self._output if self._output is not None else 0
+
+    @property
+    def output(self) -> str:
+        """The output as far as it has come, where it is a text; only up to the first †, since what that stands for is
+        not known before the calls have ended.
+        """
+        if self._output is None:
+            return ""
+        found = _CHARACTERS.match(self.text, self._output)
+        assert found is not None  # it matches nothing, too
+        text: str = json.loads(f'"{found[0]}"')
+        return text.partition(DAGGER)[0]
 
     def _next(self) -> int | None:
         """The next character that matters, None where it has not come yet."""
@@ -79,12 +107,16 @@ class GrowingAnswer:
         match self.text[at]:
             case '"' if self._string is None:
                 self._string = at
+                if self._output is None and self._key == _OUTPUT and len(self._open) == 1:
+                    self._output = at + 1
             case '"':
                 if len(self._open) == 1:
                     self._last = decoded(self.text[self._string : at + 1])
                 self._string = None
             case ":" if len(self._open) == 1:
                 self._begin_value()
+            case "," if len(self._open) == 1:
+                self._key = None
             case "{" | "[" as opening:
                 self._open.append(opening)
                 if len(self._open) == 1 and not _BEFORE.fullmatch(self.text, 0, at):

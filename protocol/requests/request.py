@@ -10,6 +10,8 @@ from typing import Any
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
 from acts_celery.protocol.language.errors import Rejected
+from acts_celery.protocol.schemas.compilation import compiled
+from acts_celery.protocol.schemas.parts import admits_type
 from acts_celery.protocol.submission.checking import Environment, check_calls, toolbox_of
 from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.protocol.submission.submission import Submission, read_submission
@@ -55,6 +57,11 @@ class Request:
     def is_template(self) -> bool:
         """Whether the calls of a solution that name no instance run once in each."""
         return self.is_lazy or self.is_staged
+
+    @cached_property
+    def may_say(self) -> bool:
+        """Whether its output may be a text, as far as types say it."""
+        return all(admits_type(part, "string") for part in compiled(self.schema).parts(()))
 
     @cached_property
     def tools(self) -> Mapping[str, Tool]:

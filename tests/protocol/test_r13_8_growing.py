@@ -56,3 +56,41 @@ def test_r13_8_a_call_waits_for_nothing_behind_it(listed: list[Any]) -> None:
 def test_r13_8_what_cannot_become_an_answer_is_refused_at_once(text: str) -> None:
     with pytest.raises(Unreadable):
         GrowingAnswer().feed(text)
+
+
+words = st.text(st.sampled_from('"\\{}[],: a\n†é😀\u2028\x00'), max_size=12)
+
+
+@given(words, calls, st.booleans(), st.booleans())
+def test_r13_12_a_text_output_grows_piece_by_piece_up_to_its_first_dagger(
+    output: str, listed: list[Any], is_ascii: bool, is_last: bool
+) -> None:
+    parts = {"calls": listed, "output": output}
+    whole = json.dumps(
+        {"meta": {"output": "no"}, **(parts if is_last else dict(reversed(parts.items())))}, ensure_ascii=is_ascii
+    )
+    growing, before = GrowingAnswer(), ""
+    for character in whole:
+        growing.feed(character)
+        assert growing.output.startswith(before)
+        before = growing.output
+    assert before == output.partition("†")[0]
+
+
+@pytest.mark.parametrize("output", [None, 7, {"output": "inner"}, ["a"], {"a": {"output": "inner"}}])
+def test_r13_12_an_output_that_is_no_text_gives_none(output: Any) -> None:
+    for order in ({"calls": [{"output": "of a call"}], "output": output}, {"output": output, "calls": [], "more": "x"}):
+        growing = GrowingAnswer()
+        growing.feed(json.dumps(order))
+        assert (growing.output, growing.written) == ("", 0)
+
+
+def test_r13_12_half_a_character_is_not_given() -> None:
+    growing = GrowingAnswer()
+    given_so_far = [
+        growing.output for piece in ('{"output": "a\\', "ud83d", "\\", "ude00", "\\", "n") if growing.feed(piece) == []
+    ]
+    assert given_so_far == ["a", "a", "a", "a😀", "a😀", "a😀\n"]
+    lone = GrowingAnswer()
+    lone.feed('{"output": "a\\ud83d and more')
+    assert lone.output == "a"  # what it means is read at the end

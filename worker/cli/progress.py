@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
-from .output import tell
+from .output import escaped, tell
 from .unanswered import unanswered_lines, unanswered_words, watching
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from acts_celery.worker.client.progress import Event
     from acts_celery.worker.client.runs import Run
 
+_SHOWN: Final = 60
+"""So many characters are shown of a text that is being written."""
 _QUIET_SECONDS: Final = 15.0
 """So long nothing more is told of requests to models, where there is no bar."""
 
@@ -64,6 +66,25 @@ class Elements:
         return True
 
 
+class Ticks:
+    """What the loop of a run is at, from its events: its tick, and the end of the text that is being written."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self.line = ""
+        """`tick 2 asked`, `tick 2: … the last words of a text`; nothing where there is no loop."""
+
+    def take(self, event: Event) -> bool:
+        """Take in an event; says whether it has changed anything."""
+        if event.kind == "text":
+            self._text = self._text[: event.at] + (event.text or "")
+            words = escaped(" ".join(self._text.split())[-_SHOWN:])
+            self.line = f"tick {event.tick}: {words}"
+        elif event.kind == "tick":
+            self._text, self.line = "", f"tick {event.tick} {event.status}"
+        return event.kind in ("text", "tick")
+
+
 class _Teller:
     """Tells of requests to models that are made again, not too often."""
 
@@ -92,13 +113,14 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
         TextColumn("{task.fields[failed]} failed, {task.fields[skipped]} skipped"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[elements]}"),
+        TextColumn("{task.fields[loop]}", markup=False),
         TextColumn("{task.fields[unanswered]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         # How many calls a loop will have is not known when it begins.
-        bar = progress.add_task("", total=run.total or None, failed=0, skipped=0, elements="", unanswered="")
+        bar = progress.add_task("", total=run.total or None, failed=0, skipped=0, elements="", loop="", unanswered="")
         failed = skipped = 0
-        elements = Elements()
+        elements, ticks = Elements(), Ticks()
         with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):
             for event in run.follow(timeout_seconds=timeout_seconds):
                 if event.kind == "held":
@@ -107,6 +129,8 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
                     progress.start()
                 if elements.take(event):
                     progress.update(bar, elements=elements.text)
+                if ticks.take(event):
+                    progress.update(bar, loop=ticks.line)
                 if event.kind == "call":
                     failed += event.status == "failed"
                     skipped += event.status == "skipped"

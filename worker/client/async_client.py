@@ -120,9 +120,11 @@ class AsyncRun(Twin[Run]):
             pass
         return await self.result()
 
-    async def follow(self, *, timeout_seconds: float | None = None) -> AsyncIterator[Event]:
-        """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
-        async for entry in self._entries(self._keys.log, timeout_seconds):
+    async def follow(self, *, after: str = "0-0", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
+        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended. Raises
+        `TimeoutError`.
+        """
+        async for entry in self._entries(self._keys.log, timeout_seconds, after):
             if (event := event_of(entry)) is not None:
                 yield event
 

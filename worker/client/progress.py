@@ -6,7 +6,7 @@ Nothing here polls: a caller that waits blocks on a stream of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,6 +15,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.elements import element_of
 from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, ElementEnded, FanOutBegun
+from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEnded, OutputGrew, TickClosed
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import RunNotFound
@@ -29,7 +30,7 @@ _FAILOVER_SECONDS: Final = 60
 """Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
 
 
-EventKind = Literal["run", "call", "held", "decided", "each", "element"]
+EventKind = Literal["run", "call", "held", "decided", "each", "element", "tick", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Event:
     """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
     status says how), begins to be carried out for so many `elements` ("each"), one of them ended ("element"), or the
     run's status changed ("run").
+
+    Of a loop also: a tick was "asked", "answered", or has "ended" (`kind` "tick"), and an output that is a text has
+    come so far ("text"). Each event has an `id` of its own; they come in the order of their ids.
     """
 
     id: str
@@ -46,6 +50,25 @@ class Event:
     index: int | None = None
     elements: int | None = None
     element: int | None = None
+    tick: int | None = None
+    """Of a loop, where the event is about one."""
+    text: str | None = None
+    """What has come of the output, which stands `at` so many characters behind its beginning; what came before, up to
+    there, stays. Where a † comes in it, what follows is known with the end of the tick alone.
+    """
+    at: int | None = None
+    calls: int | None = None
+    """How many calls the answer of a tick has."""
+    model: str | None = None
+    """What has answered a tick."""
+    usage: Mapping[str, Any] | None = None
+    """What that has cost: `input`, `output`, `cached` tokens, as the provider says."""
+    errors: int | None = None
+    """How many errors a tick has had when it has ended; of an answer, what is invalid in it."""
+    reason: str | None = None
+    """Why the output of a tick was set aside."""
+    output: Any = None
+    """The output, with the end of the tick that brought it."""
 
     @property
     def is_end(self) -> bool:
@@ -74,9 +97,9 @@ class Progress:
         deadline, is_over = Deadline(self._run, timeout_seconds), self._newest().run_status in ENDED
         yield from self._after(self._keys.log, after, deadline, is_over=is_over)
 
-    def events(self, *, timeout_seconds: float | None = None) -> Iterator[Event]:
-        """Every event from the beginning, as it happens, until the run has ended. Raises `TimeoutError`."""
-        for entry in self.entries("0-0", timeout_seconds=timeout_seconds):
+    def events(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Event]:
+        """Every event behind an id, as it happens, until the run has ended. Raises `TimeoutError`."""
+        for entry in self.entries(after, timeout_seconds=timeout_seconds):
             if (event := event_of(entry)) is not None:
                 yield event
 
@@ -159,6 +182,8 @@ class Deadline:
 def event_of(entry: Entry) -> Event | None:
     """The event that an entry of the log tells of."""
     id_, instance = entry.id, entry.instance
+    if entry.tick is not None:
+        return _loop_event(entry)
     match entry.event:
         case RunStatusChanged() as event:
             return Event(id_, "run", event.status)
@@ -173,6 +198,25 @@ def event_of(entry: Entry) -> Event | None:
         case ElementEnded() as event:
             element = element_of(event.element)
             return Event(id_, "element", event.status.value, instance, event.call, element=element)
+    return None
+
+
+def _loop_event(entry: Entry) -> Event | None:
+    """The event of an entry of a loop: the first thing that it says, with the output where the loop has ended by it."""
+    id_, tick = entry.id, entry.tick
+    match entry.loop:
+        case (Asked(), *_):
+            return Event(id_, "tick", "asked", tick=tick)
+        case (OutputGrew() as event, *_):
+            return Event(id_, "text", "written", tick=tick, text=event.text, at=event.at)
+        case (Answered() as event, *_):
+            said, calls = event.message, len(event.message["solution"]["calls"])
+            paid = {"model": said["model"], "usage": said["usage"]}
+            return Event(id_, "tick", "answered", tick=tick, calls=calls, errors=len(event.errors), **paid)
+        case (TickClosed() as event, *ends):
+            output = next((end.output for end in ends if isinstance(end, LoopEnded)), None)
+            why = event.set_aside
+            return Event(id_, "tick", "ended", tick=tick, errors=event.errors, reason=why, output=output)
     return None
 
 

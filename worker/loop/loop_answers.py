@@ -8,6 +8,9 @@ from typing import Any
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded
 from acts_celery.protocol.engine.loop_limits import charge_tokens
+from acts_celery.protocol.requests.answer_texts import Unreadable
+from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.storage.loop_entries import LoopStep
 
@@ -16,13 +19,13 @@ from .loop_requests import request_of
 from .loop_view import LoopView
 from .ticks import (
     note_choice,
+    note_output,
     note_part,
     note_solution,
     read_beyond,
     read_end,
     read_part,
     read_tick,
-    written_calls,
 )
 
 
@@ -40,18 +43,29 @@ class Answers:
         """
 
     async def part(self, text: str) -> LoopStep | None:
-        """Let the calls begin that have been written, while the answer goes on; None where it is not worth it."""
-        view, loop = self._view, self._view.loop
-        written, (tick, before) = written_calls(text), self._read
+        """Let the calls begin that have been written, while the answer goes on, and write down what there is of an
+        output that is a text; None where there is nothing worth it.
+        """
+        view, growing, request = self._view, GrowingAnswer(), request_of(self._view, self._checker)
+        try:
+            written = len(growing.feed(text))
+        except Unreadable:
+            return None
+        step, calls = self._begin(), text[: growing.end]
+        layout = self._begun(calls, written)
+        has_begun = layout is not None and await self._budget.charge(calls=layout.size - view.loop.tick.runs) is None
+        if layout is not None and has_begun:
+            note_part(step, view, calls, layout)
+        has_said = request.may_say and note_output(step, growing.output)
+        return step if has_begun or has_said else None
+
+    def _begun(self, text: str, written: int) -> Layout | None:
+        """The calls that run of an answer of which so many are written; None where reading it is not worth it."""
+        view, loop, (tick, before) = self._view, self._view.loop, self._read
         before = before if tick == loop.tick.number else 0
         is_worth_it = written >= before + max(1, before // 2) and view.limits.call_limit(loop, written) is None
         self._read = (loop.tick.number, written if is_worth_it else before)
-        layout = read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
-        if layout is None or await self._budget.charge(calls=layout.size - loop.tick.runs) is not None:
-            return None
-        step = self._begin()
-        note_part(step, view, text, layout)
-        return step
+        return read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
 
     async def whole(self, said: Mapping[str, Any], losses: int) -> LoopStep:
         """Write down the answer, and the calls that come of it; before it so many attempts were lost."""

@@ -260,7 +260,7 @@ class LoopRunner:
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        streams = not self._asks.is_template
+        streams = not self._asks.is_template or self._asks.may_say
         return self._services.remote.request(attempt, view.asked, view.schema, config, streams=streams)
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:

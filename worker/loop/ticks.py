@@ -14,6 +14,7 @@ from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
     LoopEnded,
+    OutputGrew,
     PartCame,
     Started,
     TickClosed,
@@ -27,7 +28,6 @@ from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
-from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.submission.layout import Layout
@@ -116,14 +116,6 @@ def read_solution(request: Request, said: Any, view: LoopView, checker: Checker)
     return _solved(request, answer, checker)
 
 
-def written_calls(text: str) -> int:
-    """How many calls are complete in an answer of which only so much has been written."""
-    try:
-        return len(GrowingAnswer().feed(text))
-    except Unreadable:
-        return 0
-
-
 def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
     """The calls that run of an answer of which only so much has been written, those at work included (SPEC R13.8).
 
@@ -186,6 +178,18 @@ def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None
     step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
     if layout.size > len(view.begun):
         write_calls(step, view, layout)
+
+
+def note_output(step: LoopStep, output: str) -> bool:
+    """Write down how far an output has come that is a text (SPEC R13.12); whether that is anything new. What it does
+    not go on from is replaced: another attempt has written that.
+    """
+    before = step.after.tick.output
+    if before.startswith(output):
+        return False
+    at = len(before) if output.startswith(before) else 0
+    step.note(OutputGrew(at, output[at:]))
+    return True
 
 
 def note_solution(

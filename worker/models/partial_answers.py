@@ -1,8 +1,10 @@
-"""Sending on an answer while it is written: its text, each time that more calls of it are complete (SPEC R13.8).
+"""Sending on an answer while it is written: its text, each time that more calls of it are complete, or that more has
+come of an output that is a text (SPEC R13.8, R13.12).
 
 One part is under way at a time, and the next one holds all that has come meanwhile; a slow broker makes them fewer.
 Each has the whole text so far: it may come twice, late or not at all. The log keeps each, so of a long answer not every
-call makes a part: from the eighth on, each part has a quarter more calls than the one before.
+call makes a part: from the eighth on, each part has a quarter more calls than the one before. Of an output ten parts
+are made in a second at most, and each has a thirty-second more of it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from .request import OnText
 
 logger: Final = logging.getLogger(__name__)
 
+_PAUSE_SECONDS: Final = 0.1
+_SHARE: Final = 32
+
 SendPart = Callable[[str], Awaitable[None]]
 
 
@@ -32,6 +37,10 @@ class PartialAnswers:
         self._calls = 0
         self._next = 1
         """With how many calls the next part is sent."""
+        self._next_written = 1
+        """With how many characters of an output the next part is sent."""
+        self._output = ""
+        """What of the output was sent."""
         self._working: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -52,16 +61,30 @@ class PartialAnswers:
         except Unreadable:  # what is wrong is said where the whole answer is read
             self._is_over = True
             return
-        if self._calls >= self._next and self._working is None:
+        if self._is_due and self._working is None:
             self._working = asyncio.get_running_loop().create_task(self._work())
 
+    @property
+    def _is_due(self) -> bool:
+        return self._calls >= self._next or self._growing.written >= self._next_written
+
     async def _work(self) -> None:
+        growing = self._growing
         try:
-            while self._calls >= self._next:
-                self._next = self._calls + max(1, self._calls // 4)
-                await self._send(self._growing.text[: self._growing.end])
+            while self._is_due:
+                has_calls = self._calls >= self._next
+                if has_calls:
+                    self._next = self._calls + max(1, self._calls // 4)
+                self._next_written = growing.written + max(1, growing.written // _SHARE)
+                output, before = growing.output, self._output
+                if len(output) > len(before):
+                    self._output = output
+                    await self._send(growing.text)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                elif has_calls:
+                    await self._send(growing.text[: growing.end])
         except WorkerError as error:
-            logger.warning("the calls of an answer wait for its end: %s", error)
+            logger.warning("what comes of an answer waits for its end: %s", error)
             self._is_over = True
         finally:
             self._working = None

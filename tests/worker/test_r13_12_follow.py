@@ -1,0 +1,192 @@
+"""What a follower of a loop is told: its ticks, and its text as it is written (SPEC R13.12)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+from functools import partial
+from threading import Event as Gate
+from typing import Any
+
+import pytest
+
+from acts_celery import AsyncClient, Event, Run
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli.progress import Ticks
+from tests.models.server import Reply, delta, model_server, streamed
+
+from .backend import Backend, Meeting, settings_apart
+from .test_r13_8_streaming import SUM, Speaker, Streaming, answer, waiting
+
+TEXT = {"type": "string"}
+
+
+@pytest.fixture(scope="module")
+def speaker() -> Speaker:
+    return Speaker()
+
+
+@pytest.fixture(scope="module")
+def settings(server: EmbeddedServer, speaker: Speaker) -> Iterator[Any]:
+    with model_server(speaker) as model:
+        given = {"model": "openai:m", "model_base_url": model.url, "model_api_key": "k"}
+        yield settings_apart(server, "follow", **given)
+
+
+@pytest.fixture(scope="module")
+def streaming(
+    settings: Any, speaker: Speaker, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Streaming]:
+    backend = Backend(settings, meeting, tmp_path_factory.mktemp("follow"))
+    with backend.worker():
+        yield Streaming(backend, speaker)
+
+
+def stepwise(text: str, *cuts: str) -> tuple[Callable[[], Reply], list[Gate]]:
+    """A reply that stops behind each of these, until its gate opens."""
+    whole, gates, before = streamed("", pieces=1), [Gate() for _ in cuts], 0
+    chunks = list[bytes | Gate]()
+    for cut, gate in zip(cuts, gates, strict=True):
+        at = text.index(cut) + len(cut)
+        chunks += [delta(content=text[before:at]), gate]
+        before = at
+    chunks = [whole.chunks[0], *chunks, delta(content=text[before:]), *whole.chunks[1:]]
+    return lambda: Reply(chunks, headers=whole.headers), gates
+
+
+def shown(events: list[Event]) -> str:
+    """What a page shows that has these events."""
+    text = ""
+    for event in events:
+        if event.kind == "text":
+            text = text[: event.at] + (event.text or "")
+    return text
+
+
+def ticks(events: list[Event]) -> list[tuple[Any, ...]]:
+    return [(event.tick, event.status, event.calls, event.errors) for event in events if event.kind == "tick"]
+
+
+def test_r13_12_a_text_is_told_while_it_is_written_and_a_late_reader_gets_the_same(streaming: Streaming) -> None:
+    reply, gates = stepwise(answer(output="Hello, dear \u00e9 world"), "Hello", "dear")
+    run, _ = streaming.submit(reply, schema=TEXT)
+    events = list[Event]()
+    late = list[Event]()
+    for event in run.follow(timeout_seconds=60):
+        events.append(event)
+        if shown(events) == "Hello":
+            gates[0].set()
+        elif shown(events) == "Hello, dear":
+            if not gates[1].is_set():
+                late = [one for _, one in zip(events, run.follow(timeout_seconds=60), strict=False)]
+                assert late == events
+            gates[1].set()
+    assert late
+    assert shown(events) in "Hello, dear \u00e9 world"
+    assert ticks(events) == [(0, "asked", None, None), (0, "answered", 0, 0), (0, "ended", None, 0)]
+    (ended,) = (event for event in events if event.status == "ended")
+    assert ended.output == run.result().output == "Hello, dear \u00e9 world"
+    for number, event in enumerate(events):
+        assert list(run.follow(after=event.id, timeout_seconds=60)) == events[number + 1 :]
+    assert len({event.id for event in events}) == len(events)
+    assert list(run.follow()) == asyncio.run(followed(streaming.backend, run)) == events
+
+
+def test_a_terminal_shows_the_tick_and_the_end_of_the_text() -> None:
+    ticks, long = Ticks(), "a\tb " * 40
+    told = [Event("1-0", "tick", "asked", tick=2), Event("2-0", "text", "written", tick=2, text=long + "\x1b[1m", at=0)]
+    lines = [ticks.line for event in [*told, Event("3-0", "tick", "ended", tick=2)] if ticks.take(event)]
+    assert (lines[0], lines[2]) == ("tick 2 asked", "tick 2 ended")
+    assert lines[1].startswith("tick 2: ")
+    assert lines[1].endswith("a b a b \\x1b[1m")
+    assert len(lines[1]) < 80
+
+
+async def followed(backend: Backend, run: Run) -> list[Event]:
+    async with AsyncClient(backend.settings) as client:
+        return [event async for event in client.run_of(run.id).follow()]
+
+
+def test_r13_12_ticks_tell_their_calls_usage_and_errors(streaming: Streaming) -> None:
+    wrong = {"_tool": "nothing"}
+    run, _ = streaming.submit(
+        lambda: streamed(answer(SUM, wrong)),
+        lambda: streamed(answer({**SUM, "a": "x"}, output=1)),
+        lambda: streamed(answer(output=3)),
+    )
+    events = [event for event in run.follow(timeout_seconds=60) if event.kind == "tick"]
+    assert ticks(events) == [
+        (0, "asked", None, None),
+        (0, "answered", 2, 1),
+        (0, "ended", None, 1),
+        (1, "asked", None, None),
+        (1, "answered", 1, 0),
+        (1, "ended", None, 1),
+        (2, "asked", None, None),
+        (2, "answered", 0, 0),
+        (2, "ended", None, 0),
+    ]
+    answered = [event for event in events if event.status == "answered"]
+    assert all(event.model and event.usage is not None for event in answered)
+    assert [event.reason is not None for event in events if event.status == "ended"] == [False, True, False]
+    assert events[-1].output == 3
+
+
+def test_r13_12_calls_begin_while_the_text_behind_them_is_written(streaming: Streaming, meeting: Meeting) -> None:
+    gate = secrets.token_hex(4)
+    said = "It is 1, and \u2020{state." + gate + "}."
+    reply, gates = stepwise(answer(waiting(gate), output=said), "It is 1", "and")
+    run, _ = streaming.submit(reply, schema=TEXT)
+    meeting.take(f"at:{gate}")
+    meeting.open_gate(gate)
+    events = list[Event]()
+    for event in run.follow(timeout_seconds=60):
+        events.append(event)
+        if event.kind == "call":
+            gates[0].set()
+        if shown(events) == "It is 1, and":
+            gates[1].set()
+    assert shown(events) in ("It is 1, and", "It is 1, and ")  # what the template stands for is not known before
+    assert run.result().output == "It is 1, and 1."
+    assert streaming.backend.wait(run.id).status == "completed"
+
+
+def test_r13_12_an_output_that_is_no_text_and_one_that_is_a_reference_have_no_pieces(streaming: Streaming) -> None:
+    for schema, output, comes in ((TEXT, "\u2020state.word", "there"), ({"type": "array"}, ["a", "b"], ["a", "b"])):
+        topic = secrets.token_hex(4)
+        streaming.speaker.replies[topic] = [partial(streamed, answer(output=output))]
+        context = [{"type": "text", "message": f"topic: {topic}"}, {"type": "state", "word": "there"}]
+        run = streaming.backend.client.submit(context, schema=schema)
+        events = list(run.follow(timeout_seconds=60))
+        assert not [event for event in events if event.kind == "text"]
+        assert events[-2].output == comes
+
+
+def test_r13_12_a_text_that_breaks_off_is_replaced_by_that_of_the_next_tick(streaming: Streaming) -> None:
+    reply, gates = stepwise(answer(output="First try"), "First")
+    whole = reply()
+
+    def cut() -> Reply:
+        return Reply(whole.chunks[:3], headers=whole.headers, is_cut=True)
+
+    run, _ = streaming.submit(cut, lambda: streamed(answer(output="Second")), schema=TEXT)
+    events = list[Event]()
+    for event in run.follow(timeout_seconds=60):
+        events.append(event)
+        if event.kind == "text":
+            gates[0].set()
+    pieces = [(event.tick, event.at, event.text) for event in events if event.kind == "text"]
+    assert pieces[0] == (0, 0, "First")
+    assert all(at == 0 for _, at, _ in pieces[1:2])
+    assert run.result().output == "Second"
+
+
+def test_r13_12_a_long_text_makes_few_entries(streaming: Streaming) -> None:
+    words = " ".join(str(number) for number in range(4_000))
+    run, _ = streaming.submit(lambda: streamed(answer(output=words), pieces=2_000), schema=TEXT)
+    events = list(run.follow(timeout_seconds=60))
+    pieces = [event for event in events if event.kind == "text"]
+    assert len(pieces) < 200
+    assert words.startswith(shown(events))
+    assert run.result().output == words
