@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Self
+from decimal import Decimal
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from acts_celery.broker_config.urls import MASK, SecretUrl, mask_url, scheme_of
 
@@ -15,9 +16,13 @@ __all__ = [
     "MODEL_PATTERN",
     "TWO_KEYS",
     "ConfiguredModel",
+    "ExtraBody",
+    "OptionalPrice",
+    "Price",
     "check_api_key",
     "check_base_url",
     "has_credentials",
+    "masked_body",
     "missing_fallbacks",
     "read_models",
 ]
@@ -25,6 +30,59 @@ __all__ = [
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
 """`provider:name`."""
 TWO_KEYS = "the address holds a user or password, and {} is set: one request has one of them"
+
+_OWN_KEYS = frozenset(
+    (
+        *("model", "messages", "system", "stream", "stream_options", "response_format", "output_config", "tools"),
+        *("tool_choice", "functions", "function_call", "parallel_tool_calls", "max_tokens", "max_completion_tokens"),
+        *("temperature", "top_p", "seed", "stop", "stop_sequences", "reasoning_effort", "n"),
+    )
+)
+"""What a request's body gets from the engine, from `config` or from other settings."""
+
+
+def _read_object(value: object) -> object:
+    """The object that a text holds as JSON, else the value as it is. Raises `ValueError`."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except ValueError:
+        raise ValueError("must be JSON: an object") from None
+
+
+def _read_extra_body(value: object) -> str | None:
+    """The object as JSON text, which can be compared. Raises `ValueError`."""
+    found = _read_object(value)
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise ValueError('must be an object, such as {"top_k": 40}')
+    if own := ", ".join(sorted(_OWN_KEYS & found.keys())):
+        raise ValueError(f"may not hold {own}: the engine sets it; what `config` has a setting for is set there")
+    return json.dumps(found, sort_keys=True)
+
+
+ExtraBody = Annotated[str | None, BeforeValidator(_read_extra_body)]
+"""What a model's requests have besides, as the text of a JSON object."""
+_Rate = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+
+
+class Price(BaseModel):
+    """What a million tokens cost, in US dollars."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: _Rate
+    output: _Rate
+    cached: _Rate | None = None
+    """Of the input's tokens that are read from the provider's cache; as `input` where it is not given."""
+    written: _Rate | None = None
+    """Of the input's tokens that are written to that cache; as `input` where it is not given."""
+
+
+OptionalPrice = Annotated[Price | None, BeforeValidator(_read_object)]
+"""A price as an object, or as its JSON text."""
 
 
 class ConfiguredModel(BaseModel):
@@ -37,6 +95,12 @@ class ConfiguredModel(BaseModel):
     api_key: SecretStr | None = None
     context_tokens: int | None = Field(None, gt=0)
     """How many tokens it reads at once, its answer included; None where that is not known."""
+    max_output_tokens: int | None = Field(None, gt=0)
+    """How many tokens an answer of it may have where a `config` does not say."""
+    price: OptionalPrice = None
+    """What it costs; None where that is not known, or as the public list of prices has it."""
+    extra_body: ExtraBody = None
+    """What its requests have besides."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
 
@@ -73,6 +137,9 @@ class ConfiguredModel(BaseModel):
             "base_url": None if self.base_url is None else mask_url(self.base_url.get_secret_value()),
             "api_key": None if self.api_key is None else MASK,
             "context_tokens": self.context_tokens,
+            "max_output_tokens": self.max_output_tokens,
+            "price": None if self.price is None else self.price.model_dump(mode="json"),
+            "extra_body": masked_body(self.extra_body),
             "fallbacks": list(self.fallbacks),
         }
 
@@ -83,8 +150,16 @@ class ConfiguredModel(BaseModel):
             "base_url": None if self.base_url is None else self.base_url.get_secret_value(),
             "api_key": None if self.api_key is None else self.api_key.get_secret_value(),
             "context_tokens": self.context_tokens,
+            "max_output_tokens": self.max_output_tokens,
+            "price": None if self.price is None else self.price.model_dump(mode="json"),
+            "extra_body": self.extra_body,
             "fallbacks": list(self.fallbacks),
         }
+
+
+def masked_body(extra_body: str | None) -> dict[str, str] | None:
+    """What a model's requests have besides, without the values, which may be secret."""
+    return None if extra_body is None else dict.fromkeys(json.loads(extra_body), MASK)
 
 
 def check_base_url(value: SecretUrl | None) -> SecretUrl | None:

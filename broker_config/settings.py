@@ -27,9 +27,13 @@ from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
     ConfiguredModel,
+    ExtraBody,
+    OptionalPrice,
+    Price,
     check_api_key,
     check_base_url,
     has_credentials,
+    masked_body,
     missing_fallbacks,
     read_models,
 )
@@ -94,6 +98,22 @@ class Settings(AddressSettings):
         description="How many tokens that model can read in one request. A request that cannot fit is not sent; the "
         "worker's log warns of one that may not.",
     )
+    model_max_output_tokens: int | None = Field(
+        None,
+        gt=0,
+        description="How many tokens an answer of that model may have where `config.max_output_tokens` does not say; "
+        "4096 where neither does.",
+    )
+    model_price: Annotated[OptionalPrice, NoDecode] = Field(
+        None,
+        description="What that model costs, in US dollars for a million tokens, as JSON: "
+        '{"input": 2.5, "output": 10, "cached": 1.25, "written": 2.5}. Unset: as the list of prices has it that comes '
+        "with the extras `openai` and `anthropic`.",
+    )
+    model_extra_body: Annotated[ExtraBody, NoDecode] = Field(
+        None,
+        description='What the requests to that model have besides, as JSON: {"top_k": 40}.',
+    )
     model_fallbacks: CommaSeparated = Field(
         (),
         description="Models of `models` that are asked, in this order, when that model does not answer; separated by "
@@ -102,7 +122,8 @@ class Settings(AddressSettings):
     models: Annotated[dict[str, ConfiguredModel], NoDecode] = Field(
         {},
         description="Further models that a `config.model` may name, as JSON: "
-        '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "fallbacks": ["NAME"]}}.',
+        '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "max_output_tokens": …, '
+        '"price": …, "extra_body": …, "fallbacks": ["NAME"]}}.',
     )
     model_request_seconds: float = Field(
         300,
@@ -283,9 +304,16 @@ class Settings(AddressSettings):
         """The model that is asked where no other is named."""
         if self.model is None:
             return None
-        url, key = self.model_base_url, self.model_api_key
-        tokens, fallbacks = self.model_context_tokens, self.model_fallbacks
-        return ConfiguredModel(model=self.model, base_url=url, api_key=key, context_tokens=tokens, fallbacks=fallbacks)
+        return ConfiguredModel(
+            model=self.model,
+            base_url=self.model_base_url,
+            api_key=self.model_api_key,
+            context_tokens=self.model_context_tokens,
+            max_output_tokens=self.model_max_output_tokens,
+            price=self.model_price,
+            extra_body=self.model_extra_body,
+            fallbacks=self.model_fallbacks,
+        )
 
     def masked(self) -> dict[str, object]:
         """Return every setting by name, fit to be shown: no password or key, addresses as in effect."""
@@ -294,12 +322,16 @@ class Settings(AddressSettings):
             value = getattr(self, name)
             if isinstance(value, SecretStr):
                 value = MASK
+            elif name == "model_extra_body":
+                value = masked_body(self.model_extra_body)
             elif isinstance(value, SecretUrl):
                 value = mask_url(value.get_secret_value())
             elif isinstance(value, tuple):
                 value = list(value)
             elif isinstance(value, dict):
                 value = {key: model.masked() for key, model in value.items()}
+            elif isinstance(value, Price):
+                value = value.model_dump(mode="json")
             elif isinstance(value, ByteSize):
                 value = int(value)
             shown[name] = value
@@ -323,5 +355,7 @@ class Settings(AddressSettings):
                 value = json.dumps({key: model.in_clear() for key, model in value.items()}) if value else None
             elif isinstance(value, ByteSize):
                 value = int(value)
+            elif isinstance(value, Price):
+                value = value.model_dump_json()
             variables[ENVIRONMENT_PREFIX + name.upper()] = "" if value is None else str(value)
         return variables

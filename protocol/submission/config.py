@@ -17,6 +17,9 @@ from acts_celery.protocol.language.limits import MOST
 from acts_celery.protocol.language.references import is_expression, parse
 
 _CODE: Final = re.compile(r"ACT\d{3}")
+_EFFORT: Final = re.compile(r"[a-z]{1,20}")
+_MOST_SEED: Final = 2**63
+_MOST_STOPS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,35 @@ def _are_codes(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) and _CODE.fullmatch(each) for each in value)
 
 
+def _is_seed(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_SEED
+
+
+def _is_stop(value: Any) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return 0 < len(texts) <= _MOST_STOPS and all(isinstance(text, str) and text for text in texts)
+
+
 _COUNT: Final = (_is_whole, "a whole number, at least 1 and at most a billion")
 _SECONDS: Final = (_is_positive, "a number of seconds, more than 0 and at most a billion")
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "model": Setting(lambda value: isinstance(value, str) and bool(value), "the name of a model", True, True),
     "temperature": Setting(lambda value: _is_number(value) and value >= 0, "a number, at least 0", True, True),
+    "top_p": Setting(
+        lambda value: _is_positive(value) and value <= 1,
+        "a number, more than 0 and at most 1",
+        in_submission=True,
+        in_definition=True,
+    ),
+    "seed": Setting(_is_seed, "a whole number of at most 63 bits", True, True),
+    "stop": Setting(_is_stop, f"a text, or a list of at most {_MOST_STOPS}, none of them empty", True, True),
+    "reasoning_effort": Setting(
+        lambda value: isinstance(value, str) and bool(_EFFORT.fullmatch(value)),
+        'a word of the provider\'s, such as "low", "medium" or "high"',
+        in_submission=True,
+        in_definition=True,
+    ),
     "max_output_tokens": Setting(*_COUNT, in_submission=True, in_definition=True),
     "ticks": Setting(*_COUNT, in_request=True),
     "calls": Setting(*_COUNT, in_request=True),
@@ -90,6 +116,8 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "ignore": Setting(_are_codes, 'a list of codes of findings such as "ACT103"', in_submission=True),
 }
 """Every key there is."""
+SAMPLING: Final = ("temperature", "top_p", "seed", "stop", "reasoning_effort")
+"""Those that say how a model writes its answer: they are sent as they are, to a model that has them (SPEC R13.3)."""
 
 
 def config_problems(config: Any, *at: str | int) -> Iterator[Problem]:

@@ -108,6 +108,13 @@ def test_what_is_sent_is_the_schema_and_every_setting_with_system_messages_apart
     assert (request.body["max_tokens"], request.body["temperature"]) == (99, 0.5)
 
 
+def test_sampling_is_sent_by_the_names_that_it_has_there() -> None:
+    server, _ = asked(streamed(TEXT), top_p=0.9, stop="END", reasoning_effort="low")
+    body = server.asked[0].body
+    assert (body["top_p"], body["stop_sequences"]) == (0.9, ["END"])
+    assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}
+
+
 def test_a_bound_and_a_message_of_a_user_are_always_sent() -> None:
     server, _ = asked(streamed(TEXT), {"role": "system", "content": "one"})
     assert server.asked[0].body["max_tokens"] > 0

@@ -11,8 +11,10 @@ import pytest
 
 from acts_celery import Answer, Usage
 from acts_celery.broker_config import ConfiguredModel, Settings, SettingsError, load
+from acts_celery.protocol import Rejected
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.models import asking
 from acts_celery.worker.models.configured import Models, verify_models
 from acts_celery.worker.models.errors import (
@@ -207,13 +209,79 @@ def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monke
         "base_url": "https://user:pw@host/v1",
         "api_key": None,
         "context_tokens": None,
+        "max_output_tokens": 900,
+        "price": {"input": "2.5", "output": "10", "cached": "1.25", "written": None},
+        "extra_body": '{"top_k": "hush"}',
         "fallbacks": [],
     }
+    unset = {"max_output_tokens": None, "price": None, "extra_body": None}
     settings = configured(models=json.dumps({"one": one, "two": two}))
-    assert json.loads(settings.to_environment()["ACTS_MODELS"]) == {"one": one, "two": two}
+    assert json.loads(settings.to_environment()["ACTS_MODELS"]) == {"one": {**unset, **one}, "two": {**unset, **two}}
     shown = str(settings.masked()["models"]) + repr(settings)
     assert "sk-secret" not in shown
     assert ":pw@" not in shown
+    assert "hush" not in str(settings.masked()["models"])
+
+
+def test_what_the_default_model_has_besides_reaches_the_processes_that_ask_it() -> None:
+    given = {"max_output_tokens": 900, "price": '{"input": 0.1, "output": 2}', "extra_body": '{"top_k": "hush"}'}
+    settings = configured(model="openai:gpt", **{f"model_{key}": value for key, value in given.items()})
+    model = settings.default_model
+    assert model is not None
+    assert model.price is not None
+    assert (model.max_output_tokens, str(model.price.input), model.extra_body) == (900, "0.1", '{"top_k": "hush"}')
+    sent = settings.to_environment()
+    again = configured(**{key.removeprefix("ACTS_").lower(): sent[key] for key in sent if "MODEL" in key and sent[key]})
+    assert again.default_model == model
+    assert "hush" not in str(settings.masked())
+    assert hash(model) == hash(again.default_model)  # clients are kept by their models
+
+
+@pytest.mark.parametrize(
+    ("extra_body", "words"),
+    [
+        ('{"messages": [], "n": 2}', "may not hold messages, n"),
+        ('{"max_tokens": 9}', "may not hold max_tokens"),
+        ("[1]", "must be an object"),
+        ("{", "must be JSON"),
+    ],
+)
+def test_what_requests_have_besides_is_an_object_without_what_the_engine_sets(extra_body: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        configured(model="openai:gpt", model_extra_body=extra_body)
+
+
+@pytest.mark.parametrize("price", ['{"input": 1}', '{"input": -1, "output": 1}', '{"input": "NaN", "output": 1}', "5"])
+def test_a_price_has_both_rates_and_none_below_zero(price: str) -> None:
+    with pytest.raises(SettingsError):
+        configured(model="openai:gpt", model_price=price)
+
+
+def test_a_setting_that_a_model_or_its_fallback_does_not_have_is_not_left_out_silently(registry: Registry) -> None:
+    settings = configured(
+        model="openai:gpt",
+        model_api_key="sk-1",
+        models=json.dumps({"claude": {"model": "anthropic:c", "api_key": "sk-2"}}),
+        model_fallbacks="claude",
+    )
+    with pytest.raises(BadRequest, match="anthropic:c has no seed"):
+        asked(models(registry, settings), seed=5)
+    definition = {"d": {"config": {"model": "claude", "seed": 1}}, "e": {"config": {"seed": 2, "top_p": 1}}}
+    with pytest.raises(Rejected) as refused:
+        Checker(settings, registry).check(
+            {"solution": {"calls": []}, "config": {"model": "claude", "seed": 3}, "delegates": definition}
+        )
+    found = {problem.pointer: problem.message for problem in refused.value.errors}
+    assert found.keys() == {"/config/seed", "/delegates/d/config/seed", "/delegates/e/config/seed"}
+    assert found["/config/seed"] == "anthropic:c has no such setting: leave it out"
+
+
+def test_a_models_own_bound_of_its_answers_is_sent_where_a_config_does_not_say(registry: Registry) -> None:
+    speaker = Speaker({"output": 1}, {"output": 2})
+    them = models(registry, configured(model="a:x", model_max_output_tokens=900), a=speaker)
+    for config in ({}, {"max_output_tokens": 5}):
+        asked(them, **config)
+    assert [each["max_output_tokens"] for each in speaker.asked] == [900, 5]
 
 
 def varied(size: int) -> str:

@@ -41,11 +41,12 @@ def answer_of(
     on_text: OnText = ignore,
     bytes_: int = 1_000_000,
     check: Callable[[ModelServer], None] | None = None,
+    extra_body: str | None = None,
     **parts: Any,
 ) -> Answer:
     """What the provider makes of a server's reply."""
     with model_server(lambda body: reply) as server:
-        configured = ConfiguredModel(model="openai:m", base_url=server.url, api_key=KEY)
+        configured = ConfiguredModel(model="openai:m", base_url=server.url, api_key=KEY, extra_body=extra_body)
         model = SdkModel(OpenAIChat(), configured, Bounds(bytes_, 8))
         parts["config"] = {"model": "m", **parts.get("config", {})}
         try:
@@ -102,6 +103,15 @@ def test_what_is_sent_is_the_schema_and_every_setting() -> None:
 
     config = {"temperature": 0, "max_output_tokens": 99, "tool": {"not": "for the provider"}}
     answer_of(streamed(TEXT), "one", "two", schema=OUTPUT, config=config, check=check)
+
+
+def test_sampling_and_what_the_operator_adds_are_sent_as_they_are() -> None:
+    given = {"top_p": 0.9, "seed": -7, "stop": ["END"], "reasoning_effort": "low"}
+
+    def check(server: ModelServer) -> None:
+        assert server.asked[0].body.items() >= {**given, "top_k": 40}.items()
+
+    answer_of(streamed(TEXT), config=given, extra_body='{"top_k": 40}', check=check)
 
 
 def test_without_a_schema_and_settings_none_are_sent() -> None:

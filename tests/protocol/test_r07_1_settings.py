@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import check_submission
-from acts_celery.protocol.submission.config import SETTINGS
+from acts_celery.protocol.submission.config import SAMPLING, SETTINGS
 from acts_celery.protocol.submission.support import unsupported
 
 from .building import call, plan_submission, pointers, problems, submission
@@ -15,6 +15,10 @@ from .building import call, plan_submission, pointers, problems, submission
 FIT: dict[str, list[Any]] = {
     "model": ["small"],
     "temperature": [0, 0.7, 2],
+    "top_p": [0.1, 1],
+    "seed": [0, -5, 2**62],
+    "stop": ["END", ["\n\n", "END"]],
+    "reasoning_effort": ["none", "xhigh"],
     "max_output_tokens": [1, 4096],
     "ticks": [1, 8],
     "calls": [200],
@@ -36,6 +40,10 @@ FIT: dict[str, list[Any]] = {
 UNFIT: dict[str, list[Any]] = {
     "model": ["", 5],
     "temperature": [-1, "warm", True],
+    "top_p": [0, 1.1, True],
+    "seed": [1.0, True, 2**63],
+    "stop": ["", [], [""], ["END"] * 17, 5],
+    "reasoning_effort": ["", "High", 3, "a b"],
     "max_output_tokens": [0, 1.5],
     "ticks": [0, -1, True, "8"],
     "calls": [0],
@@ -82,7 +90,7 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
     assert unsupported(plan) == []
 
 
-REQUESTS = {"model", "temperature", "max_output_tokens", "request_seconds"}
+REQUESTS = {"model", *SAMPLING, "max_output_tokens", "request_seconds"}
 PEOPLE = {"approve", "approve_seconds"}
 HONOURED = {"max_concurrency", "ignore", "mode", "partial", "promise_seconds", "resolve", *REQUESTS, *PEOPLE}
 

@@ -143,7 +143,7 @@ class Checker:
 
     def _completed(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
-        problems = [*self._loosened(plan), *self._unknown_models(plan), *_reserved(plan)]
+        problems = [*self._loosened(plan), *self._unfit_models(plan), *_reserved(plan)]
         has_default = KnownModels(self._settings, self._registry).find(None) is not None
         for call in plan.calls if not has_default else ():
             name = call.runner.name
@@ -185,18 +185,27 @@ class Checker:
             if most is not None and asked is not None and asked > most:
                 yield Problem(pointer("config", key), f"{asked}, where at most {most} are allowed")
 
-    def _unknown_models(self, plan: Plan) -> Iterator[Problem]:
-        """Models that are asked for by name and are not configured: a `config` holds no addresses (SPEC R13.11)."""
-        known = KnownModels(self._settings, self._registry)
-        configs: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [(("config",), plan.submission.config)]
+    def _unfit_models(self, plan: Plan) -> Iterator[Problem]:
+        """Models that are named and not configured - a `config` holds no addresses (SPEC R13.11) -, and settings that
+        the model does not have, or one that is asked in its stead.
+        """
+        from acts_celery.worker.models.providers import missing_settings
+
+        known, config = KnownModels(self._settings, self._registry), plan.submission.config
+        asking: list[tuple[tuple[str, ...], Mapping[str, Any], Mapping[str, Any]]] = [(("config",), config, config)]
         for name, definition in plan.submission.delegates.items():
-            configs.append((("delegates", name, "config"), definition.get("config") or {}))
-        for at, config in configs:
-            asked: str | None = config.get("model")
-            if asked is not None and known.find(asked) is None:
+            own = definition.get("config") or {}
+            asking.append((("delegates", name, "config"), own, {"model": config.get("model"), **own}))
+        for at, own, whole in asking:
+            asked: str | None = whole.get("model")
+            model = known.find(asked)
+            if model is None and own.get("model") is not None:
                 there = ", ".join(known) or "none"
                 message = f"no model {asked!r} is configured (ACTS_MODEL, ACTS_MODELS); there is {there}"
                 yield Problem(pointer(*at, "model"), message)
+            for each in (model, *known.fallbacks(model)) if model is not None else ():
+                for key in missing_settings(each, own):
+                    yield Problem(pointer(*at, key), f"{each.model} has no such setting: leave it out")
 
 
 def _reserved(plan: Plan) -> Iterator[Problem]:

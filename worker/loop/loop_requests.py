@@ -13,6 +13,7 @@ from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_answer, render_context, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
 from acts_celery.protocol.state.allowance import TooLarge
+from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.wire.packing import pack
 
@@ -20,7 +21,7 @@ from .loop_view import LoopView
 from .repeats import repeats_of
 from .ticks import fates_of
 
-_SENT = ("model", "temperature", "request_seconds")
+_SENT = ("model", *SAMPLING, "request_seconds")
 """The settings that are a model's own."""
 
 

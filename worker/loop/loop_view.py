@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.broker_config import Settings
@@ -21,6 +21,7 @@ from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.amendments import SoFar
 from acts_celery.worker.lanes.checking import most_of
+from acts_celery.worker.models.known import find_model
 from acts_celery.worker.storage.child_links import Parent
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import Entry, moment_ms
@@ -293,4 +294,8 @@ def plan_of(calls: Sequence[Any]) -> Planned:
 
 def loop_limits(definition: Definition, settings: Settings) -> LoopLimits:
     """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
-    return LoopLimits.of(definition.config, most_of(settings))
+    limits = LoopLimits.of(definition.config, most_of(settings))
+    model = find_model(settings, definition.config.get("model"))
+    if model is None or definition.config.get("max_output_tokens") is not None:
+        return limits
+    return replace(limits, max_output_tokens=model.max_output_tokens or limits.max_output_tokens)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
 
-from .http_client import PLAIN
+from .http_client import PLAIN, extra_body
 from .profiles import Fitted
 from .request import Usage, count_of
 from .sdk_model import Written
@@ -32,6 +32,7 @@ class AnthropicMessages:
 
     sdk = "anthropic"
     url = "https://api.anthropic.com"
+    settings: tuple[str, ...] = ("temperature", "top_p", "stop", "reasoning_effort")
 
     def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
         """Structured outputs, within their bounds."""
@@ -43,7 +44,7 @@ class AnthropicMessages:
 
     def asking(self, client: Any, sent: Fitted, configured: ConfiguredModel) -> AbstractAsyncContextManager[Any]:
         """The request. System messages stand apart; they are there from the first tick on, so the prefix stays."""
-        body = self._body(sent)
+        body = self._body(sent, configured)
         responses = client.messages.with_streaming_response
         asking: AbstractAsyncContextManager[Any] = responses.create(
             model=body["model"], max_tokens=body["max_tokens"], messages=[], extra_body=body, extra_headers=PLAIN
@@ -74,7 +75,7 @@ class AnthropicMessages:
         texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
         return "".join(map(written.add, texts))
 
-    def _body(self, sent: Fitted) -> dict[str, Any]:
+    def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         config = sent.config
         system = [{"type": "text", "text": each["content"]} for each in sent.messages if each.get("role") == "system"]
         messages = [each for each in sent.messages if each.get("role") != "system"]
@@ -85,11 +86,17 @@ class AnthropicMessages:
             "stream": True,
             **({"system": system} if system else {}),
         }
+        output: dict[str, Any] = {}
         if sent.format is not None:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": sent.format}}
-        if config.get("temperature") is not None:
-            body["temperature"] = config["temperature"]
-        return body
+            output["format"] = {"type": "json_schema", "schema": sent.format}
+        if config.get("reasoning_effort") is not None:
+            output["effort"] = config["reasoning_effort"]
+        if output:
+            body["output_config"] = output
+        body |= {key: config[key] for key in ("temperature", "top_p") if config.get(key) is not None}
+        if (stop := config.get("stop")) is not None:
+            body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+        return {**extra_body(configured), **body}
 
 
 def _end(written: Written, message: Mapping[str, Any]) -> None:

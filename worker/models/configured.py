@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel, Settings
@@ -13,7 +14,7 @@ from .asking import Candidate, Failed, answered
 from .errors import BadRequest, ContextTooLong
 from .http_client import Bounds
 from .known import KnownModels
-from .providers import make_model
+from .providers import make_model, missing_settings
 from .registered import OnThread
 from .request import Answer, Listing, Model, ModelRequest, OnText, ignore
 from .window import verify_fits
@@ -45,7 +46,13 @@ class Models:
         if configured is None:
             what = "no model is configured" if name is None else f"no model {name!r} is configured"
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
-        candidates = self._candidates(request, (configured, *self._known.fallbacks(configured)))
+        models = (configured, *self._known.fallbacks(configured))
+        for each in models:
+            if missing := missing_settings(each, request.config):
+                raise BadRequest(f"{each.model} has no {', '.join(missing)}: leave it out of config")
+        if (own := configured.max_output_tokens) is not None:  # of fallbacks, too: it is part of the estimate
+            request = replace(request, config={"max_output_tokens": own, **request.config})
+        candidates = self._candidates(request, models)
         seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
         answer = await answered(candidates, request, on_text, seconds, self._failed)
         logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)

@@ -16,6 +16,7 @@ from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.requests.wire import value_without_nulls
 from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.submission.config import SAMPLING
 
 from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable
@@ -26,7 +27,9 @@ logger = logging.getLogger(__name__)
 _INSTRUCTION: Final = 'Answer with one JSON object, {"output": …}, and nothing else.'
 _SHOWN_CHARACTERS: Final = 500
 _LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
-_SETTINGS: Final = ("model", "temperature", *sorted(_LIMITS))
+_SETTINGS: Final = ("model", *SAMPLING, *sorted(_LIMITS))
+_OF_ONE_MODEL: Final = frozenset(SAMPLING) - {"temperature"}
+"""What a definition that names a model of its own does not take from the submission: that model may not have it."""
 
 
 async def solve(
@@ -78,6 +81,8 @@ def _cost(request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
 
 def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a request: its definition's own, which only tighten the submission's limits (SPEC R13.3)."""
+    if own.get("model") is not None:
+        outer = {key: value for key, value in outer.items() if key not in _OF_ONE_MODEL}
     config = {key: each[key] for each in (outer, own) for key in _SETTINGS if each.get(key) is not None}
     for key in _LIMITS & config.keys():
         config[key] = min(each[key] for each in (outer, own) if each.get(key) is not None)

@@ -6,6 +6,7 @@ operator has said and nowhere else, and it waits as long as the request's deadli
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -75,6 +76,12 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
             event_hooks={"response": [partial(_cut_error, most_bytes=bounds.answer_bytes)]},
         ),
     }
+
+
+def extra_body(model: ConfiguredModel) -> dict[str, Any]:
+    """What the body of each request has besides, as the operator has set it."""
+    found: dict[str, Any] = json.loads(model.extra_body) if model.extra_body is not None else {}
+    return found
 
 
 async def _cut_error(response: Any, *, most_bytes: int) -> None:

@@ -11,10 +11,21 @@ from acts_celery.broker_config import ConfiguredModel, Settings
 from acts_celery.worker.registry.activities import Registry
 
 
+def find_model(settings: Settings, name: str | None) -> ConfiguredModel | None:
+    """The model of that name among those of the settings, as `KnownModels.find` does."""
+    default = settings.default_model
+    if name is None:
+        return default
+    if name in settings.models:
+        return settings.models[name]
+    return default if default is not None and name in (default.model, default.name) else None
+
+
 class KnownModels:
     """The models by their names."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings = settings
         self._default = settings.default_model
         self._named = settings.models
         self._registered = registry.models
@@ -25,21 +36,17 @@ class KnownModels:
 
         That one goes by `provider:name` and by `name`, too.
         """
-        found = self._found(name)
+        found = find_model(self._settings, name)
+        if found is None and name in self._registered:
+            found = ConfiguredModel(model=f"{name}:{name}")
         stand_in = self._stand_ins.get(name) or self._stand_ins.get(None)
         if stand_in is None:
             return found
-        fallbacks = found.fallbacks if found is not None else ()
-        return ConfiguredModel(model=f"{stand_in}:{name or stand_in}", fallbacks=fallbacks)
-
-    def _found(self, name: str | None) -> ConfiguredModel | None:
-        if name is None:
-            return self._default
-        if name in self._named:
-            return self._named[name]
-        if self._default is not None and name in (self._default.model, self._default.name):
-            return self._default
-        return ConfiguredModel(model=f"{name}:{name}") if name in self._registered else None
+        own = {"model": f"{stand_in}:{name or stand_in}"}
+        if found is None:
+            return ConfiguredModel(**own)
+        kept = {"max_output_tokens": found.max_output_tokens, "price": found.price, "fallbacks": found.fallbacks}
+        return ConfiguredModel(**own, **kept)
 
     def fallbacks(self, model: ConfiguredModel) -> Iterator[ConfiguredModel]:
         """What is asked when that model does not answer."""

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.submission.config import SAMPLING
 
-from .http_client import PLAIN
+from .http_client import PLAIN, extra_body
 from .profiles import Fitted
 from .request import Usage, count_of
 from .sdk_model import Written
@@ -21,6 +22,7 @@ class OpenAIChat:
 
     sdk = "openai"
     url = "https://api.openai.com/v1"
+    settings: tuple[str, ...] = SAMPLING
 
     def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
         """OpenAI's where OpenAI itself is asked."""
@@ -67,13 +69,12 @@ class OpenAIChat:
         if sent.format is not None:
             format_ = {"name": "answer", "schema": sent.format, **({"strict": True} if sent.is_strict else {})}
             body["response_format"] = {"type": "json_schema", "json_schema": format_}
-        if config.get("temperature") is not None:
-            body["temperature"] = config["temperature"]
+        body |= {key: config[key] for key in self.settings if config.get(key) is not None}
         if config.get("max_output_tokens") is not None:
             # OpenAI's newer models know the one name only, other servers the older one only.
             name = "max_completion_tokens" if self._is_openai(configured) else "max_tokens"
             body[name] = config["max_output_tokens"]
-        return body
+        return {**extra_body(configured), **body}
 
     def _is_openai(self, configured: ConfiguredModel) -> bool:
         """Whether it is OpenAI itself, or Azure's, that is asked."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import Registry
 
@@ -58,6 +59,12 @@ def unenforced(configured: ConfiguredModel, schema: Any) -> str | None:
     except Inexpressible as error:
         return str(error)
     return None
+
+
+def missing_settings(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:
+    """The settings of a `config` that a model's provider does not have. A function is given all of them."""
+    dialect = _SDKS.get(configured.provider)
+    return [key for key in SAMPLING if config.get(key) is not None and dialect and key not in dialect.settings]
 
 
 def lacks_key(configured: ConfiguredModel) -> bool:

@@ -26,7 +26,9 @@ class ModelRequest:
     schema: Any = None
     """The JSON Schema of the answer; None where any JSON value will do."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """`model`, `temperature`, `max_output_tokens`, `request_seconds` (SPEC R13.3); other keys are passed over."""
+    """`model`, `temperature`, `top_p`, `seed`, `stop`, `reasoning_effort`, `max_output_tokens`, `request_seconds` (SPEC
+    R13.3); other keys are passed over.
+    """
 
     @property
     def text(self) -> str:

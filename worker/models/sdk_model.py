@@ -89,6 +89,8 @@ class Dialect(Protocol):
     sdk: str
     """The name of the SDK's module, of the extra that brings it, and of the provider."""
     url: str
+    settings: tuple[str, ...]
+    """Those of `protocol.submission.config.SAMPLING` that the provider has."""
 
     def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
         """What it can enforce; None where any schema is sent as it is."""
