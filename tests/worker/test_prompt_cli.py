@@ -36,6 +36,14 @@ def test_r12_9_messages_and_composed_schema_are_shown_without_asking(
     assert "Sell." in text
     assert '"_tool"' in text
     assert "\x1b[31m" not in text
+    assert '{"max_output_tokens": 4096}' in text
+
+
+def test_r13_3_the_settings_that_a_model_is_sent_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"seed": 7, "stop": ["END"], "top_p": 0.5, "reasoning_effort": "low"}
+    assert prompted(tmp_path, {**REQUEST, "config": {**config, "tokens": 50_000}}) == 0
+    shown = json.loads(capsys.readouterr().out.rstrip().rpartition("\n")[2])
+    assert shown == {**config, "max_output_tokens": 4096}
 
 
 def test_r12_9_without_a_schema_the_output_is_null_and_a_solution_is_passed_over(

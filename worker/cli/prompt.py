@@ -24,7 +24,7 @@ from .source import allow_option, read_submission
 @allow_option
 @common_options
 def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Common) -> int:
-    """Show the messages and the composed schema of FILE's request (or - for standard input), without asking a model.
+    """Show the messages, schema and settings of FILE's request (or - for standard input), without asking a model.
 
     A staged plan asks twice. Both requests are shown; the second as it is if each tool is chosen once, in order.
 
@@ -44,9 +44,12 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
         from acts_celery.protocol.requests.rendering import render_slots
         from acts_celery.protocol.requests.staged import compose_slots, first_schema, sample_choice
         from acts_celery.worker.lanes.checking import Checker
+        from acts_celery.worker.loop.loop_requests import sent_config
+        from acts_celery.worker.loop.loop_view import loop_limits
 
         request = Checker(settings).request(value, allow=allow or None)
-        asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request)}
+        config = sent_config(request.config, loop_limits(request.config, settings))
+        asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request), "config": config}
         if request.is_staged:
             slots = compose_slots(request, sample_choice(request))
             second = [*asked["messages"], *render_slots(0, slots.shown(request))]
@@ -60,6 +63,9 @@ def _show(asked: Mapping[str, Any], common: Common) -> int:
         print_json({**_parts(asked), **({"second": _parts(second)} if second is not None else {})})
         return COMPLETED
     _print(asked["messages"], asked["schema"])
+    print_text()
+    print_text(heading("config"))
+    print_text(escaped(json.dumps(asked["config"], ensure_ascii=False)))
     if second is not None:
         print_text()
         print_text(heading("then"))

@@ -212,7 +212,7 @@ class LoopControl:
         """The loop as the log has it."""
         definition = self._definition()
         tokens = read_tokens(self._redis, self._keys.prefix)
-        view = LoopView(self._keys.run, definition, tokens, loop_limits(definition, self._settings))
+        view = LoopView(self._keys.run, definition, tokens, loop_limits(definition.config, self._settings))
         view.feed(self._history.entries())
         return view
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
-from acts_celery.protocol.engine.loop_limits import estimate_tokens
+from acts_celery.protocol.engine.loop_limits import LoopLimits, estimate_tokens
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_answer, render_context, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
@@ -84,9 +84,13 @@ def _second(view: LoopView, request: Request) -> _Parts:
 
 def config_of(view: LoopView) -> dict[str, Any]:
     """The settings that a model is sent."""
-    config = view.definition.config
+    return sent_config(view.definition.config, view.limits)
+
+
+def sent_config(config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
+    """The settings that a model is sent by a loop's `config`; the most tokens of an answer always are."""
     own = {key: config[key] for key in _SENT if key in config}
-    return {**own, "max_output_tokens": view.limits.max_output_tokens}
+    return {**own, "max_output_tokens": limits.max_output_tokens}
 
 
 def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ class LoopView:
         if data is None:
             raise RunGone(run)
         definition = unpack_definition(data)
-        view = cls(run, definition, tokens, loop_limits(definition, settings))
+        view = cls(run, definition, tokens, loop_limits(definition.config, settings))
         view.parent = await log.parent(run)
         await view.catch_up(log)
         return view
@@ -292,10 +292,10 @@ def plan_of(calls: Sequence[Any]) -> Planned:
     return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:_DIGEST])
 
 
-def loop_limits(definition: Definition, settings: Settings) -> LoopLimits:
+def loop_limits(config: Mapping[str, Any], settings: Settings) -> LoopLimits:
     """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
-    limits = LoopLimits.of(definition.config, most_of(settings))
-    model = find_model(settings, definition.config.get("model"))
-    if model is None or definition.config.get("max_output_tokens") is not None:
+    limits = LoopLimits.of(config, most_of(settings))
+    model = find_model(settings, config.get("model"))
+    if model is None or config.get("max_output_tokens") is not None:
         return limits
     return replace(limits, max_output_tokens=model.max_output_tokens or limits.max_output_tokens)
