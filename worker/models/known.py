@@ -42,11 +42,10 @@ class KnownModels:
         stand_in = self._stand_ins.get(name) or self._stand_ins.get(None)
         if stand_in is None:
             return found
-        own = {"model": f"{stand_in}:{name or stand_in}"}
+        model = f"{stand_in}:{name or stand_in}"
         if found is None:
-            return ConfiguredModel(**own)
-        kept = {"max_output_tokens": found.max_output_tokens, "price": found.price, "fallbacks": found.fallbacks}
-        return ConfiguredModel(**own, **kept)
+            return ConfiguredModel(model=model)
+        return found.model_copy(update={"model": model, "base_url": None, "api_key": None, "context_tokens": None})
 
     def fallbacks(self, model: ConfiguredModel) -> Iterator[ConfiguredModel]:
         """What is asked when that model does not answer."""
