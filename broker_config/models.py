@@ -101,6 +101,8 @@ class ConfiguredModel(BaseModel):
     """What it costs; None where that is not known, or as the public list of prices has it."""
     extra_body: ExtraBody = None
     """What its requests have besides."""
+    recording: str | None = Field(None, min_length=1)
+    """The file in which its answers are kept, and from which they are given again for the same request."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
 
@@ -140,6 +142,7 @@ class ConfiguredModel(BaseModel):
             "max_output_tokens": self.max_output_tokens,
             "price": None if self.price is None else self.price.model_dump(mode="json"),
             "extra_body": masked_body(self.extra_body),
+            "recording": self.recording,
             "fallbacks": list(self.fallbacks),
         }
 
@@ -153,6 +156,7 @@ class ConfiguredModel(BaseModel):
             "max_output_tokens": self.max_output_tokens,
             "price": None if self.price is None else self.price.model_dump(mode="json"),
             "extra_body": self.extra_body,
+            "recording": self.recording,
             "fallbacks": list(self.fallbacks),
         }
 

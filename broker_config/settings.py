@@ -114,6 +114,12 @@ class Settings(AddressSettings):
         None,
         description='What the requests to that model have besides, as JSON: {"top_k": 40}.',
     )
+    model_recording: str | None = Field(
+        None,
+        min_length=1,
+        description="A file that keeps the answers of that model by what was asked (JSON lines): what is in it is not "
+        "asked again. ACTS_MODEL=scripted:FILE gives them without the model.",
+    )
     model_fallbacks: CommaSeparated = Field(
         (),
         description="Models of `models` that are asked, in this order, when that model does not answer; separated by "
@@ -123,7 +129,7 @@ class Settings(AddressSettings):
         {},
         description="Further models that a `config.model` may name, as JSON: "
         '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "max_output_tokens": …, '
-        '"price": …, "extra_body": …, "fallbacks": ["NAME"]}}.',
+        '"price": …, "extra_body": …, "recording": …, "fallbacks": ["NAME"]}}.',
     )
     model_request_seconds: float = Field(
         300,
@@ -312,6 +318,7 @@ class Settings(AddressSettings):
             max_output_tokens=self.model_max_output_tokens,
             price=self.model_price,
             extra_body=self.model_extra_body,
+            recording=self.model_recording,
             fallbacks=self.model_fallbacks,
         )
 

@@ -11,6 +11,8 @@ the model that the test gives:
         model = acts.model({"output": "tea"})
         assert acts.submit(["Tea or coffee?"], schema={}).wait(timeout_seconds=10).output == "tea"
         assert "coffee" in model.requests[0].text
+
+`acts.recorded("tea.jsonl")` is a model whose answers were recorded; `pytest --acts-record` asks for what is not there.
 """
 
 from __future__ import annotations
@@ -24,10 +26,20 @@ if TYPE_CHECKING:
     from .client.local import LocalClient
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option by which recordings are made."""
+    parser.getgroup("acts").addoption(
+        "--acts-record",
+        action="store_true",
+        help="acts.recorded(FILE) asks the model of ACTS_MODEL for what is not in the file, and adds it.",
+    )
+
+
 @pytest.fixture
-def acts() -> Iterator[LocalClient]:
+def acts(pytestconfig: pytest.Config) -> Iterator[LocalClient]:
     """A client of a server and a worker that exist for the time of the test."""
     from .client.local import local
 
     with local() as client:
+        client.records = pytestconfig.getoption("--acts-record")
         yield client

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acts_celery import Answer, BadRequest, LocalClient, RateLimited, Refused, Usage, activity, local, model
+from acts_celery import (
+    Answer,
+    BadRequest,
+    LocalClient,
+    RateLimited,
+    Refused,
+    Usage,
+    WorkerError,
+    activity,
+    local,
+    model,
+)
 from acts_celery.worker.models.fake import FakeModel
 from acts_celery.worker.registry.activities import registry
 
@@ -120,3 +133,35 @@ def test_a_function_in_the_midst_answers_once() -> None:
     assert [one.text for one in answers_of(fake, 2)] == ["a", "b"]
     with pytest.raises(BadRequest, match="2 answers"):
         answers_of(fake, 1)
+
+
+def test_a_recording_is_made_of_the_model_of_the_settings_and_then_answers_without_it(tmp_path: Path) -> None:
+    script, file = tmp_path / "script.json", tmp_path / "recorded.jsonl"
+    answers = [{"when": "Write", "answer": {"calls": [FOUND]}, "times": 1}, {"when": "Write", "output": "†state.total"}]
+    script.write_text(json.dumps(answers), encoding="utf-8")
+
+    def outcome(client: LocalClient) -> Any:
+        fake = client.recorded(file)
+        run = client.submit(["Write the total of A-1."], schema=int, tools=[fake_find])
+        result = run.wait(timeout_seconds=SECONDS)
+        return result.output, result.reason, len(fake.requests)
+
+    with local(model=f"scripted:{script}") as client:
+        client.records = True
+        assert outcome(client) == (30, None, 2)
+    with local() as client:
+        assert outcome(client) == (30, None, 2)
+        ORDERS["A-1"] = 31
+        try:
+            output, reason, _ = outcome(client)
+        finally:
+            ORDERS["A-1"] = 30
+        assert output is None
+        assert "of 2 recorded requests the nearest is number 2" in reason
+        client.records = True
+        with pytest.raises(WorkerError, match=r"there is no model to record in .*recorded\.jsonl: set ACTS_MODEL"):
+            client.recorded(file)
+
+
+def test_pytest_has_an_option_by_which_recordings_are_made(pytestconfig: pytest.Config, acts: LocalClient) -> None:
+    assert pytestconfig.getoption("--acts-record") is acts.records is False

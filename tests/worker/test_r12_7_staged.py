@@ -144,8 +144,8 @@ def test_r12_7_the_answers_of_a_staged_run_are_a_script_that_gives_them_again(lo
     file = tmp_path / "answers.json"
     file.write_text(asked.run.script(), encoding="utf-8")
     with local([str(ACTIVITIES)], model=f"scripted:{file}") as client:
-        document = {"schema": {"type": "integer"}, **STAGED, "context": [{"type": "text", "message": "the same"}]}
-        again = client.submit_document(document)
+        context = [{"type": "text", "message": f"topic: {asked.topic}"}]
+        again = client.submit_document({"schema": {"type": "integer"}, **STAGED, "context": context})
         assert again.wait(timeout_seconds=60).output == 4
         assert json.loads(again.script()) == json.loads(file.read_text(encoding="utf-8"))
 

@@ -223,9 +223,13 @@ def test_the_answers_of_a_run_are_a_script_that_gives_them_again(loops: Backend,
     file.write_text(asked.run.script(), encoding="utf-8")
     with local([str(ACTIVITIES)], model=f"scripted:{file}") as client:
         document = {"schema": {"type": "integer"}, "tools": {"add": ADD}}
-        again = client.submit_document({**document, "context": [{"type": "text", "message": "the same"}]})
+        document["context"] = [{"type": "text", "message": f"topic: {asked.topic}"}]
+        again = client.submit_document(document)
         assert again.wait(timeout_seconds=60).output == first.output == 13
-        assert len(json.loads(again.script())) == 3
+        assert json.loads(again.script()) == json.loads(file.read_text(encoding="utf-8"))
+        document["context"] = [{"type": "text", "message": "another"}]
+        other = client.submit_document(document).wait(timeout_seconds=60)
+        assert "has no answer to this request; of 3 recorded requests the nearest is number 1" in str(other.reason)
 
 
 def test_r13_1_no_instance_of_a_request_has_the_name_of_the_loops_lane(loops: Backend) -> None:

@@ -17,7 +17,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,15 +26,16 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.loop import Loop
+from acts_celery.protocol.engine.loop_events import Answered, Asked, ToolsChosen
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import value_problems
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.visible import json_text
-from acts_celery.protocol.requests import texts
 from acts_celery.protocol.requests.staged import emptied
 from acts_celery.worker.errors import NoLoop, NoSuchTick, RunNotFound
+from acts_celery.worker.models.request import ModelRequest
+from acts_celery.worker.models.script_entries import recorded
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage import fields as names
 from acts_celery.worker.storage.audit import audit_record
@@ -46,7 +46,6 @@ from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane_state import End
-from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.retention import delete_run, expire_runs
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.packing import pack, unpack
@@ -72,18 +71,20 @@ _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imp
 def script_of(history: History) -> str:
     """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
     entries: list[dict[str, Any]] = []
-    for tick in reduce(follow, history.entries(), Loop()).ticks:
-        when = {"when": texts.tick_heading(tick.number - 1)} if tick.number else {}
-        if tick.choice is not None:
-            entries.append({**when, "answer": tick.choice.answer})
-        if tick.solution is not None:
-            answer = tick.solution["solution"]
-            if tick.slots is not None:
-                when, answer = {"when": texts.slots_heading(tick.number)}, emptied(tick.slots, answer)
-            entries.append({**when, "answer": answer})
+    messages: list[Mapping[str, Any]] = []
+    schema, request, slots = None, ModelRequest([]), None
+    for event in (event for entry in history.entries() for event in entry.loop):
+        if isinstance(event, Asked):
+            messages, schema, slots = [*messages, *event.messages], event.schema or schema, event.slots
+            request = ModelRequest(messages, schema, event.config)
+        elif isinstance(event, ToolsChosen):
+            entries.append(recorded(request, {"answer": event.answer}))
+        elif isinstance(event, Answered):
+            answer = event.message["solution"]
+            entries.append(recorded(request, {"answer": answer if slots is None else emptied(slots, answer)}))
     if not entries:
         raise NoLoop("the run has no answers of a model: it is not a request, or no model was asked yet")
-    return json_text(entries[::-1], indent=1)  # what only later requests say comes first
+    return json_text(entries, indent=1)
 
 
 def plan_of(run: RunState, tick: int | None = None) -> dict[str, Any]:

@@ -6,19 +6,26 @@ a test or in a notebook's cell, and a debugger stops in them. For everything els
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final
 
 from acts_celery.broker_config import EmbeddedServer, Settings, load, queue_names
 from acts_celery.protocol import Plan
-from acts_celery.worker.errors import ActivitiesError, InfrastructureError
+from acts_celery.worker.errors import ActivitiesError, InfrastructureError, WorkerError
+from acts_celery.worker.models.configured import bounds_of
 from acts_celery.worker.models.fake import FakeModel
+from acts_celery.worker.models.known import KnownModels
+from acts_celery.worker.models.providers import make_model
+from acts_celery.worker.models.request import Answer, Model, ModelRequest, ignore
+from acts_celery.worker.models.scripted import ScriptedModel
 from acts_celery.worker.registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load as load_module
 
@@ -101,6 +108,8 @@ class LocalClient(Client):
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         super().__init__(settings, registry=registry)
+        self.records = False
+        """Whether `recorded` asks the model of the settings for what its file does not have."""
         self._known = registry
         self._served = frozenset(registry.queues())
 
@@ -124,7 +133,31 @@ class LocalClient(Client):
         """
         if not answers:
             raise ValueError('give at least one answer, such as acts.model({"output": "tea"})')
-        made = FakeModel(answers)
+        return self._stand_in(FakeModel(answers), name)
+
+    def recorded(self, file: str | PathLike[str], *, name: str | None = None) -> FakeModel:
+        """A model as `model` makes it, whose answers come from a file: each the one that was recorded for the same
+        messages, schema and settings. What was not recorded fails, and the error says how the nearest differs.
+
+        With `records` the model of the settings is asked what is not there, and its answers are added; so it is under
+        `pytest --acts-record`. Raises `WorkerError` for a file that cannot be read.
+        """
+        path = Path(file)
+        model = self._recording(path, name) if self.records else ScriptedModel.load(path)
+
+        async def answer(*asked: Any) -> Answer:
+            return await model.ask(ModelRequest(*asked), ignore)
+
+        return self._stand_in(FakeModel([answer]), name)
+
+    def _recording(self, path: Path, name: str | None) -> Model:
+        configured = KnownModels(self.settings, self._known).of_settings(name)
+        if configured is None:
+            raise WorkerError(f"there is no model to record in {path}: set ACTS_MODEL, and its key")
+        kept = configured.model_copy(update={"recording": str(path)})
+        return make_model(kept, self._known, asyncio.to_thread, bounds_of(self.settings))
+
+    def _stand_in(self, made: FakeModel, name: str | None) -> FakeModel:
         registered = f"fake-{len(self._known.models)}"
         self._known.add_model(RegisteredModel(registered, made.answer))
         self._known.stand_ins[name] = registered

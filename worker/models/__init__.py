@@ -3,6 +3,9 @@
 `request`     what a model is asked, what it answers, and the protocol of a model
 `errors`      what can go wrong, each with what happens next
 `scripted`    answers from a file
+`script_entries` the entries of such a file
+`recording`   a model whose answers are kept in such a file
+`request_difference` how a request differs from those that were recorded
 `registered`  functions registered with `@model`
 `fake`        a model of a test
 `known`       which models there are, by their names

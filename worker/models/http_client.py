@@ -121,9 +121,14 @@ def errors_of(sdk: Any, model: ConfiguredModel) -> Iterator[None]:
 
 def masked(text: str, model: ConfiguredModel) -> str:
     """A provider's words, without the key that it was asked with."""
-    key = "" if model.api_key is None else model.api_key.get_secret_value()
-    text = text if len(key) < _KEY_LENGTH else text.replace(key, MASK)
+    text = without_key(text, model)
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
+def without_key(text: str, model: ConfiguredModel) -> str:
+    """A text, whole, without the key of a model."""
+    key = "" if model.api_key is None else model.api_key.get_secret_value()
+    return text if len(key) < _KEY_LENGTH else text.replace(key, MASK)
 
 
 def verify_content(headers: Mapping[str, str], *types: str) -> str:

@@ -36,16 +36,20 @@ class KnownModels:
 
         That one goes by `provider:name` and by `name`, too.
         """
-        found = find_model(self._settings, name)
-        if found is None and name in self._registered:
-            found = ConfiguredModel(model=f"{name}:{name}")
+        found = self.of_settings(name)
         stand_in = self._stand_ins.get(name) or self._stand_ins.get(None)
         if stand_in is None:
             return found
         model = f"{stand_in}:{name or stand_in}"
         if found is None:
             return ConfiguredModel(model=model)
-        return found.model_copy(update={"model": model, "base_url": None, "api_key": None, "context_tokens": None})
+        others = dict.fromkeys(("base_url", "api_key", "context_tokens", "recording"))
+        return found.model_copy(update={"model": model, **others})
+
+    def of_settings(self, name: str | None) -> ConfiguredModel | None:
+        """The same, whatever stands in for it."""
+        found = find_model(self._settings, name)
+        return ConfiguredModel(model=f"{name}:{name}") if found is None and name in self._registered else found
 
     def fallbacks(self, model: ConfiguredModel) -> Iterator[ConfiguredModel]:
         """What is asked when that model does not answer."""

@@ -15,6 +15,7 @@ from acts_celery.worker.registry.activities import Registry
 from .anthropic_messages import AnthropicMessages
 from .http_client import Bounds
 from .openai_chat import OpenAIChat
+from .recording import RecordedModel
 from .registered import FunctionModel, OnThread
 from .request import Model
 from .scripted import ScriptedModel
@@ -28,6 +29,11 @@ PROVIDERS: Final = (*_SDKS, "scripted")
 
 def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
     """The model. Raises `WorkerError` where it cannot be had: no such provider, no file, no SDK, no key."""
+    made = _made(configured, registry, on_thread, bounds)
+    return made if configured.recording is None else RecordedModel(made, configured, Path(configured.recording))
+
+
+def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
     provider = configured.provider
     if provider in registry.models:
         return FunctionModel(registry.models[provider], on_thread)

@@ -6,6 +6,7 @@ event loop of the process, so that waiting for an answer costs no thread.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +35,18 @@ class ModelRequest:
     def text(self) -> str:
         """All that its messages say, one below the other."""
         return "\n".join(_content(message) for message in self.messages)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What an answer may depend on, but for the model."""
+        settings = {key: value for key, value in self.config.items() if key not in ("model", "request_seconds")}
+        return {"messages": list(self.messages), "schema": self.schema, "settings": settings}
+
+    @property
+    def digest(self) -> str:
+        """By which it is known again: the same for the same messages, schema and settings, whichever model is asked."""
+        text = json.dumps(self.shown, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _content(message: Mapping[str, Any]) -> str:

@@ -1,12 +1,14 @@
-"""The scripted model: answers from a list, for tests, examples and use offline (`ACTS_MODEL=scripted:FILE.json`).
+"""The scripted model: answers from a file, for tests, examples and use offline (`ACTS_MODEL=scripted:FILE`).
 
     [{"when": "Привет", "output": "Hello"},
      {"when": ["translator", "Bonjour"], "answer": {"calls": [], "output": "Hello"}, "times": 1}]
 
-The first entry counts whose `when` texts all occur in the messages of the request, and which has not been used `times`
-times, over all processes of an `acts worker`; without `when` an entry always fits, without `times` it is never used up.
+The first entry counts whose `when` texts all occur in the messages of the request, whose `asked` is the request's
+digest, and which has not been used `times` times, over all processes of an `acts worker`; what is left out always fits.
 `output` is short for an answer of no calls. A text answer is what the model writes, letter by letter: so that answers
-can be wrong, too.
+can be wrong, too. `error` is an error of `models.errors` instead, by its `type` and `message`, behind the `text` that
+came before it. `model` and `usage` are what the answer says of itself. `request` is what was asked, where the entry was
+recorded (see `recording`): it is for readers.
 """
 
 from __future__ import annotations
@@ -14,19 +16,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-from acts_celery.worker.errors import WorkerError
+from typing import Final
 
 from .errors import BadRequest
 from .request import Answer, ModelRequest, OnText
+from .request_difference import difference
+from .script_entries import Entry, given, read_entries
 
 _MOST_BYTES: Final = 1_000_000
-_KEYS: Final = {"when", "output", "answer", "times"}
-_SHAPE: Final = 'a list of {"when": TEXT or [TEXTS], "output": VALUE} or {"when": …, "answer": {"calls": […], …}}'
+
+
+class NoAnswer(BadRequest):
+    """A script has no answer to a request."""
 
 
 class Uses:
@@ -66,61 +70,34 @@ uses: Final = Uses()
 class ScriptedModel:
     """Answers from a list of entries, which are as described above."""
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]], path: Path = Path(), counted: Uses | None = None) -> None:
-        self._entries = entries
+    def __init__(self, entries: Sequence[Entry], path: Path = Path(), counted: Uses | None = None) -> None:
+        self.entries = [*entries]
         self._path = path
         self._uses = counted or Uses()
 
     @classmethod
     def load(cls, path: Path) -> ScriptedModel:
-        """Read the entries from a JSON file. Raises `WorkerError`."""
-        try:
-            entries = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise WorkerError(f"the scripted model cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
-            raise WorkerError(f"the scripted model's {path} is not JSON: {error}") from error
-        if not isinstance(entries, list):
-            raise WorkerError(f"the scripted model's {path} must be {_SHAPE}")
-        for index, entry in enumerate(entries):
-            if not _is_entry(entry):
-                raise WorkerError(f"the scripted model's {path}, entry {index}: it must be {_SHAPE}")
-        return cls(entries, path.resolve(), uses)
+        """Read the entries from a file. Raises `WorkerError`."""
+        return cls(read_entries(path), path.resolve(), uses)
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
-        """The first answer that fits. Raises `BadRequest`."""
-        said = request.text
-        for index, entry in enumerate(self._entries):
+        """The first answer that fits. Raises `NoAnswer`, and the error that stands in its place."""
+        said, digest = request.text, request.digest
+        for index, entry in enumerate(self.entries):
             times = entry.get("times")
-            if _fits(entry, said) and (times is None or self._uses.take(f"{self._path} {index}", times)):
-                text = _text(entry)
-                on_text(text)
-                return Answer(text, f"scripted:{self._path.name}")
-        raise BadRequest("the scripted model has no answer to this request")
+            if _fits(entry, said, digest) and (times is None or self._uses.take(f"{self._path} {index}", times)):
+                answer, error = given(entry, f"scripted:{self._path.name}")
+                on_text(answer.text)
+                if error is not None:
+                    raise error
+                return answer
+        asked = difference(request, [entry["request"] for entry in self.entries if "request" in entry])
+        raise NoAnswer(f"the scripted model has no answer to this request{asked}")
 
 
-def _fits(entry: Mapping[str, Any], said: str) -> bool:
+def _fits(entry: Entry, said: str, digest: str) -> bool:
     when = entry.get("when", [])
     texts = [when] if isinstance(when, str) else when
     # Data stands in a message as JSON: a quote in it has a backslash before it.
-    return all(text in said or json.dumps(text, ensure_ascii=False)[1:-1] in said for text in texts)
-
-
-def _text(entry: Mapping[str, Any]) -> str:
-    answer = entry.get("answer", {"calls": [], "output": entry.get("output")})
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-
-
-def _is_entry(entry: Any) -> bool:
-    if not isinstance(entry, dict) or not entry.keys() <= _KEYS or ("output" in entry) == ("answer" in entry):
-        return False
-    when, times = entry.get("when", []), entry.get("times", 1)
-    texts = [when] if isinstance(when, str) else when
-    return (
-        isinstance(texts, list)
-        and all(isinstance(text, str) for text in texts)
-        and isinstance(times, int)
-        and not isinstance(times, bool)
-        and times >= 1
-        and isinstance(entry.get("answer", {}), dict | str)
-    )
+    is_said = all(text in said or json.dumps(text, ensure_ascii=False)[1:-1] in said for text in texts)
+    return is_said and entry.get("asked", digest) == digest
