@@ -18,7 +18,7 @@ from acts_celery.protocol.language.paths import MISSING, strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.slips.known_places import KnownPlaces
-from acts_celery.protocol.slips.slip import Slip, named_by, slip_in
+from acts_celery.protocol.slips.slip import Slip, Slips, is_meant, named_by
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
@@ -120,9 +120,12 @@ class _Texts:
             yield Finding(slip.code, f"the output {slip.why}", (), pointer("solution", "output", *at), slip.remedy)
 
     def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], Slip]]:
+        tool = self.layout.tools.get(call.tool) if call is not None else None
+        schema = tool.document if tool is not None else None
+        slips = Slips(self.places, lambda place: self._is_shown(call, place))
         for at, text in strings(value):
-            slip = slip_in(text[:_LONGEST], self.places, lambda place: self._is_shown(call, place))
-            if slip is not None:
+            slip = slips.of(text[:_LONGEST])
+            if slip is not None and not is_meant(schema, at, text):
                 yield at, slip
 
     def output_path(self, call: Call) -> Iterator[Finding]:

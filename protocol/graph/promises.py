@@ -83,6 +83,12 @@ class Promises:
         """Those that speak of what a reader sees."""
         return [promise for promise in self.all if promise.instance in (None, instance)]
 
+    def name(self, place: Reference) -> bool:
+        """Whether one of them names a place, or one above."""
+        lengths = range(min(1, len(place.path)), len(place.path) + 1)
+        above = [Reference(KIND, place.path[:length]) for length in lengths] if place.kind == KIND else ()
+        return any(each.names(one) for each in self.all for one in above)
+
 
 def schemas_at(root: Any, path: Path) -> list[Any]:
     """What a schema says of a path, by the properties and items that it names; nothing where it names none."""

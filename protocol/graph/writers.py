@@ -49,6 +49,10 @@ class Writers:
         if self._shared is not None:
             yield from self._shared.lines(place)
 
+    def has_inside(self, place: Reference) -> bool:
+        """Whether a call writes there, at or below it."""
+        return place.key in self._at_or_below or (self._shared is not None and self._shared.has_inside(place))
+
     def has_earlier(self, place: Reference, *, than: int) -> bool:
         """Whether a call listed before writes there."""
         return any(line.calls[0] < than for line in self.lines(place))

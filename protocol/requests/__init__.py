@@ -12,6 +12,7 @@
 `texts`         the engine's own words in them
 `answer_texts`  the object that a text has as its answer, whatever stands around it
 `answers`       what a model has written, as calls that may run, an output, and errors
+`answer_slips`  texts in it that read as references and are none
 `early_results`  results that a model has written before what their calls refer to is there
 `growing`       the calls of an answer whose text is still being written
 `streaming`     which of them can begin, and what such an answer comes to in the end

@@ -23,6 +23,7 @@ from acts_celery.protocol.submission.checking import check_calls
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.output import misfit_problems
 
+from .answer_slips import slips_in
 from .answer_texts import ANSWER_KEYS, Unreadable, find_answer, missing
 from .asides import advice_findings, judge_asides
 from .composition import compose
@@ -164,8 +165,8 @@ class _Reading:
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
         problems = list(self.truth.output_problems(output)) if output is not None else []
-        if problems:
-            output = None
+        problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
+        output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)
         layout: Layout | None = None
         for left_rounds in reversed(range(_ROUNDS)):
@@ -196,6 +197,11 @@ class _Reading:
     @cached_property
     def _context(self) -> Context:
         return Context.trusted(self.messages)
+
+    @property
+    def _at_work(self) -> Iterator[Call]:
+        for calls in (self.begun or {}).values():
+            yield from calls
 
     def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[Layout | None, list[Problem]]:
         """The layout of calls that may all run; else what is wrong."""

@@ -30,7 +30,7 @@ def dependents(
     A call is looked at again only when the last call has gone that was to write something it reads: the work grows with
     the calls, in whatever order they stand.
     """
-    gone, there = _Written(), _Written()
+    gone, there = WrittenPlaces(), WrittenPlaces()
     for call in refused.values():
         gone.add(places_written(request, call))
     places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
@@ -68,7 +68,7 @@ def _is_readable(call: Any) -> bool:
     return isinstance(call, dict) and isinstance(call.get("_instance"), str | None)
 
 
-class _Written:
+class WrittenPlaces:
     """Places that some calls write."""
 
     def __init__(self) -> None:
@@ -76,6 +76,7 @@ class _Written:
         self._above: Counter[Key] = Counter()
 
     def add(self, places: Iterable[Reference]) -> None:
+        """Add those of a call."""
         for place in places:
             self._at[place.key] += 1
             for length in range(1, len(place.key) + 1):
@@ -92,10 +93,18 @@ class _Written:
                 if not self._above[place.key[:length]]:
                     yield place.key[:length], False
 
+    def kinds(self) -> list[str]:
+        """The kinds of the places."""
+        return [str(key[0]) for key, count in self._above.items() if len(key) == 1 and count]
+
+    def has_inside(self, place: Reference) -> bool:
+        """Whether one of them is the place or below it."""
+        return self._above[place.key] > 0
+
     def has(self, place: Reference) -> bool:
         """Whether one of them is the place, above it or below it."""
         key = place.key
-        return self._above[key] > 0 or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
+        return self.has_inside(place) or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
 
 
 class _Readers:
@@ -111,7 +120,7 @@ class _Readers:
                     self._below.setdefault(key[:length], []).append(position)
 
     def of(self, emptied: tuple[Key, bool]) -> Iterable[int]:
-        """Those for whom something is missing now (see `_Written.remove`)."""
+        """Those for whom something is missing now (see `WrittenPlaces.remove`)."""
         key, is_written_whole = emptied
         return (self._below if is_written_whole else self._at).get(key, ())
 

@@ -2,8 +2,9 @@
 (SPEC R13.8).
 
 A call begins early only where nothing that may still be written changes what it waits for: each place that it reads
-is held by the context or written by a call before it that can begin, too, and nothing in its sight by one that cannot.
-So a streamed answer runs as it would if it had come whole; all that differs is when. The other calls wait for the end.
+is held by the context or written by a call before it that can begin, too, and nothing in its sight by one that cannot;
+and no text of it may turn out to name a place (SPEC R12.6b). So a streamed answer runs as it would if it had come
+whole; all that differs is when. The other calls wait for the end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.submission.layout import Layout
 
+from .answer_slips import may_have_slips
 from .answer_texts import Unreadable, find_answer
 from .answers import Answer, AnswerError, joined_messages, read_answer
 from .dependents import places_written
@@ -71,7 +73,7 @@ def _certain(request: Request, answer: Answer) -> Iterator[Call]:
     """What is written by calls that are not certain."""
     for position, raw in enumerate(answer.solution["calls"]):
         call = there.get(position)
-        if call is not None and _is_certain(call, answer, writers, open_places):
+        if call is not None and _is_certain(call, answer, writers, open_places) and not may_have_slips(request, raw):
             writers.append(call)
             yield call
         else:

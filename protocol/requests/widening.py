@@ -123,7 +123,7 @@ class Widening:
             return part
         made: dict[str, Any] = {}
         for keyword, below in part.items():
-            if keyword in DEFINITIONS or keyword.startswith(("x-", "$comment")):
+            if keyword in DEFINITIONS or keyword.startswith(("x-", "_", "$comment")):
                 continue
             for key, value in keyword_anew(keyword, below).items():
                 if key in made:  # both count

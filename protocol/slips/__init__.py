@@ -2,5 +2,6 @@
 
 `slip`          what is said of one text
 `embedded`      references inside a longer text, and the text as a template
-`known_places`  which places there are for any reader, and which of them a text names
+`naming`        which place a text names
+`known_places`  which places there are for any reader
 """

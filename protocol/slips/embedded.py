@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from acts_celery.protocol.language.errors import ExpressionError
@@ -13,32 +15,74 @@ from acts_celery.protocol.language.templates import OPENING, Template, bare, mea
 Meant = Callable[[str], Reference | None]
 """The place that a name without a dagger means, if any."""
 
+
+class Form(Enum):
+    """How a place is written in a text."""
+
+    REFERENCE = "†state.x"
+    TEMPLATE = "{{state.x}}"
+    """Or `${state.x}`, or `$state.x`: hardly ever anything else."""
+    BRACES = "{state.x}"
+    """What may be a text as well."""
+
+
 NAME: Final = r"[^\W\d][\w-]*"
 STEP: Final = r"""(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])"""
 PATH: Final = rf"{NAME}{STEP}*"
+_DOTTED: Final = rf"{NAME}(?:\.\w+(?:-\w+)*)+"
 _EMBEDDED: Final = re.compile(
     rf"(?<!{DAGGER})(?:{DAGGER}?\$?\{{\{{\s*{DAGGER}?({PATH})\s*\}}\}}|{DAGGER}?\{{\s*{DAGGER}({PATH})\s*\}}"
-    rf"|\$?\{{({PATH})\}}|{DAGGER}({NAME}(?:\.\w+(?:-\w+)*)+))"
+    rf"|\$?\{{({PATH})\}}|{DAGGER}({_DOTTED})|\$({_DOTTED}))"
 )
-"""`{{state.x}}`, `{†state.x}`, `${state.x}` and `†state.x`, also behind a dagger that makes no template of them."""
+"""`{{state.x}}`, `{†state.x}`, `${state.x}`, `†state.x` and `$state.x`, also behind a dagger that makes no template of
+them.
+"""
 _MOST_MENDED: Final = 20
+_MOST_NAMED: Final = 20
+_MOST_SHOWN: Final = 300
+"""Characters of a text that is shown as it is to be."""
 _LONGEST: Final = 10_000
 """Of a longer text nothing is guessed."""
 
 
-def as_template(text: str, meant: Meant) -> tuple[str, str] | None:
-    """The first of what was meant to be read in a text, as it stands there, and the text in which all of it is."""
-    found: list[str] = []
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What was meant to be read in a text: as it stands there, and what to write for it, in order; and the text in
+    which all of it is read.
+    """
+
+    found: tuple[tuple[str, str], ...]
+    corrected: str
+
+    @property
+    def remedy(self) -> str:
+        """What to write: the text as it is to be, or where it is long what in it."""
+        if len(self.corrected) <= _MOST_SHOWN:
+            return f"write {self.corrected!r}"
+        pairs = list(dict.fromkeys(self.found))
+        more = f" and {len(pairs) - _MOST_NAMED} more" if len(pairs) > _MOST_NAMED else ""
+        return "write " + ", ".join(f"{new} instead of {old}" for old, new in pairs[:_MOST_NAMED]) + more
+
+
+def as_template(text: str, meant: Callable[[str, Form], Reference | None]) -> Embedded | None:
+    """What was meant to be read in a text, if anything."""
+    found: list[tuple[str, str]] = []
 
     def written(match: re.Match[str]) -> str:
-        place = meant(next(filter(None, match.groups())))
+        place = meant(next(filter(None, match.groups())), _form(match[0]))
         if place is None:
             return match[0]
-        found.append(match[0])
-        return f"{OPENING}{bare(Expression(((place,),)))}}}"
+        found.append((match[0], f"{OPENING}{bare(Expression(((place,),)))}}}"))
+        return found[-1][1]
 
-    corrected = _EMBEDDED.sub(written, text) if DAGGER in text or "{" in text else text
-    return (found[0], corrected) if found else None
+    corrected = _EMBEDDED.sub(written, text) if any(mark in text for mark in (DAGGER, "{", "$")) else text
+    return Embedded(tuple(found), corrected) if found else None
+
+
+def _form(text: str) -> Form:
+    if DAGGER in text:
+        return Form.REFERENCE
+    return Form.BRACES if text.startswith("{") and not text.startswith("{{") else Form.TEMPLATE
 
 
 def instead(text: str, position: int, meant: Meant) -> str | None:
@@ -62,8 +106,8 @@ def _mended(text: str, position: int, meant: Meant) -> str | None:
         return None
     if (closed := _closed(text)) is not None:
         return closed
-    corrected = as_template(text, lambda name: meant(name) or _place(name))
-    return _closed(corrected[1]) if corrected is not None else None
+    found = as_template(text, lambda name, _: (meant(name) if "." in name else None) or _place(name))
+    return _closed(found.corrected) if found is not None else None
 
 
 def _closed(text: str) -> str | None:

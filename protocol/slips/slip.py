@@ -1,16 +1,23 @@
-"""Slips: a text that reads as a reference, in whatever system's way, and is none, with what was meant (SPEC R2.2)."""
+"""Slips: a text that reads as a reference, in whatever system's way, and is none (SPEC R2.2, R12.6b).
+
+In a plan a slip is a finding. In a model's answer it is an error, so only what is certain counts there: not what stands
+in brackets, and no place that is not known, but for a reference inside a longer text.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final
 
+from acts_celery.protocol.graph.promises import schemas_at
 from acts_celery.protocol.language.errors import shortened
-from acts_celery.protocol.language.references import Reference, expression_in, is_expression
+from acts_celery.protocol.language.messages import DATA_TYPES
+from acts_celery.protocol.language.references import DAGGER, Path, Reference, expression_in, is_expression
 
-from .embedded import NAME, PATH, STEP, as_template
+from .embedded import NAME, PATH, STEP, Form, as_template
+from .naming import NamedPlaces
 
 _TEMPLATES: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})"))
@@ -21,73 +28,107 @@ _BRACKETS: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
 )
 """What may be a text as well: it counts where what it names is known."""
-ANY_TEMPLATE: Final = (*_TEMPLATES, *_BRACKETS)
 _BARE: Final = re.compile(rf"{NAME}{STEP}+")
-
-
-class Named(Protocol):
-    """Places by the names that texts have for them."""
-
-    def meant(self, text: str) -> Reference | None:
-        """The known place with a path that a text names without a dagger, with or without its kind."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Slip:
-    """What is said of a text: the code of the finding, what it says, and the remedy."""
+    """What is said of a text."""
 
     code: str
+    """Of the finding."""
     why: str
     remedy: str
+    corrected: str | None
+    """The text as it was meant, where that is known."""
 
 
-def slip_in(text: str, places: Named, is_shown: Callable[[Reference], bool]) -> Slip | None:
-    """The slip that a text is. `is_shown` tells of a place whether whoever carries out the call sees it: then a
-    template of another system may be meant for them.
+def _never(_: Reference) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Slips:
+    """Tells what is wrong with texts, by the places that there are.
+
+    `is_shown` tells of a place whether whoever carries out the call sees it: then a template of another system may be
+    meant for them.
     """
-    if is_expression(text) or len(text) <= 2:
+
+    places: NamedPlaces
+    is_shown: Callable[[Reference], bool] = _never
+    is_certain: bool = False
+
+    def of(self, text: str) -> Slip | None:
+        """The slip that a text is."""
+        if is_expression(text) or len(text) <= 2:
+            return None
+        return self._whole(text) or self._embedded(text)
+
+    def _whole(self, text: str) -> Slip | None:
+        """What is said of a text that is nothing but a place."""
+        said, stripped = f"has the text {shortened(text)!r}", text.strip()
+        blank = expression_in(stripped) if text[:1].isspace() else None
+        if blank is not None:
+            return _slip("ACT301", f"{said}, and white space before the † makes it a text", str(blank))
+        for patterns, is_sign in ((_TEMPLATES, True), *([(_BRACKETS, False)] if not self.is_certain else [])):
+            if (name := named_by(stripped, patterns)) is not None:
+                why = f"{said}, which other systems replace by a value; here it stays a text"
+                if (meant := self.places.meant(name)) is not None:
+                    return _slip("ACT302", why, str(meant)) if not self.is_shown(meant) else None
+                is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
+                if is_sign and is_braced and re.fullmatch(PATH, name.strip()) and not self.is_certain:
+                    return Slip("ACT302", why, "write a reference such as †state.user.name", None)
+        meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
+        if meant is not None and (not self.is_certain or self._is_path(stripped, meant)):
+            why = f"{said}, which names a place and has no †: it stays a text"
+            return _slip("ACT301", why, str(meant))
         return None
-    return _whole(text, places, is_shown) or _embedded(text, places, is_shown)
+
+    def _is_path(self, text: str, place: Reference) -> bool:
+        """Whether a text is the path of a place, and not the name of a file or a host by chance: it begins with a kind,
+        or something is at this very place.
+        """
+        kind = re.match(NAME, text)
+        return (kind is not None and kind[0] == place.kind) or self.places.is_named(place)
+
+    def _embedded(self, text: str) -> Slip | None:
+        """References inside a longer text."""
+        if (found := as_template(text, self._read)) is None:
+            return None
+        why = f"has {found.found[0][0]!r} inside a text, where nothing is read"
+        return Slip("ACT305", why, found.remedy, found.corrected)
+
+    def _read(self, name: str, form: Form) -> Reference | None:
+        """What is meant to be read inside a text."""
+        if form is Form.BRACES and (self.is_certain or "." not in name):
+            return None
+        place = self.places.meant(name)
+        if place is None and form is Form.REFERENCE:
+            expression = expression_in(DAGGER + name)
+            place = expression.references[0] if expression is not None else None
+            is_one = place is not None and place.path and place.kind in (*DATA_TYPES, *self.places.kinds())
+            place = place if is_one else None
+        return place if place is not None and not self.is_shown(place) else None
 
 
-def named_by(text: str, patterns: Iterable[re.Pattern[str]] = ANY_TEMPLATE) -> str | None:
+def is_meant(schema: Any, at: Path, text: str) -> bool:
+    """Whether a schema says that a text at a place is meant as it stands: `"_literal": true` there or above, or a value
+    that it lists.
+    """
+    if not isinstance(schema, dict):
+        return False
+    parts = [part for length in range(len(at) + 1) for part in schemas_at(schema, at[:length])]
+    if any(part.get("_literal") is True for part in parts):
+        return True
+    listed = [part["enum"] for part in parts if isinstance(part.get("enum"), list)]
+    return any(part.get("const") == text for part in parts) or any(text in values for values in listed)
+
+
+def named_by(text: str, patterns: Iterable[re.Pattern[str]] = (*_TEMPLATES, *_BRACKETS)) -> str | None:
     """What a text names that is a template from end to end."""
     return next((match[1] for each in patterns if (match := each.fullmatch(text)) is not None), None)
 
 
-def _whole(text: str, places: Named, is_shown: Callable[[Reference], bool]) -> Slip | None:
-    """What is said of a text that is nothing but a place."""
-    said = f"has the text {shortened(text)!r}"
-    blank = expression_in(text.strip()) if text[:1].isspace() else None
-    if blank is not None:
-        return Slip("ACT301", f"{said}, and white space before the † makes it a text", f"write {blank}")
-    stripped = text.strip()
-    for patterns, is_certain in ((_TEMPLATES, True), (_BRACKETS, False)):
-        if (name := named_by(stripped, patterns)) is not None:
-            meant = places.meant(name)
-            if meant is not None and is_shown(meant):
-                return None
-            is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
-            if meant is not None or (is_certain and is_braced and re.fullmatch(PATH, name.strip())):
-                why = f"{said}, which other systems replace by a value; here it stays a text"
-                return Slip("ACT302", why, f"write {meant}" if meant else "write a reference such as †state.user.name")
-    meant = places.meant(stripped) if _BARE.fullmatch(stripped) else None
-    if meant is not None:
-        why = f"{said}, which names a place and has no †: it stays a text"
-        return Slip("ACT301", why, f"write {meant}")
-    return None
-
-
-def _embedded(text: str, places: Named, is_shown: Callable[[Reference], bool]) -> Slip | None:
-    """References inside a longer text."""
-
-    def meant(name: str) -> Reference | None:
-        place = places.meant(name) if "." in name else None
-        return place if place is not None and not is_shown(place) else None
-
-    if (found := as_template(text, meant)) is None:
-        return None
-    first, corrected = found
-    why = f"has {first!r} inside a text, where nothing is read"
-    return Slip("ACT305", why, f"write {shortened(corrected)!r}")
+def _slip(code: str, why: str, corrected: str) -> Slip:
+    return Slip(code, why, f"write {corrected}", corrected)

@@ -173,3 +173,16 @@ def test_a_misspelt_reference_of_the_output_is_answered(text: str, meant: str) -
     with pytest.raises(Rejected) as rejected:
         check_submission({"tools": {"get": TAKES}, "solution": {"calls": [call], "output": text}})
     assert rejected.value.errors[0].message.endswith(f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize("text", ["state.user.name", "{{state.user.name}}", "Dear {{state.user.name}}"])
+def test_where_a_tool_says_that_a_parameter_is_taken_as_it_stands_there_is_no_slip(text: str) -> None:
+    found = {}
+    for literal in (True, False):
+        tool = {"type": "object", "properties": {"code": {"type": "string", "_literal": literal}}}
+        call = {"_tool": "run", "code": text, "_outputPath": "†state.out"}
+        context = [{"type": "state", "user": {"name": "Ann"}}]
+        plan = check_submission({"context": context, "tools": {"run": tool}, "solution": {"calls": [call]}})
+        found[literal] = [finding.code for finding in plan.findings if finding.severity != "note"]
+    assert found[True] == []
+    assert found[False] in (["ACT301"], ["ACT302"], ["ACT305"])

@@ -1,0 +1,133 @@
+"""Slips of a model: texts of its calls and its output that read as references and are none (SPEC R12.6b).
+
+A call with one does not run: what it would do with the text cannot be taken back. A text it is where each dagger is
+written `††`, or the tool says of the parameter `"_literal": true`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.graph.promises import Promises
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.paths import strings
+from acts_celery.protocol.language.references import DAGGER, Reference
+from acts_celery.protocol.slips.naming import NamedPlaces
+from acts_celery.protocol.slips.slip import Slips, is_meant
+from acts_celery.protocol.state.context import Context
+
+from .dependents import WrittenPlaces, places_written
+from .request import Request
+
+_MOST_INSTANCES: Final = 100
+_MOST_LOOKED_UP: Final = 20_000
+"""Of an answer with more names of places than this no more is looked at."""
+
+
+class _TooMany(Exception):
+    """The answer has more texts that may name a place than are looked at."""
+
+
+def slips_in(
+    request: Request,
+    messages: Sequence[Message],
+    context: Context,
+    calls: Mapping[int, Any],
+    output: Any,
+    begun: Iterable[Call] = (),
+) -> Iterator[Problem]:
+    """What was meant to be read and is a text, in the calls of an answer by position, and in its output.
+
+    `begun` are calls at work that may still write.
+    """
+    slips = Slips(_AnswerPlaces(request, messages, context, calls.values(), begun), is_certain=True)
+    parts = [(("calls", at), *_read_of(request, call)) for at, call in calls.items()]
+    for where, schema, value in (*parts, (("output",), request.schema, output)):
+        for at, text in strings(value):
+            try:
+                slip = slips.of(text)
+            except _TooMany:
+                text = f"not looked at: the answer has more than {_MOST_LOOKED_UP} texts that may name a place"
+                yield Problem(pointer("solution", *where, *at), text)
+                break
+            if slip is not None and not is_meant(schema, at, text):
+                escape = "; a † of the text itself is written ††" if DAGGER in text else ""
+                yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}")
+
+
+def may_have_slips(request: Request, call: Any) -> bool:
+    """Whether a text of a call would be a slip if the places were there that it may name."""
+    schema, value = _read_of(request, call)
+    slips = Slips(_AnyPlace(), is_certain=True)
+    return any(slips.of(text) is not None and not is_meant(schema, at, text) for at, text in strings(value))
+
+
+def _read_of(request: Request, call: Any) -> tuple[Any, Any]:
+    """What a tool says of its parameters, and those that a call has."""
+    if not isinstance(call, dict):
+        return None, None
+    name = call.get("_tool")
+    tool = request.tools.get(name) if isinstance(name, str) else None
+    parameters = {key: value for key, value in call.items() if not key.startswith("_")}
+    return tool.document if tool is not None else None, parameters
+
+
+class _AnswerPlaces(NamedPlaces):
+    """The places that the context holds, and those that calls of the answer were to write, whether they may or not."""
+
+    def __init__(
+        self,
+        request: Request,
+        messages: Sequence[Message],
+        context: Context,
+        calls: Iterable[Any],
+        begun: Iterable[Call],
+    ) -> None:
+        self._folds = [context.fold(), *map(context.fold, islice(context.instances, _MOST_INSTANCES))]
+        self._promises = Promises(messages)
+        self._written = WrittenPlaces()
+        for call in calls:
+            self._written.add(places_written(request, call))
+        for one in begun:
+            self._written.add(one.written)
+        self._known: dict[Reference, bool] = {}
+
+    def kinds(self) -> tuple[str, ...]:
+        return self._kinds
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        held = (kind for fold in self._folds for kind in fold.kinds())
+        return tuple(dict.fromkeys((*held, *self._written.kinds())))
+
+    def has(self, place: Reference) -> bool:
+        return self._written.has(place) or self._is_held(place)
+
+    def is_named(self, place: Reference) -> bool:
+        return self._written.has_inside(place) or self._is_held(place)
+
+    def _is_held(self, place: Reference) -> bool:
+        if place not in self._known:
+            if len(self._known) >= _MOST_LOOKED_UP:
+                raise _TooMany
+            held = any(fold.exists(place) for fold in self._folds)
+            self._known[place] = held or self._promises.name(place)
+        return self._known[place]
+
+
+class _AnyPlace(NamedPlaces):
+    """Whatever may come to be."""
+
+    def kinds(self) -> tuple[str, ...]:
+        return ()
+
+    def has(self, place: Reference) -> bool:
+        return True
+
+    def is_named(self, place: Reference) -> bool:
+        return True

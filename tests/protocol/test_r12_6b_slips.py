@@ -1,0 +1,188 @@
+"""A text of a model's answer that reads as a reference and is none does not run (SPEC R12.6b)."""
+
+from __future__ import annotations
+
+import json
+import time
+from ast import literal_eval
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.language.templates import bare, escaped
+from acts_celery.protocol.requests import Answer, Request, compose, read_answer, read_request
+from acts_celery.protocol.requests.streaming import begin_answer, end_answer
+from acts_celery.protocol.submission.checking import Environment
+
+from .laws import law
+from .strategies import expressions
+
+TEXT: dict[str, Any] = {"type": "string"}
+CONTEXT: list[dict[str, Any]] = [
+    {"type": "state", "o": {"id": "A7", "lines": [{"sku": "x"}]}, "name": "Ann"},
+    {"type": "input", "mail": "ann@example.com"},
+    {"type": "data", "kind": "memo", "data": {"title": "Hello"}},
+    {"type": "input", "_instance": "①", "own": 1},
+]
+TOOLS: dict[str, dict[str, Any]] = {
+    "refund": {"properties": {"order": {}, "amount": {"type": "number"}}},
+    "send": {"properties": {"body": TEXT, "code": {**TEXT, "_literal": True}, "to": {"enum": ["state.o.id", "Ann"]}}},
+}
+
+
+def asked(**more: Any) -> Request:
+    return read_request({"context": CONTEXT, "tools": TOOLS, "schema": {}, **more}, Environment(activities=TOOLS))
+
+
+def read(*calls: Mapping[str, Any], output: Any = None) -> Answer:
+    return read_answer(asked(), {"calls": list(calls), "output": output})
+
+
+def sent(text: Any, **more: Any) -> dict[str, Any]:
+    return {"_tool": "send", "body": text, **more}
+
+
+REFUND = {"_tool": "refund", "order": "A7", "_outputPath": "†state.refund"}
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("state.o.id", "†state.o.id"),
+        ("o.id", "†state.o.id"),
+        ("o.lines[0].sku", "†state.o.lines.0.sku"),
+        ("input.mail", "†input.mail"),
+        ("memo.title", "†memo.title"),
+        ("input.own", "†input.own"),
+        ("state.refund.amount", "†state.refund.amount"),
+        (" †state.o.id", "†state.o.id"),
+        ("{{state.o.id}}", "†state.o.id"),
+        ("{{ o.id }}", "†state.o.id"),
+        ("{{name}}", "†state.name"),
+        ("${state.o.id}", "†state.o.id"),
+        ("${{ state.o.id }}", "†state.o.id"),
+        ("$state.o.id", "†state.o.id"),
+        ("$name", "†state.name"),
+        ("{{†state.o.id}}", "†state.o.id"),
+        ("Refunded †state.refund.amount EUR", "Refunded †{state.refund.amount} EUR"),
+        ("Refunded $state.refund.amount EUR", "Refunded †{state.refund.amount} EUR"),
+        ("Order {{o.id}}, ${state.name}, †{state.o.id}", "Order †{state.o.id}, †{state.name}, †{state.o.id}"),
+        ("Dear †input.nobody,", "Dear †{input.nobody},"),
+        ("Dear {†state.name}", "Dear †{state.name}"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"deep": ["x", text]}])
+def test_a_slip_is_an_error_with_the_corrected_text(text: str, corrected: str, wrap: Any) -> None:
+    first = {"_tool": "refund", "order": wrap(text), "_outputPath": "†state.other"}
+    answer = read(first, REFUND, output={"said": text})
+    assert [call.raw for call in answer.calls] == [REFUND]
+    assert answer.output is None
+    (error, of_output) = answer.errors
+    assert (error.type, error.call, of_output.type) == ("InvalidCall", first, "InvalidOutput")
+    assert error.pointer.startswith("/calls/0/order")
+    assert of_output.pointer == "/output/said"
+    for one in (error, of_output):
+        assert f"write {corrected}" in one.message or f"write {corrected!r}" in one.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("†state.o.id", "†{state.o.id}", "Order †{state.o.id || input.mail}", "††state.o.id", "Order ††state.o.id"),
+        *("††{{state.o.id}}", "Order ††{state.o.id}"),
+        *("$5", "$HOME", "{{unknown.name}}", "${unknown}", "main.py", "report.txt", "refund.txt", "example.com"),
+        *("Look at state.o.id", "{state.o.id}", "<name>", "[name]", "died †1990", "see †", "a †b.c", "††", "state"),
+        *("ann@example.com", "https://state.o.id/", "3.5", "name", "o"),
+    ],
+)
+def test_what_is_no_slip_runs_as_it_stands(text: str) -> None:
+    answer = read(sent(text), REFUND, output=[text])
+    assert answer.errors == ()
+    assert len(answer.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        sent("x", code="const id = `${state.o.id} {{state.o.id}} †state.o.id`"),
+        sent("x", to="state.o.id"),
+        sent("x", _reasoningForCall="since {{state.o.id}} is state.o.id"),
+        {"_tool": "think", "_outputPath": "†state.thought", "_output": "state.o.id"},
+    ],
+)
+def test_where_a_text_is_meant_there_is_no_slip(call: dict[str, Any]) -> None:
+    think = {"properties": {"_output": TEXT, "_outputPath": {}}}
+    answer = read_answer(asked(tools={**TOOLS, "think": think}), {"calls": [call], "output": None})
+    assert (answer.errors, len(answer.calls)) == ((), 1)
+
+
+def test_a_place_that_only_a_refused_call_was_to_write_is_one_all_the_same() -> None:
+    bad = {**REFUND, "amount": "much"}
+    answer = read(bad, sent("{{state.refund.amount}}"), sent("†state.refund.amount"))
+    assert answer.calls == ()
+    assert [error.pointer for error in answer.errors] == ["/calls/0/amount", "/calls/1/body", "/calls/2/body"]
+
+
+def test_of_a_long_text_what_is_wrong_in_it_is_shown() -> None:
+    (error,) = read(sent("word " * 1_000 + "{{state.o.id}}" + " word" * 1_000)).errors
+    assert "write †{state.o.id} instead of {{state.o.id}}" in error.message
+    assert len(error.message) < 500
+
+
+def test_while_it_is_written_a_call_waits_whose_text_may_turn_out_to_name_a_place() -> None:
+    calls = [sent("{{late.x}}"), sent("{{unknown.name}}"), sent("plain"), {**REFUND, "_outputPath": "†state.late"}]
+    text = json.dumps({"calls": calls, "output": None})
+    request = asked()
+    begun = begin_answer(request, text[: text.index(', "output"')], CONTEXT, first=0)
+    assert [call.index for call in begun.calls] == [2, 3]
+    answer = end_answer(request, text, [2, 3], CONTEXT, first=0)
+    assert [call.index for call in answer.calls] == [1, 2, 3]
+    assert [error.pointer for error in answer.errors] == ["/calls/0/body"]
+
+
+def test_very_many_names_are_not_looked_up_and_such_a_call_does_not_run() -> None:
+    began = time.monotonic()
+    text = " ".join(f"{{{{state.o.x{number}}}}}" for number in range(40_000))
+    (error,) = read(sent(text), sent("plain")).errors
+    assert "not looked at: the answer has more than 20000 texts that may name a place" in error.message
+    assert time.monotonic() - began < 20
+
+
+PLACES = [Reference("state", ("o", "id")), Reference("state", ("o", "lines", 0, "sku")), Reference("input", ("mail",))]
+SLIPS = ["{{%s}}", "${%s}", "$%s", "{†%s}", "{{†%s}}"]
+plain = st.text("ab ,.{}[]<>%&|\n", max_size=6)
+
+
+@law
+@given(st.text('†{}ab.0[]"|&$ ', max_size=12), st.sampled_from(["", *map(str, PLACES), "†{state.o.id}"]), plain)
+def test_shown_data_that_is_copied_back_stays_a_text(before: str, place: str, behind: str) -> None:
+    said = before + place + behind
+    answer = read(sent(escaped(said)), output=escaped(said))
+    assert (answer.errors, len(answer.calls)) == ((), 1)
+
+
+@law
+@given(st.lists(st.one_of(plain.filter(lambda text: "{" not in text), expressions), max_size=4), expressions)
+def test_a_correct_reference_is_called_no_slip(parts: list[Any], whole: Expression) -> None:
+    text = "".join(part if isinstance(part, str) else f"†{{{bare(part)}}}" for part in parts)
+    answer = read(sent(str(whole)), sent(text))
+    assert not any("inside a text" in error.message or "names a place" in error.message for error in answer.errors)
+
+
+@law
+@given(plain, st.sampled_from(PLACES), st.sampled_from(SLIPS), plain.filter(lambda text: text[:1] not in tuple("ab.[")))
+def test_with_the_corrected_text_an_answer_is_valid(before: str, place: Reference, slip: str, behind: str) -> None:
+    text = before + slip % str(place)[1:] + behind
+    (error,) = read(sent(text)).errors
+    corrected = error.message.partition("write ")[2].partition("; a † of")[0]
+    corrected = literal_eval(corrected) if corrected[0] in "'\"" else corrected
+    answer = read(sent(corrected))
+    assert (answer.errors, len(answer.calls)) == ((), 1)
+
+
+def test_what_a_tool_says_of_texts_is_not_sent_to_a_model() -> None:
+    assert "_literal" not in json.dumps(compose(asked()))
