@@ -11,6 +11,7 @@
 `outcomes`         what a result means
 `standing`         how calls stand, by what the log says
 `execution`        what can be done next
+`costs`            what asking models has cost
 `loop_events`      what can happen to a loop
 `loop`             the ticks of a request: stages, and their transitions
 `loop_limits`      what a loop may spend

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ProtocolError
 
+from .costs import Cost
 from .loop_events import (
     Answered,
     Approved,
@@ -99,6 +100,9 @@ def request_index(stage: Stage, tick: int) -> int:
     return tick + _CHOOSING_FROM if stage is Stage.CHOOSING else tick
 
 
+_FREE: Final = Cost()
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """One tick of a loop, as far as it has come."""
@@ -123,8 +127,10 @@ class Tick:
     """What is wrong with it."""
     plan: Planned | None = None
     """Its calls, where they wait for an approval, or were approved."""
-    charged: int = 0
-    """What it has cost, in tokens."""
+    cost: Cost = _FREE
+    """What its requests have cost."""
+    known: int | None = None
+    """The tokens of its last request and the answer to it, where the next one goes on from these (SPEC R13.3)."""
     first: int = 0
     """The index of its first call."""
     runs: int = 0
@@ -148,7 +154,7 @@ class Loop:
     granted: int = 0
     """Ticks below that one were added by a person."""
     _before_end: Stage = Stage.NEW
-    _delegated_tokens: int = 0
+    _delegated: Cost = _FREE
     _delegated_calls: int = 0
 
     @property
@@ -169,12 +175,28 @@ class Loop:
     @property
     def spent(self) -> int:
         """The tokens that the ticks before and this one have cost, and what their calls have asked for."""
-        return self.own_tokens + self._delegated_tokens
+        return self.cost.tokens
+
+    @property
+    def cost(self) -> Cost:
+        """What the ticks have cost, and what their calls have asked for."""
+        return sum((tick.cost for tick in self.ticks), self._delegated)
+
+    @property
+    def open_cost(self) -> Cost:
+        """What the request may have cost at most that is in the log and whose answer is not."""
+        return Cost.of_request(None, self.tick.estimate) if self.is_asking else _FREE
 
     @property
     def own_tokens(self) -> int:
         """The tokens that its own requests have cost."""
-        return sum(tick.charged for tick in self.ticks)
+        return sum(tick.cost.tokens for tick in self.ticks)
+
+    @property
+    def known(self) -> int | None:
+        """The tokens of the last request and its answer, with which the next one begins; None where nobody knows."""
+        tick = self.tick if self.tick.choice is not None else self.last
+        return tick.known if tick is not None else None
 
     @property
     def claimed_tokens(self) -> int:
@@ -207,10 +229,9 @@ class Loop:
         chosen = [request_index(Stage.CHOOSING, tick.number) for tick in self.ticks if tick.choice is not None]
         return [*chosen, *(tick.number for tick in self.ticks if tick.solution is not None)]
 
-    def charge(self, tokens: int, calls: int = 0) -> Loop:
+    def charge(self, cost: Cost, calls: int = 0) -> Loop:
         """A call has ended for which models were asked: by a delegate, or by a child run that started so many calls."""
-        tokens, calls = self._delegated_tokens + tokens, self._delegated_calls + calls
-        return replace(self, _delegated_tokens=tokens, _delegated_calls=calls)
+        return replace(self, _delegated=self._delegated + cost, _delegated_calls=self._delegated_calls + calls)
 
     def apply(self, event: LoopEvent) -> Loop:
         """The loop behind an event of its log. Raises `BrokenLog` where it cannot follow those before it."""
@@ -227,7 +248,7 @@ class Loop:
         return self._in_tick(estimate=event.estimate, digest=event.digest, slots=event.slots, repeats=repeats)
 
     def _choose(self, event: ToolsChosen) -> Loop:
-        return self._in_tick(charged=event.charged, choice=event)
+        return self._in_tick(cost=_paid(event, event.usage), choice=event, known=event.known)
 
     def _take_part(self, event: PartCame) -> Loop:
         return self._in_tick(text=self.tick.text + event.text, first=event.first, runs=event.runs)
@@ -236,8 +257,8 @@ class Loop:
         return self._in_tick(output=self.tick.output[: event.at] + event.text)
 
     def _answer(self, event: Answered) -> Loop:
-        charged = self.tick.charged + event.charged
-        said = {"solution": event.message, "invalid": tuple(event.errors), "charged": charged}
+        cost = self.tick.cost + _paid(event, event.message.get("usage") if self.tick.choice is None else None)
+        said = {"solution": event.message, "invalid": tuple(event.errors), "cost": cost, "known": event.known}
         return self._in_tick(**said, first=event.first, runs=event.runs)
 
     def _plan(self, event: Planned) -> Loop:
@@ -254,11 +275,17 @@ class Loop:
         return replace(closed, ticks=(*closed.ticks, Tick(self.tick.number + 1)))
 
     def _end(self, event: LoopEnded) -> Loop:
-        return replace(self, ended=event, _before_end=self.stage)
+        lost = Cost.of_request(None, self.tick.estimate, event.lost - 1) if event.lost else _FREE
+        return replace(self._in_tick(cost=self.tick.cost + lost), ended=event, _before_end=self.stage)
 
     def _extend(self, event: LoopExtended) -> Loop:
         ticks = event.ticks
         return replace(self, ended=None, added_ticks=self.added_ticks + ticks, granted=self.tick.number + ticks)
+
+
+def _paid(event: Answered | ToolsChosen, usage: Any) -> Cost:
+    """What an answer has cost; versions before have written its tokens and its usage alone."""
+    return Cost.read(event.cost if event.cost is not None else {"tokens": event.charged, "usage": usage})
 
 
 _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {

@@ -58,6 +58,10 @@ class ToolsChosen:
     usage: Mapping[str, Any] | None
     charged: int
     """What it has cost, in tokens."""
+    cost: Mapping[str, Any] | None = None
+    """The same in all that is known of it (see `Cost`)."""
+    known: int | None = None
+    """The tokens of the request and its answer, where the next request begins with these and goes to the same model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,10 @@ class Answered:
     """What the request has cost, in tokens."""
     errors: Sequence[TickError]
     """What is not valid in it."""
+    cost: Mapping[str, Any] | None = None
+    """As in `ToolsChosen`."""
+    known: int | None = None
+    """As in `ToolsChosen`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,8 @@ class LoopEnded:
     """Of the run: `completed` or `failed`."""
     reason: str | None
     output: Any
+    lost: int = 0
+    """So many attempts at the current request may have cost what it was estimated to: their answers are not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.protocol.language.limits import MOST
-
 from .loop import Loop
 
 TICKS: Final = 8
@@ -94,13 +92,8 @@ class LoopLimits:
         return f"the limit of {self.seconds:g} seconds (config.seconds) is reached"
 
 
-def estimate_tokens(request_bytes: int, max_output_tokens: int) -> int:
-    """What a request may take at most: a token has a byte at least (SPEC R13.3)."""
-    return request_bytes + max_output_tokens
-
-
-def charge_tokens(usage: Any, estimate: int, losses: int) -> int:
-    """What a tick has cost: what was reported, or the estimate; attempts that were lost before are charged whole."""
-    reported = [usage.get(key) for key in ("input", "output")] if isinstance(usage, Mapping) else []
-    counts = [count for count in reported if isinstance(count, int) and 0 <= count <= MOST]  # none gives tokens back
-    return losses * estimate + (sum(counts) if len(counts) == 2 else estimate)
+def estimate_tokens(new_bytes: int, max_output_tokens: int, known: int = 0) -> int:
+    """What a request may take at most, where the request before it and its answer had so many tokens and the others
+    have so many bytes: a token has a byte at least (SPEC R13.3).
+    """
+    return known + new_bytes + max_output_tokens

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop import TRANSITIONS, BrokenLog, Loop, Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
@@ -17,7 +18,7 @@ from acts_celery.protocol.engine.loop_events import (
     TickError,
     ToolsChosen,
 )
-from acts_celery.protocol.engine.loop_limits import LoopLimits, charge_tokens, estimate_tokens
+from acts_celery.protocol.engine.loop_limits import LoopLimits, estimate_tokens
 from acts_celery.protocol.engine.solution_output import judge_output
 from acts_celery.protocol.state.fold import Fold
 
@@ -90,7 +91,7 @@ def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
     limits = LoopLimits(tokens=10_000)
     assert limits.token_limit(Loop(), 4_000, losses=1) is None
     assert limits.token_limit(Loop(), 4_000, losses=2) is not None
-    assert charge_tokens({"input": 10, "output": 5}, 4_000, losses=1) == 4_015
+    assert Cost.of_request({"input": 10, "output": 5}, 4_000, losses=1) == Cost(2, 4_015, 4_000, 10, 5)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +103,15 @@ def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
         {"input": None, "output": 3},
         {"input": -9, "output": 3},
         {"input": 10**30, "output": 3},
+        {"input": True, "output": 3},
+        {"input": float("nan"), "output": 3},
+        {"input": "5", "output": "3"},
+        {"input": 5, "output": 3, "cached": -1},
         "much",
     ],
 )
 def test_r13_3_unknown_usage_is_charged_whole(usage: Any) -> None:
-    assert charge_tokens(usage, 4_000, losses=0) == 4_000
+    assert Cost.of_request(usage, 4_000) == Cost(1, 4_000, 4_000)
 
 
 def test_r13_3_what_is_billed_beyond_the_limit_ends_the_run() -> None:

@@ -50,7 +50,7 @@ def asking(backend: Backend, *answers: Mapping[str, Any], delegates: Mapping[str
 
 
 def test_r13_3_what_a_child_has_cost_is_charged_to_its_parent(loops: Backend) -> None:
-    inner = Told(loops, answer(SUM, usage=[50_000, 5_000]), answer(output="†state.sum", usage=[20_000, 1_000]))
+    inner = Told(loops, answer(SUM, usage=[5_000, 500]), answer(output="†state.sum", usage=[69_500, 1_000]))
     asked = asking(
         loops,
         answer(ask("inner", "†state.a"), usage=[5_000, 100]),
@@ -59,7 +59,10 @@ def test_r13_3_what_a_child_has_cost_is_charged_to_its_parent(loops: Backend) ->
     )
     result = asked.result()
     assert result.data()["state"] == {"a": 3}
-    assert result.calls[0].cost == {"tokens": 76_000, "calls": 1}
+    cost = dict(result.calls[0].cost or {})
+    assert cost.pop("seconds") >= 0
+    usage = {"input": 74_500, "output": 1_500, "cached": 0}
+    assert cost == {"tokens": 76_000, "calls": 1, "requests": 2, "usage": usage}
     assert (result.status, asked.asked) == ("failed", {0: 1})
     assert result.reason is not None
     assert "3900 of 85000 (config.tokens) are left" in result.reason
@@ -132,6 +135,7 @@ def test_r13_3_a_single_request_of_a_delegate_is_charged_and_logged(loops: Backe
     cost = dict(call.cost or {})
     assert cost.pop("seconds") >= 0
     assert cost == {
+        "requests": 1,
         "tokens": 60_010,
         "model": "told",
         "usage": {"input": 60_000, "output": 10, "cached": 0},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded
-from acts_celery.protocol.engine.loop_limits import charge_tokens
 from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.submission.layout import Layout
@@ -71,7 +71,8 @@ class Answers:
         """Write down the answer, and the calls that come of it; before it so many attempts were lost."""
         view, loop, limits = self._view, self._view.loop, self._view.limits
         request = request_of(view, self._checker)
-        charged = charge_tokens(said.get("usage"), loop.tick.estimate, losses)
+        cost = Cost.of_request(said.get("usage"), loop.tick.estimate, losses, said.get("seconds", 0.0))
+        charged = cost.tokens
         limit: str | None
         if (beyond := read_beyond(said, view)) is not None:
             solved, limit = beyond
@@ -85,9 +86,9 @@ class Answers:
             limit = shortfall.text
         step = self._begin()
         if solved.choice is not None and limit is None:
-            note_choice(step, said, solved.choice, charged=charged)
+            note_choice(step, said, solved.choice, cost)
         else:
-            note_solution(step, view, said, solved, charged=charged, limit=limit, is_lazy=request.is_lazy)
+            note_solution(step, view, said, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
         if limit is not None:
             step.note(LoopEnded("failed", limit, None))
         return step

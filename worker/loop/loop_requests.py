@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acts_celery.protocol.engine.loop import Stage
@@ -53,11 +53,24 @@ def next_request(view: LoopView, request: Request) -> Asked:
     return kind(
         messages=added,
         config=config,
-        estimate=estimate_tokens(size, view.limits.max_output_tokens),
+        estimate=_estimate(view, added, schema, size),
         digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
         schema=schema if schema != view.schema else None,
         **own,
     )
+
+
+def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, size: int) -> int:
+    """What a request of so many bytes may take, in tokens (SPEC R13.3). Where those of the request before are known,
+    and of its answer, which is the first of the `added` messages, only what is new counts by its bytes.
+    """
+    most, known = view.limits.max_output_tokens, view.loop.known
+    if known is None:
+        return estimate_tokens(size, most)
+    answer, *others = added
+    new = len(pack(others)) + len(pack(dict.fromkeys(answer)))
+    new += len(pack(schema)) if schema != view.schema else 0
+    return estimate_tokens(new, most, known)
 
 
 _Parts = tuple[type[Asked], list[dict[str, Any]], Any, dict[str, Any]]

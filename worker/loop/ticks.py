@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.costs import Cost, reported
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
@@ -28,6 +29,7 @@ from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
+from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.submission.layout import Layout
@@ -168,9 +170,11 @@ def unanswered(error: Mapping[str, str]) -> Solved:
     return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
 
 
-def note_choice(step: LoopStep, said: Mapping[str, Any], choice: Choice, *, charged: int) -> None:
+def note_choice(step: LoopStep, said: Mapping[str, Any], choice: Choice, cost: Cost) -> None:
     """Write down which tools a staged tick has chosen (SPEC R12.7)."""
-    step.note(ToolsChosen(dict(choice.answer), said.get("model"), said.get("usage"), charged))
+    usage = said.get("usage")
+    paid: dict[str, Any] = {"charged": cost.tokens, "cost": cost.pack(), "known": _known(said)}
+    step.note(ToolsChosen(dict(choice.answer), said.get("model"), usage, **paid))
 
 
 def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
@@ -198,7 +202,7 @@ def note_solution(
     said: Mapping[str, Any],
     solved: Solved,
     *,
-    charged: int,
+    cost: Cost,
     limit: str | None,
     is_lazy: bool,
 ) -> None:
@@ -218,13 +222,25 @@ def note_solution(
     }
     starts = limit is None and not is_lazy and solved.layout is not None
     runs = solved.runs if starts else len(view.begun)
-    step.note(Answered(message, view.first, runs, charged, errors))
+    paid: dict[str, Any] = {"charged": cost.tokens, "cost": cost.pack(), "known": _known(said)}
+    step.note(Answered(message, view.first, runs, errors=errors, **paid))
     if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:
         step.note(plan_of(solved.valid_calls))
     else:
         write_calls(step, view, solved.layout)
+
+
+def _known(said: Mapping[str, Any]) -> int | None:
+    """The tokens of a request and its answer, where the next one begins with them: the same model has reported them. An
+    answer of no use is shown as an empty one, of some bytes.
+    """
+    counts = reported(said.get("usage"))
+    if counts is None or said.get("is_fallback"):
+        return None
+    input_, output, _ = counts
+    return input_ + (output if "answer" in said else len(compact(_NOTHING.solution)))
 
 
 def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:

@@ -32,6 +32,7 @@ class Candidate:
 
     model: Model
     name: str
+    is_fallback: bool = False
 
 
 Failed = Callable[[ModelError, int, float], None]
@@ -62,7 +63,8 @@ async def answered(
                     own = replace(request, config={**request.config, "model": candidate.name})
                     try:
                         answer = await candidate.model.ask(own, take)
-                        return replace(answer, duration_seconds=time.monotonic() - began)
+                        seconds = time.monotonic() - began
+                        return replace(answer, duration_seconds=seconds, is_fallback=candidate.is_fallback)
                     except ModelError as raised:
                         error = raised
                     if not error.is_transient:

@@ -69,20 +69,20 @@ class Models:
     def _candidates(self, request: ModelRequest, models: Iterable[ConfiguredModel]) -> list[Candidate]:
         """Those of the models whose context the request may fit, one at least. Raises `ContextTooLong`."""
         found, refused = list[Candidate](), list[ContextTooLong]()
-        for each in models:
+        for place, each in enumerate(models):
             try:
                 verify_fits(request, each)
-                found.append(self._candidate(each))
+                found.append(self._candidate(each, is_fallback=place > 0))
             except ContextTooLong as error:
                 refused.append(error)
         if not found:
             raise refused[0]
         return found
 
-    def _candidate(self, configured: ConfiguredModel) -> Candidate:
+    def _candidate(self, configured: ConfiguredModel, *, is_fallback: bool) -> Candidate:
         if configured not in self._made:
             self._made[configured] = make_model(configured, self._registry, self._on_thread, self._bounds)
-        return Candidate(self._made[configured], configured.name)
+        return Candidate(self._made[configured], configured.name, is_fallback)
 
 
 def verify_models(settings: Settings, registry: Registry) -> None:

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS, charge_tokens, estimate_tokens
+from acts_celery.protocol.engine.costs import Cost
+from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS, estimate_tokens
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.rendering import render_context
@@ -72,11 +73,10 @@ def _estimate(request: ModelRequest) -> int:
 
 
 def _cost(request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
-    if answer is None:
-        return {"tokens": _estimate(request)}
-    usage = answer.usage.to_dict() if answer.usage is not None else None
-    tokens = charge_tokens(usage, _estimate(request), 0)
-    return {"tokens": tokens, "model": answer.model, "usage": usage, "seconds": round(answer.duration_seconds, 3)}
+    usage = answer.usage.to_dict() if answer is not None and answer.usage is not None else None
+    seconds = answer.duration_seconds if answer is not None else 0.0
+    cost = Cost.of_request(usage, _estimate(request), seconds=seconds).pack()
+    return cost if answer is None else {**cost, "usage": usage, "model": answer.model}
 
 
 def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,8 @@ class Answer:
     usage: Usage | None = None
     """None where the provider does not say."""
     duration_seconds: float = 0.0
+    is_fallback: bool = False
+    """Whether another model has answered than the one that was named."""
     findings: tuple[str, ...] = ()
     """What could not be enforced on the wire, one sentence each (SPEC R12.6)."""
 

@@ -20,8 +20,8 @@ async def ask_for_tick(
     *,
     send_part: SendPart | None = None,
 ) -> dict[str, Any]:
-    """`answer` the text, `model` and `usage`; or, where it is of no use, `error` and what has to be paid for it.
-    Meanwhile `send_part` gets the text up to the last call that is complete, where the model streams (SPEC R13.8).
+    """`answer` the text, `model`, `usage` and `seconds`; or, where it is of no use, `error` and what has to be paid for
+    it. Meanwhile `send_part` gets the text up to the last call that is complete, where the model streams (SPEC R13.8).
 
     Raises `ModelError` where there is no answer.
     """
@@ -37,4 +37,9 @@ def _paid(answer: Answer | None) -> dict[str, Any]:
     """Which model has answered, and its usage as far as it says."""
     if answer is None:
         return {}
-    return {"model": answer.model, "usage": answer.usage.to_dict() if answer.usage is not None else None}
+    return {
+        "model": answer.model,
+        "usage": answer.usage.to_dict() if answer.usage is not None else None,
+        "seconds": round(answer.duration_seconds, 3),
+        "is_fallback": answer.is_fallback or None,
+    }

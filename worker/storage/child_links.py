@@ -86,7 +86,7 @@ def budgets_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes
 
 def child_result(status: str, loop: Loop) -> Success | Failure:
     """What a child that has ended answers; its loop says what it has cost."""
-    end, spent = loop.ended, {"tokens": loop.spent, "calls": loop.calls}
+    end, spent = loop.ended, {**loop.cost.pack(), "calls": loop.calls}
     if status == "completed":
         return Success(end.output if end is not None else None, spent)
     return Failure("ChildFailed", (end.reason if end is not None else None) or f"its run is {status}", spent)

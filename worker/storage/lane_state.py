@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.events import (
     CallDecided,
     CallEnded,
@@ -192,7 +193,7 @@ class LaneState:
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
         call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued)
         call.since_ms = call.decided_ms or self.laid_out_ms
-        call.cost = event.cost or call.cost
+        call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost
 
     def _hold(self, entry: Entry, event: CallHeld) -> None:
         call = self._state(event.call)
@@ -219,7 +220,7 @@ class LaneState:
         elements.statuses[event.element] = event.status
         elements.codes.add(entry.code)
         if event.cost is not None:
-            call.cost = {"tokens": (call.cost or {}).get("tokens", 0) + event.cost["tokens"]}
+            call.cost = _together(call.cost, event.cost)
 
     def _undo(self, entry: Entry, event: CallsUndone) -> None:
         self.fold.withdraw(frozenset(event.calls))
@@ -243,3 +244,11 @@ _CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
     ChildStarted: LaneState._start_child,
     CallsUndone: LaneState._undo,
 }
+
+
+def _together(before: Mapping[str, Any] | None, cost: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a call has cost, its elements or attempts together."""
+    if before is None:
+        return cost
+    calls = sum(each.get("calls", 0) for each in (before, cost))
+    return {**(Cost.read(before) + Cost.read(cost)).pack(), **({"calls": calls} if calls else {})}

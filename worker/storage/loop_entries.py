@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop import Loop, Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
@@ -95,7 +96,7 @@ def follow(loop: Loop, entry: Entry) -> Loop:
     """The loop behind an entry of its run's log. Raises `BrokenLog`."""
     for event in entry.loop:
         loop = loop.apply(event)
-    return loop.charge(entry.cost["tokens"], entry.cost.get("calls", 0)) if entry.cost is not None else loop
+    return loop.charge(Cost.read(entry.cost), entry.cost.get("calls", 0)) if entry.cost is not None else loop
 
 
 @dataclass(slots=True)
@@ -153,7 +154,7 @@ class LoopStep:
     def to_request(self, published_ms: int, most_bytes: int, *, refuses: bool = False) -> dict[str, Any]:
         """As the script takes it; `refuses` a step by which the run would have written more than it may."""
         kinds, end, waits = {type(event) for event in self._events}, self.after.ended, Stage.PLANNED
-        charges = not kinds.isdisjoint({ToolsChosen, PartCame, Answered})
+        charges = not kinds.isdisjoint({ToolsChosen, PartCame, Answered, LoopEnded})
         return {
             "lane": LOOP,
             "from": self.loop.name,

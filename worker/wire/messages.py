@@ -154,7 +154,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
 
 def tick_answer(value: Any) -> Mapping[str, Any]:
     """What a delegate worker says of a tick's request: `written`, what there is of an answer so far; or `answer`, its
-    text, or `error`, each with the `model` and its `usage`. Anything else is an invalid answer.
+    text, or `error`, each with the `model`, its `usage` and `seconds`. Anything else is an invalid answer.
     """
     try:
         found = asdict(_TICK_ANSWER.validate_python(value))
@@ -169,6 +169,9 @@ def tick_answer(value: Any) -> Mapping[str, Any]:
 def attempt_in(data: object, limits: Limits) -> Attempt:
     """Which attempt the message of a remote call is about. Raises `MalformedMessage`."""
     return read_packed(_ANY_CALL, data, limits, limits.call_bytes).attempt
+
+
+_Seconds = Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,9 @@ class _TickAnswer:
     error: _TickError | None = None
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     usage: _TickUsage | None = None
+    seconds: _Seconds | None = None
+    is_fallback: bool | None = None
+    """Whether another model has answered than the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +222,9 @@ class _Cost:
     calls: Count | None = None
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     usage: _Usage | None = None
-    seconds: Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
+    seconds: _Seconds | None = None
+    requests: Count | None = None
+    estimated: Count | None = None
 
 
 def _cost(packed: _PackedDelivery) -> Mapping[str, Any] | None:
