@@ -16,6 +16,7 @@
 `sdk_model`   models behind an SDK: loading it, asking, reading what comes
 `anthropic_messages` Anthropic's Messages
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions
+`content_parts` pictures and documents in messages, as a provider takes them
 `profiles`    how a request is put to a certain provider
 `wire_schema` the schema as a provider's strict mode takes it
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
 
+from .content_parts import anthropic_messages
 from .http_client import PLAIN, extra_body
 from .profiles import Fitted
 from .request import Usage, count_of
@@ -78,7 +79,7 @@ class AnthropicMessages:
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         config = sent.config
         system = [{"type": "text", "text": each["content"]} for each in sent.messages if each.get("role") == "system"]
-        messages = [each for each in sent.messages if each.get("role") != "system"]
+        messages = anthropic_messages(each for each in sent.messages if each.get("role") != "system")
         body: dict[str, Any] = {
             "model": config["model"],
             "max_tokens": config.get("max_output_tokens") or _MOST_TOKENS,

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.submission.config import SAMPLING
 
+from .content_parts import openai_messages
 from .http_client import PLAIN, extra_body
 from .profiles import Fitted
 from .request import Usage, count_of
@@ -62,7 +63,7 @@ class OpenAIChat:
         config = sent.config
         body: dict[str, Any] = {
             "model": config["model"],
-            "messages": sent.messages,
+            "messages": openai_messages(sent.messages),
             "stream": True,
             "stream_options": {"include_usage": True},
         }
