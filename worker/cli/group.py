@@ -12,6 +12,7 @@ from .archive import export, import_
 from .check import check
 from .control import amend, cancel, fork, pause, resume, say, send
 from .dead import dead
+from .evaluating import evaluate
 from .explain import explain
 from .failures import REJECTED, Interrupted
 from .health import health
@@ -77,6 +78,7 @@ for command in (
     run,
     check,
     prompt,
+    evaluate,
     submit,
     runs,
     wait,

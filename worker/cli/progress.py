@@ -31,7 +31,7 @@ def wait(
     is_quiet: bool = False,
 ) -> None:
     """Block until the run has ended; `on_held` is called when a call is held for a person. Raises `TimeoutError`."""
-    if _is_live() and not is_quiet:
+    if is_live() and not is_quiet:
         _wait_with_bar(run, on_held, timeout_seconds)
     else:
         with nullcontext() if is_quiet else watching(run, _Teller()):
@@ -98,7 +98,8 @@ class _Teller:
                 tell(line)
 
 
-def _is_live() -> bool:
+def is_live() -> bool:
+    """Whether a bar can be shown."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 

@@ -84,7 +84,7 @@ def run(
         settings = common.settings()
         content = read_source(source.file, settings)
         # The backend gets ready while this process loads what it needs itself.
-        with _backend(settings, worker_log, deadline) as effective:
+        with backend(settings, worker_log, deadline) as effective:
             value = source.decode(content, settings)
             load_registry(effective)
             from acts_celery.worker.client.client import Client
@@ -100,7 +100,7 @@ def run(
 
 
 @contextmanager
-def _backend(settings: Settings, worker_log: Path | None, deadline: float | None) -> Iterator[Settings]:
+def backend(settings: Settings, worker_log: Path | None, deadline: float | None) -> Iterator[Settings]:
     """The configured backend, or one of our own."""
     if settings.effective_broker_url is not None or settings.effective_redis_url is not None:
         settings.require_broker()

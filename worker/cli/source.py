@@ -91,14 +91,18 @@ def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> A
 
 
 def _messages(file: str, settings: Settings) -> Iterator[Any]:
-    from acts_celery.protocol import Problem, Rejected
+    for place, message in read_lines(file, settings):
+        if not isinstance(message, dict):
+            raise _refused(f"{place}: a line must be one message, a JSON object")
+        yield message
 
+
+def read_lines(file: str, settings: Settings) -> Iterator[tuple[str, Any]]:
+    """The values of a file of JSON lines, each with its place (`FILE:LINE`). Raises `protocol.Rejected`."""
     for number, line in enumerate(read_source(file, settings).splitlines(), start=1):
         if line.strip():
-            message = decode_submission(line, settings, f"{_name(file)}:{number}")
-            if not isinstance(message, dict):
-                raise Rejected([Problem("", f"{_name(file)}:{number}: a line must be one message, a JSON object")])
-            yield message
+            place = f"{_name(file)}:{number}"
+            yield place, decode_submission(line, settings, place)
 
 
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:

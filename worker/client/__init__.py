@@ -7,6 +7,7 @@
 `authoring`      plans written in code
 `overview`       which runs there are, and which one is meant
 `archive`        a run as one file
+`evaluation`     cases run for several models, and held against what is expected
 `labels`         the id, the name and the tags of a run
 `dispatcher`     having a run written down, and publishing it
 `forgetting`     what has ended with its submission, since it is sent and forgotten

@@ -7,32 +7,30 @@ import importlib.util
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import ActivitiesError, Terminated
 
-loaded: Final[list[str]] = []
+loaded: Final[dict[str, ModuleType]] = {}
 """The modules and files that were asked for and imported, whether they register anything or not."""
 
 
 def load_activities(settings: Settings) -> None:
     """Import every configured module or file, once. Raises `ActivitiesError` naming the file and line."""
     for name in settings.activities:
-        load(name)
-        if name not in loaded:
-            loaded.append(name)
+        loaded[name] = load(name)
 
 
-def load(name: str) -> None:
+def load(name: str) -> ModuleType:
     """Import one module by name, or one file by its path; a file's own folder is on the path while it loads."""
     if name.endswith(".py") or "/" in name:
-        _load_file(Path(name))
-        return
+        return _load_file(Path(name))
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        importlib.import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and name.split(".")[0] == error.name.split(".")[0]:
             raise ActivitiesError(f"no module {name!r}: give a module that can be imported, or a file.py") from error
@@ -43,13 +41,13 @@ def load(name: str) -> None:
         raise ActivitiesError(_told(name, error)) from error
 
 
-def _load_file(path: Path) -> None:
+def _load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise ActivitiesError(f"no activities file at {path}")
     module_name = f"acts_activities_{path.stem}_{abs(hash(str(path))):x}"
     if module_name in sys.modules:
-        return
+        return sys.modules[module_name]
     specification = importlib.util.spec_from_file_location(module_name, path)
     if specification is None or specification.loader is None:
         raise ActivitiesError(f"{path} is not a Python file")
@@ -64,6 +62,7 @@ def _load_file(path: Path) -> None:
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise ActivitiesError(_told(str(path), error)) from error
+    return module
 
 
 def _told(name: str, error: BaseException) -> str:

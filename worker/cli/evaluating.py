@@ -1,0 +1,243 @@
+"""`acts eval`: cases, each run for every model, held against what is expected of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .failures import COMPLETED, FAILED, Interrupted, documented
+from .no_worker_hint import no_worker_hint, queues_of
+from .options import Common, common_options, load_registry
+from .output import escaped, print_json, print_lines, tell
+from .progress import is_live
+from .rendering import counted
+from .run import backend
+from .source import allow_option, read_lines
+
+if TYPE_CHECKING:
+    from acts_celery.broker_config import Settings
+    from acts_celery.protocol import Plan
+    from acts_celery.worker.client.client import Client
+    from acts_celery.worker.client.evaluation import Case, Trial, Trials
+
+_MOST_TOLD: Final = 20
+"""Faults of the file, and cases that have not passed, that are told to people."""
+_QUIET_SECONDS: Final = 15.0
+
+
+@click.command("eval", short_help="Run cases for several models and compare.")
+@click.argument("file", metavar="CASES.jsonl")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="A model, as config.model names it; repeatable.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N cases.")
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Each case so often."
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1, max=1_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="So many runs at a time.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Cancel a run after this long: its case has not passed.",
+)
+@allow_option
+@common_options
+def evaluate(
+    file: str, models: tuple[str, ...], limit: int | None, *, allow: tuple[str, ...], common: Common, **how: Any
+) -> int:
+    """Run each case of CASES.jsonl (or - for standard input) for each model, and print how many have passed, what that
+    cost and how long a case took. What was not as expected is listed.
+
+    A line is {"name": TEXT, "submission": {…}, "expect": …}; expect is {"value": …}, {"schema": {…}}, or {"function":
+    NAME}, a function of a module of --activities that is called with the output, or with the output and the result, and
+    says no by False or an exception. Without --model the model is the one that a case or the settings name.
+
+    If no broker is configured, a server and a worker are started for the time of the command. Ctrl-C cancels what is
+    under way, and prints what is done.
+
+    Exit codes: 0 all have passed, 1 some have not, 2 the file is not valid and nothing has run, 3 no server.
+    """
+    with documented(as_json=common.json, has_status=False) as answer:
+        settings = common.settings()
+        load_registry(settings)
+        from acts_celery.worker.client.client import Client
+        from acts_celery.worker.client.evaluation import Trials
+
+        chosen = tuple(dict.fromkeys(models)) or (None,)
+        repeat, concurrency, timeout = how["repeat"], how["concurrency"], how["timeout"]
+        cases = _cases(file, settings, limit)
+        trials = Trials(cases, chosen, repeat, concurrency, timeout, allow or None)
+        with Client(settings) as client:
+            plan = _checked(client, trials, file)
+        done: list[Trial] = []
+        is_whole = False
+        try:
+            with backend(settings, None, None) as effective:
+                is_own = effective is not settings
+                with nullcontext() if is_own else no_worker_hint(settings, lambda: queues_of(plan, settings)):
+                    asyncio.run(_run(effective, trials, done))
+            is_whole = True
+        except KeyboardInterrupt:
+            raise Interrupted(f"{len(done)} of {len(trials)} cases are done; what was under way is cancelled") from None
+        finally:
+            if done or is_whole:
+                _print(
+                    trials.in_order(done),
+                    chosen,
+                    as_json=common.json,
+                    has_runs=settings.effective_redis_url is not None,
+                )
+                answer.is_given = True
+    return COMPLETED if all(trial.has_passed for trial in done) else FAILED
+
+
+def _cases(file: str, settings: Settings, limit: int | None) -> list[Case]:
+    """The cases of a file. Raises `protocol.Rejected` with what is wrong, each with its line."""
+    from acts_celery.protocol import Problem, Rejected
+    from acts_celery.worker.client.evaluation import case_of
+    from acts_celery.worker.registry.loading import loaded
+
+    def function(name: str) -> Callable[..., Any] | None:
+        found = (getattr(module, name, None) for module in loaded.values())
+        return next(filter(callable, found), None)
+
+    places: dict[str, str] = {}
+    cases: list[Case] = []
+    problems: list[Problem] = []
+    for place, value in read_lines(file, settings):
+        try:
+            case = case_of(value, place.rpartition(":")[2], function)
+        except Rejected as rejected:
+            problems += _placed(rejected, place)
+            continue
+        if case.name in places:
+            problems.append(Problem("", f"{place}: the name {case.name!r} is that of {places[case.name]}, too"))
+        places[case.name] = place
+        cases.append(case)
+    if not cases and not problems:
+        problems.append(Problem("", f"{file}: it has no case: a case is one line"))
+    _require(problems)
+    return cases[:limit]
+
+
+def _checked(client: Client, trials: Trials, file: str) -> Plan:
+    """The plan of the first case, where all can be submitted. Raises `protocol.Rejected`."""
+    from acts_celery.protocol import Rejected
+    from acts_celery.worker.client.submitting import with_parts
+
+    problems: list[Any] = []
+    plan = None
+    for model in trials.models:
+        for case in trials.cases if model == trials.models[0] else trials.cases[:1]:
+            value = with_parts(case.submission, trials.options(case, model), client.checker.tool_of)
+            try:
+                checked = client.check_submission(value, allow=trials.allow)
+                plan = plan or checked
+            except Rejected as rejected:
+                problems += _placed(rejected, f"{file}: case {case.name!r}")
+    _require(problems)
+    assert plan is not None, "there is a case, and it was refused or has a plan"
+    return plan
+
+
+def _placed(rejected: Any, place: str) -> Iterator[Any]:
+    from acts_celery.protocol import Problem
+
+    for problem in rejected.errors:
+        yield Problem("", ": ".join(filter(None, (place, problem.pointer, problem.message))))
+
+
+def _require(problems: Sequence[Any]) -> None:
+    from acts_celery.protocol import Problem, Rejected
+
+    if problems:
+        left = len(problems) - _MOST_TOLD
+        more = [Problem("", f"{counted(left, 'more fault')} in it")] if left > 0 else []
+        raise Rejected([*problems[:_MOST_TOLD], *more])
+
+
+async def _run(settings: Settings, trials: Trials, done: list[Trial]) -> None:
+    from acts_celery.worker.client.async_client import AsyncClient
+
+    with _progress(len(trials)) as show:
+        async with AsyncClient(settings) as client:
+
+            def note(trial: Trial) -> None:
+                done.append(trial)
+                show(len(done), sum(not each.has_passed for each in done))
+
+            await trials.run(client, note)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many are done, and how many of them have not passed."""
+    if not is_live():
+        quiet_until = time.monotonic() + _QUIET_SECONDS
+
+        def say(done: int, failed: int) -> None:
+            nonlocal quiet_until
+            if time.monotonic() >= quiet_until:
+                quiet_until = time.monotonic() + _QUIET_SECONDS
+                tell(f"{done} of {total} done, {failed} not passed")
+
+        yield say
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.fields[failed]} not passed")
+    columns = (TextColumn("cases"), BarColumn(bar_width=20), MofNCompleteColumn(), text, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=total, failed=0)
+        yield lambda done, failed: progress.update(bar, completed=done, failed=failed)
+
+
+def _print(done: Sequence[Trial], models: Sequence[str | None], *, as_json: bool, has_runs: bool) -> None:
+    from acts_celery.worker.client.evaluation import summary
+
+    summaries = [summary(done, model) for model in models]
+    if as_json:
+        print_json({"models": summaries, "cases": [trial.to_dict() for trial in done]})
+        return
+    failed = [trial for trial in done if not trial.has_passed]
+    lines = [_failure(trial, has_runs=has_runs) for trial in failed[:_MOST_TOLD]]
+    if (left := len(failed) - _MOST_TOLD) > 0:
+        lines.append(f"{counted(left, 'more case')} not as expected: --json lists all")
+    print_lines([*lines, *([""] if lines else []), *_table(summaries)])
+
+
+def _failure(trial: Trial, *, has_runs: bool) -> str:
+    model = f", {trial.model}" if trial.model is not None else ""
+    run = f" (acts show {trial.run})" if has_runs and trial.run is not None else ""
+    return escaped(f"{trial.case}{model}: {' '.join((trial.difference or '').split())}{run}")
+
+
+def _table(summaries: Sequence[dict[str, Any]]) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("model", "passed", "requests", "tokens in", "out", "seconds")]
+    for each in summaries:
+        cost, cases = each["cost"], each["cases"]
+        passed = f"{each['passed']} of {cases}" + (f" ({each['passed'] / cases:.0%})" if cases else "")
+        figures = [f"{cost[key]:,}" for key in ("requests", "input", "output")]
+        seconds = "" if each["seconds"] is None else f"{each['seconds']:,.1f}"
+        rows.append((escaped(each["model"] or "(as configured)"), passed, *figures, seconds))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *others = (
+            text.ljust(width) if at < 2 else text.rjust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join((first, *others)).rstrip()
