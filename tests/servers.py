@@ -63,6 +63,7 @@ COMMANDS: Final = {
     "worker/test_worker_processes": "worker",
     "acceptance/test_cli_doctor": "doctor",
     "acceptance/test_cli": "check",
+    "acceptance/test_cli_eval": "eval",
 }
 """Modules of tests, and the commands of `acts` that they run."""
 MODULES: Final = frozenset({*SCRIPTS.values(), *COMMANDS})
