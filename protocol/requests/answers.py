@@ -29,7 +29,7 @@ from .asides import advice_findings, judge_asides
 from .composition import compose
 from .dependents import dependents
 from .early_results import premature
-from .request import Request
+from .request import Explain, Request
 from .wire import without_nulls
 
 _SHOWN: Final = 500
@@ -97,11 +97,12 @@ def read_answer(
     *,
     first: int = 0,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
+    explain: Explain | None = None,
 ) -> Answer:
     """Read what a model answered, as text or as a value. Never raises for what a model has written.
 
     `messages` are those of the run's log so far, by default the request's context; `first` is the index that its first
-    call gets, and `begun` are calls at work that may still write, by instance.
+    call gets, and `begun` are calls at work that may still write, by instance. `explain` is by default the request's.
     """
     errors: list[AnswerError] = []
     value: Mapping[str, Any] = {"calls": [], "output": None}
@@ -109,7 +110,9 @@ def read_answer(
         value = read_value(request, answer)
     except Unreadable as error:
         errors = [unreadable(error, answer)]
-    return read_solution(request, value, messages, errors, first=first, begun=begun)
+    messages = request.submission.context if messages is None else messages
+    reading = _Reading(request, messages, first, begun, _Composed(request), explain or request.explain)
+    return reading.answer(value, *errors)
 
 
 def read_solution(
@@ -126,7 +129,8 @@ def read_solution(
     and its output are held against, by default the composed schema. See `read_answer`.
     """
     messages = request.submission.context if messages is None else messages
-    return _Reading(request, messages, first, begun, truth or _Composed(request)).answer(value, *errors)
+    truth = truth or _Composed(request)
+    return _Reading(request, messages, first, begun, truth, request.explain).answer(value, *errors)
 
 
 def read_value(
@@ -156,6 +160,7 @@ class _Reading:
     first: int
     begun: Mapping[str | None, Sequence[Call]] | None
     truth: Truth
+    explain: Explain
 
     def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
         """The answer that a value is."""
@@ -209,7 +214,7 @@ class _Reading:
             layout = self._laid_out(calls, output)
             problems = list(premature(layout))
         except Rejected as rejected:
-            layout, problems = None, list(rejected.errors)
+            layout, problems = None, list(self.explain(rejected))
         about = {_call_of(problem) for problem in problems}
         for index, call in calls.items():
             problems += self.truth.call_problems(index, call) if index not in about else ()

@@ -12,6 +12,7 @@ from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
 from acts_celery.protocol.calls.call import place_in
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Request, read_request
@@ -60,7 +61,7 @@ class Checker:
 
     def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
-        return read_request(value, self._known(allow, approved))
+        return replace(read_request(value, self._known(allow, approved)), explain=explained)
 
     def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
         allowed = None if allow is None else frozenset(allow)
