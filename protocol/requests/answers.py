@@ -30,7 +30,7 @@ from .composition import compose
 from .dependents import dependents
 from .early_results import premature
 from .request import Explain, Request
-from .wire import without_nulls
+from .wire import with_texts_read, without_nulls
 
 _SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""
@@ -164,12 +164,17 @@ class _Reading:
 
     def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
         """The answer that a value is."""
+        value, unread = with_texts_read(value, "solution")
+        if (unfit := next(value_problems(value, self.request.known.limits), None)) is not None:
+            errors = (*errors, AnswerError(None, "InvalidAnswer", str(unfit), ""))
+            value, unread = {"calls": [], "output": None}, []
         value = without_nulls(self.request, value)
         found = [*errors, *(self._error(problem, value) for problem in self._shape_problems(value))]
         calls = value.get("calls")
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
-        problems = list(self.truth.output_problems(output)) if output is not None else []
+        problems = [problem for problem in unread if _call_of(problem) is not None]
+        problems += self.truth.output_problems(output) if output is not None and not problems else []
         problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)

@@ -70,12 +70,16 @@ class Checker:
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
         from acts_celery.protocol.analysis.reach import reach_of
-        from acts_celery.worker.models.providers import unenforced
+        from acts_celery.worker.models.providers import enforced
+        from acts_celery.worker.models.unenforced import findings_of
 
         request = self.request(value, allow=allow)
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
         reach = reach_of(request, self._registry.delegates)
-        return replace(reach, unenforced=unenforced(model, first_schema(request)) if model is not None else None)
+        if model is None:
+            return reach
+        unenforced, openings = enforced(model, first_schema(request))
+        return replace(reach, unenforced=unenforced, findings=tuple(findings_of(openings)))
 
     def unready_models(self, plan: Plan) -> Iterator[str]:
         """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
