@@ -14,8 +14,10 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.graph.readers import ReadPlaces, places_read, places_read_first
 from acts_celery.protocol.language.errors import shortened
-from acts_celery.protocol.language.messages import EVERYWHERE
+from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
+from acts_celery.protocol.language.references import Reference
 
+_ERRORS: Final = Reference(ERROR)
 MOST_ARROWS: Final = 100_000
 """Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
 
@@ -44,14 +46,17 @@ def mermaid(
             lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{class_}")
     for writer, reader, (reads, first) in _arrows(calls, edges):
         arrow, before, after = "-->", "", ""
+        places = [place for place in dict.fromkeys(writer.written) if reads.overlap(place)]
+        if tells := not places and reads.overlap(_ERRORS):
+            places = [_ERRORS]
         if not annotated:  # a branch is marked with a question mark
-            after = " ?" if writer.output and len(writer.output.alternatives) > 1 else ""
-        elif not _is_certain(writer, reads):
+            after = " ?" if tells or (writer.output and len(writer.output.alternatives) > 1) else ""
+        elif tells or not _is_certain(writer, reads):
             arrow, before = "-.->", "if "
         elif not any(map(first.overlap, writer.written)):
             arrow, before = "-.->", "or "
-        places = (f"{place}{after}" for place in dict.fromkeys(writer.written) if reads.overlap(place))
-        lines.append(f'    c{writer.index} {arrow}|"{before}{_escaped(", ".join(places))}"| c{reader.index}')
+        label = _escaped(", ".join(f"{place}{after}" for place in places))
+        lines.append(f'    c{writer.index} {arrow}|"{before}{label}"| c{reader.index}')
     if (left := len(edges) - MOST_ARROWS) > 0:
         lines.append(f"    %% {left} more arrows are not drawn: the edges of the plan list all")
     return "\n".join([*lines, *(_styles(edges) if annotated else ())]) + "\n"

@@ -118,13 +118,13 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
 
 
 def _wide_scopes(layout: Layout) -> Iterator[Finding]:
-    """Whole kinds in scopes for which alone a call waits for others (SPEC R8.3a)."""
+    """Whole kinds in scopes for which alone a call waits for others (SPEC R8.3a); errors cannot be had narrower."""
     calls = {call.index: call for call in layout.calls}
     shown = ((graph, index) for graph in layout.graphs for index in graph.scopes)
-    wide = (each for each in shown if not all(scope.path for scope in each[0].scopes[each[1]]))
+    wide = (each for each in shown if any(map(_is_wide, each[0].scopes[each[1]])))
     for graph, index in islice(wide, _MOST_SCOPES):
-        whole = [scope for scope in graph.scopes[index] if not scope.path]
-        narrow = [nodes for scope, nodes in graph.scopes[index].items() if scope.path]
+        whole = [scope for scope in graph.scopes[index] if _is_wide(scope)]
+        narrow = [nodes for scope, nodes in graph.scopes[index].items() if not _is_wide(scope)]
         awaited = graph.behind(chain.from_iterable((*graph.waits[index].values(), *narrow)))
         if delaying := sorted({writer for scope in whole for writer in graph.writers(index, scope)} - awaited):
             kinds = ", ".join(scope.kind for scope in whole)
@@ -132,6 +132,10 @@ def _wide_scopes(layout: Layout) -> Iterator[Finding]:
             why = f"has all of {kinds} in its _scopes and waits for calls {listed(delaying)} only because of that"
             remedy = f"list the places that it needs, such as {place}, to let it run at the same time"
             yield on_call(layout, "ACT403", calls[index], why, remedy, *place_in(calls[index].raw, "_scopes"))
+
+
+def _is_wide(scope: Reference) -> bool:
+    return not scope.path and scope.kind != ERROR
 
 
 def _left_out(layout: Layout) -> Iterator[Finding]:

@@ -93,7 +93,9 @@ class Worlds:
         self._run()
 
     def wrote(self, index: int, place: Reference) -> Bits:
-        """The worlds in which a call writes at a place, above or below it."""
+        """The worlds in which a call writes at a place, above or below it; in `error`, in which it fails."""
+        if place.kind == ERROR:
+            return self.ran[index] & self._failed.get(index, 0)
         groups = self._view.calls[index].output
         found = 0
         for number, group in enumerate(groups.alternatives if groups is not None else ()):
@@ -156,7 +158,6 @@ class Worlds:
 
     def _run(self) -> None:
         """Find out who runs, in the order of the graph."""
-        failed = 0
         for graph, nodes in zip(self._view.graphs, self._view.nodes, strict=True):
             behind = _behind(graph)
             brought: dict[int, Bits] = {}
@@ -178,13 +179,12 @@ class Worlds:
                         ):  # what it gathers is not looked at (SPEC R10.4)
                             self._there[node, place] = self.all
                             continue
-                        there = failed if place.kind == ERROR else 0
+                        there = 0
                         for writer in waits.get(place, ()):
                             there |= brought[writer] if writer < 0 else self.wrote(writer, place)
                         self._there[node, place] = there
                     ran &= reduce(or_, self.taken(node, expression))
                 self.ran[node] = 0 if call.is_note else ran & ~self._refused.get(node, 0)
-                failed |= self.ran[node] & self._failed.get(node, 0)
 
 
 def _behind(graph: Graph) -> dict[int, Reference]:

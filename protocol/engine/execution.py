@@ -28,6 +28,7 @@ from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import Conflict, Unresolved
 from acts_celery.protocol.language.limits import Limits
+from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.schemas.elsewhere import OFFLOADED
@@ -246,13 +247,14 @@ class Execution(Standing):
             return found
         if any(place in self._given_up.values() for place in expression.references):
             return f"{expression} is not there: it was promised and did not come in time"
-        there = self._fold.beside(expression)
-        reason = f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
-        return f"{reason}; {there}" if there else reason
+        return f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
 
     def _why(self, call: Call, expression: Expression) -> str:
         """What became of the calls that were to bring a value, the first few of them."""
-        writers = {index for place in expression.references for index in self._graph.writers(call.index, place)}
+        places = [place for place in expression.references if place.kind != ERROR]
+        if not places:
+            return "" if self._fold.exists(_ERRORS) else ": no call listed before it has failed"
+        writers = {index for place in places for index in self._graph.writers(call.index, place)}
         ended = [
             f"call {index} {_FATES[self.status(index)]}" for index in sorted(writers) if self.status(index) in FINAL
         ]
@@ -291,6 +293,7 @@ class Execution(Standing):
         return FanOut(call, parameters, self._snapshot(call, parameters))
 
 
+_ERRORS: Final = Reference(ERROR)
 _MOST_NAMED = 3
 _FATES = {
     Status.DONE: "did not write it",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 
+from acts_celery.protocol.language.messages import ERROR
 from acts_celery.protocol.language.references import Reference
 
 from .graph import SPELLED_OUT, Nodes
@@ -45,7 +46,9 @@ class Barriers:
         return _nodes(parts, self._barrier_of_first)
 
     def after(self, place: Reference, *, by: int) -> Nodes:
-        """The writers of a place that are listed after its reader."""
+        """The writers of a place that are listed after its reader; for no error of these is waited (SPEC R3.1)."""
+        if place.kind == ERROR:
+            return ()
         parts = ((line, bisect_right(line.calls, by), len(line.calls)) for line in self._writers.lines(place))
         return _nodes(parts, self._barrier)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Cause
-from acts_celery.protocol.language.messages import EVERYWHERE
+from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.state.context import Context
 
@@ -21,6 +22,9 @@ from .holdings import Holdings
 from .promises import Promises
 from .waits import Waits
 from .writers import Writers
+
+_NEXT_TICK: Final = "; the errors of a tick's calls can be read in the next tick"
+_LISTED_BEHIND: Final = "; a call reads the errors of the calls of its instance that are listed before it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,14 @@ class Unresolvable(Cause):
     """Where in the call it stands (JSON pointer)."""
     expression: Expression
     instance: str | None
+    is_in_loop: bool = False
 
     def __str__(self) -> str:
         where = "the context" if self.instance is None else f"the context of instance {self.instance!r}"
-        return f"unresolvable reference {self.expression}: it is not in {where} and no other call writes it"
+        hint = ""
+        if any(place.kind == ERROR for place in self.expression.references):
+            hint = _NEXT_TICK if self.is_in_loop else _LISTED_BEHIND
+        return f"unresolvable reference {self.expression}: it is not in {where} and no other call writes it{hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +101,13 @@ def lay_out(
     instances: Sequence[str],
     is_template: bool,
     is_partial: bool = False,
+    is_in_loop: bool = False,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
 ) -> tuple[dict[str | None, Lane], list[Unresolvable | Cycle]]:
     """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2).
 
-    `begun` are calls at work, by instance: they may still write, and wait for no call. Beside the lanes comes what
+    `begun` are calls at work, by instance: they may still write, and wait for no call. `is_in_loop` says that their
+    errors come when all of them have ended, so that none waits for one (SPEC R13.1). Beside the lanes comes what
     keeps their calls from running; with `is_partial` that is not what instances lack: it is noted with their lanes
     (SPEC R6.3a).
     """
@@ -124,7 +134,7 @@ def lay_out(
         empty: list[Call] = []
         for instance in instances if gathers else ():
             own.setdefault(instance, empty)
-    builder = _Builder(context, shared, begun, is_partial=is_partial, gathers=gathers)
+    builder = _Builder(context, shared, begun, is_partial=is_partial, is_in_loop=is_in_loop, gathers=gathers)
     lanes = {
         instance: builder.lane(instance, [*members] if begun.get(instance) else members)
         for instance, members in own.items()
@@ -149,16 +159,19 @@ class _Builder:
         begun: Mapping[str | None, Sequence[Call]],
         *,
         is_partial: bool,
+        is_in_loop: bool,
         gathers: tuple[Call, ...],
     ) -> None:
         self.problems: dict[Unresolvable | Cycle, None] = {}
         self._context = context
         self._promises = Promises(context.messages)
         self._is_partial = is_partial
+        self._is_in_loop = is_in_loop
         self._gathers = gathers
         self._unread: list[set[Unresolvable]] = []
         self._begun = begun
-        self._shared = Writers((*begun.get(None, ()), *shared))
+        self._shared_calls = (*begun.get(None, ()), *shared)
+        self._shared = Writers(self._shared_calls)
         self._members: dict[int, _Members] = {}
 
     def lane(self, instance: str | None, calls: list[Call]) -> Lane:
@@ -195,15 +208,15 @@ class _Builder:
         """What the gather calls wait for in a lane."""
         guests = members.guests
         if guests is None:
-            own = Writers((*self._begun.get(instance, ()), *members.calls), self._shared)
-            waits = Waits(self._gathers, own, are_guests=True)
+            own = (*self._begun.get(instance, ()), *members.calls)
+            waits = Waits(self._gathers, self._writers(own, (*own, *self._shared_calls)), are_guests=True)
             guests = members.guests = _Guests(waits, Holdings(waits.uncertain, self._context.fold()))
         held = guests.holdings.of(self._context.fold(instance))
         key = held, *self._promised(instance, guests)
         if key not in guests.graphs:
             guests.graphs[key] = Gathers(self._gathers, guests.waits.graph(*key), *key)
             missing = guests.waits.unsatisfiable(held | key[1])
-            self._unread.append({Unresolvable(call.index, at, expression, None) for call, at, expression in missing})
+            self._unread.append({self._missing(*one, None) for one in missing})
         return guests.graphs[key]
 
     def _promised(
@@ -225,16 +238,23 @@ class _Builder:
         return promised, members.waits.covered(required)
 
     def _read(self, instance: str | None, calls: list[Call]) -> _Members:
-        own = (*self._begun.get(instance, ()), *calls)
-        waits = Waits(calls, self._shared if instance is None else Writers(own, self._shared))
+        own = (*self._begun.get(instance, ()), *calls) if instance is not None else ()
+        waits = Waits(calls, self._writers(own, own if instance is not None else self._shared_calls))
         return _Members(calls, tuple(calls), waits, Holdings(waits.uncertain, self._context.fold()))
+
+    def _writers(self, own: Sequence[Call], failing: Sequence[Call]) -> Writers:
+        """Who writes in the lane of these calls, and whose errors are read there."""
+        return Writers(own, self._shared, failing=() if self._is_in_loop else failing)
 
     def _note(self, problems: Iterable[Unresolvable | Cycle]) -> None:
         self.problems.update(dict.fromkeys(problems))
 
     def _unresolvable(self, instance: str | None, members: _Members, held: Set[Reference]) -> Iterator[Unresolvable]:
-        for call, at, expression in members.waits.unsatisfiable(held):
-            yield Unresolvable(call.index, at, expression, instance)
+        for one in members.waits.unsatisfiable(held):
+            yield self._missing(*one, instance)
+
+    def _missing(self, call: Call, at: str, expression: Expression, instance: str | None) -> Unresolvable:
+        return Unresolvable(call.index, at, expression, instance, self._is_in_loop)
 
     def _cycles(self, graph: Graph, members: _Members) -> Iterator[Cycle]:
         tools = {call.index: call.tool for call in members.calls} if members.waits.may_circle else {}

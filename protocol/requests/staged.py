@@ -75,7 +75,8 @@ def compose_choice(request: Request) -> dict[str, Any]:
 
 
 def _shown(tool: Tool) -> dict[str, Any]:
-    return {"const": tool.name, **({"description": tool.description} if tool.description is not None else {})}
+    description = tool.declaration.get("description")
+    return {"const": tool.name, **({"description": description} if isinstance(description, str) else {})}
 
 
 @dataclass(frozen=True)

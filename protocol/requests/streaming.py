@@ -25,7 +25,7 @@ from .answer_texts import Unreadable, find_answer
 from .answers import Answer, AnswerError, joined_messages, read_answer
 from .dependents import places_written
 from .growing import GrowingAnswer
-from .request import Explain, Request, as_they_are
+from .request import Request
 
 
 def begin_answer(request: Request, text: str, messages: Sequence[Message], *, first: int) -> Layout:
@@ -33,9 +33,10 @@ def begin_answer(request: Request, text: str, messages: Sequence[Message], *, fi
 
     `messages` and `first` as in `read_answer`, and the same until the end.
     """
-    answer = _read_so_far(request, text, messages, first, as_they_are)
+    answer = _read_so_far(request, text, messages, first)
     calls = tuple(_certain(request, answer))
-    lanes, _ = lay_out(calls, answer.layout.context, instances=request.instances, is_template=False)
+    context = answer.layout.context
+    lanes, _ = lay_out(calls, context, instances=request.instances, is_template=False, is_in_loop=True)
     return replace(answer.layout, calls=calls, lanes=lanes)
 
 
@@ -54,14 +55,14 @@ def end_answer(
 
 def break_answer(request: Request, text: str, messages: Sequence[Message], *, first: int, why: str) -> Answer:
     """What an answer comes to that ends behind a call, though it was to go on: its calls, and no output."""
-    answer = _read_so_far(request, text, messages, first, request.explain)
+    answer = _read_so_far(request, text, messages, first)
     errors = [error for error in answer.errors if error.pointer.startswith("/calls/")]
     return replace(answer, errors=(*errors, AnswerError(None, "Truncated", why, "")), findings=())
 
 
-def _read_so_far(request: Request, text: str, messages: Sequence[Message], first: int, explain: Explain) -> Answer:
+def _read_so_far(request: Request, text: str, messages: Sequence[Message], first: int) -> Answer:
     value = {"calls": GrowingAnswer().feed(text), "output": None}
-    answer = read_answer(request, value, messages, first=first, explain=explain)
+    answer = read_answer(request, value, messages, first=first)
     return replace(answer, solution={"calls": answer.solution["calls"], "output": None})
 
 

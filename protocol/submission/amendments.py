@@ -68,7 +68,9 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Layout:
             "config": dict(so_far.config),
         }
         submission, problems = read_parts(whole, known.limits, problems)
-        submission = replace(submission, is_template=so_far.is_template, first=so_far.first)
+        is_in_loop = "tokens" in so_far.config  # which a run has where a model is asked, and no other
+        is_template, first = so_far.is_template, so_far.first
+        submission = replace(submission, is_template=is_template, first=first, is_in_loop=is_in_loop)
         return check_calls(submission, [*unknown, *problems], _narrowed(known, so_far), begun=_unfinished(so_far))
     except RejectedCalls as rejected:
         raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.layout) from None

@@ -14,7 +14,6 @@ from acts_celery.protocol.calls.call import (
     Call,
 )
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
-from acts_celery.protocol.calls.extending import contradictions, extended
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
@@ -85,13 +84,13 @@ def check_calls(
     toolbox = toolbox_of(submission, known)
     limits = known.limits
     where: _Where = {"instances": submission.instances, "is_template": submission.is_template}
+    is_in_loop = submission.is_in_loop
     calls, call_problems, paths_are_known = read_calls(submission, toolbox, limits)
     problems += call_problems
     problems += _bare_problems(submission, known)
     if submission.is_request:
         problems += aside_problems(submission.context)
         problems += _code_problems(submission, toolbox)
-        problems += _contradictions(submission, known)
     if is_upfront(submission):
         problems += upfront_problems(submission, known.definitions)
         problems += _misfits(submission, calls, [*problems], toolbox)
@@ -108,9 +107,10 @@ def check_calls(
         )
     context = Context.trusted(submission.context)
     is_partial = submission.config.get("partial") is True
-    lanes, obstacles = lay_out(calls, context, is_partial=is_partial, begun=begun, **where)
+    lanes, obstacles = lay_out(calls, context, is_partial=is_partial, is_in_loop=is_in_loop, begun=begun, **where)
     problems += [_obstacle_problem(obstacle, submission) for obstacle in obstacles]
-    problems += output_problems(submission.output, context, _writing(calls, begun), "solution", "output")
+    writing = _writing(calls, begun)
+    problems += output_problems(submission.output, context, writing, "solution", "output", is_in_loop=is_in_loop)
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
     layout = Layout(
         submission=submission,
@@ -130,9 +130,6 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     """Everything that the calls of a submission may name."""
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
     tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
-    if submission.is_request:  # a model is shown all that the code takes
-        registered = {name: signature for name in tools if (signature := known.activity(name)) is not None}
-        tools = {**tools, **{name: extended(tools[name], signature) for name, signature in registered.items()}}
     return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow, known.activity)
 
 
@@ -145,15 +142,6 @@ def _bare_problems(submission: Submission, known: Environment) -> Iterator[Probl
             cause = UnknownName(name, tuple(known.activities))
             text = f"no activity is registered under {name!r}: register one, or give the tool a schema"
             yield Problem(pointer(*at), text, cause)
-
-
-def _contradictions(submission: Submission, known: Environment) -> Iterator[Problem]:
-    """Declarations that the signatures of their activities rule out (SPEC R12.2)."""
-    for name, tool in submission.tools.items():
-        signature = known.activity(name)
-        if signature is not None and extended(tool, signature) is not tool:
-            for problem in contradictions(tool, signature):
-                yield replace(problem, pointer=pointer(*submission.declared[name]) + problem.pointer)
 
 
 def _approval_problems(
@@ -212,7 +200,7 @@ def _misfits(
 
 def unawaited_problems(submission: Submission, calls: Iterable[Call]) -> Iterator[Problem]:
     """Calls without an output path that need one, as far as the submission holds the definitions of their delegates."""
-    is_request = submission.is_request or "tokens" in submission.config  # an amendment to one is none itself
+    is_request = submission.is_request or submission.is_in_loop
     for call in calls:
         text = unawaited_problem(call, submission.delegates, is_request=is_request)
         if text is not None:

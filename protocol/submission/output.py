@@ -27,9 +27,12 @@ def misfit_problems(output: Any, schema: Any, *at: str | int) -> Iterator[Proble
             yield Problem(pointer(*at) + problem.pointer, problem.message, problem.cause)
 
 
-def output_problems(output: Any, context: Context, calls: Iterable[Call], *at: str | int) -> Iterator[Problem]:
+def output_problems(
+    output: Any, context: Context, calls: Iterable[Call], *at: str | int, is_in_loop: bool = False
+) -> Iterator[Problem]:
     """What keeps an output from being resolved, whatever its calls do: expressions that do not parse, and such as no
-    value of the context and no call without an instance can satisfy (SPEC R6.3).
+    value of the context and no call without an instance can satisfy (SPEC R6.3). In a loop no call brings an error in
+    time (SPEC R13.1).
     """
     writers: Writers | None = None
     for place, text in strings(output):
@@ -40,7 +43,8 @@ def output_problems(output: Any, context: Context, calls: Iterable[Call], *at: s
             continue
         for expression in expressions:
             if writers is None:
-                writers = Writers(call for call in calls if call.instance is None)
+                own = [call for call in calls if call.instance is None]
+                writers = Writers(own, failing=() if is_in_loop else own)
             if not any(all(_may_be(one, context, writers) for one in group) for group in expression.alternatives):
                 yield Problem(
                     pointer(*at, *place),
@@ -50,4 +54,4 @@ def output_problems(output: Any, context: Context, calls: Iterable[Call], *at: s
 
 
 def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
-    return context.fold().exists(place) or writers.has_other(place, than=_NO_CALL)
+    return context.fold().exists(place) or next(writers.lines(place), None) is not None

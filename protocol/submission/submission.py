@@ -66,6 +66,8 @@ class Submission:
     """Where each declared tool stands, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
     is_request: bool = False
     """Whether it is a request for the loop: a schema, and no solution (SPEC R12.1)."""
+    is_in_loop: bool = False
+    """Whether its calls are those of a loop's tick: their errors come when all of them have ended (SPEC R13.1)."""
     shape: Shape = WHOLE
     """The shape in which it was handed in."""
     indexes: Sequence[int] = ()

@@ -45,6 +45,8 @@ class Author:
         if random.random() < 0.1:
             self._race()
         if random.random() < 0.3:
+            self._handler()
+        if random.random() < 0.3:
             self._add("see", self._place(), _scopes=["state", "data"])
         if self._is_plan:
             context.append({"type": "plan", "calls": self._calls})
@@ -167,6 +169,14 @@ class Author:
         for number in range(self._random.randint(1, 3)):
             self._add("give", place, value=number, seen=place, _outputMethod="push")
         self._make(place)
+
+    def _handler(self) -> None:
+        """One who does something where any call before it has failed, or something else where none has."""
+        if self._random.random() < 0.5:
+            self._add(self._random.choice(("fail", "late", "give")), self._place(), value=self._value())
+        place = self._read()
+        self._add("give", self._place(), value=f"†error && {place}")
+        self._add("give", self._place(), value=f"†error.call && {place} || †state.g", _scopes=[])
 
     def _misfit(self) -> None:
         """A push that does not fit what is there."""

@@ -235,14 +235,15 @@ def submissions(draw: st.DrawFn) -> dict[str, Any]:
         context.append({"type": "state", "schema": schema})
     is_plan = draw(st.booleans())
     lanes = st.sampled_from([None, *instances, *([] if is_plan or not instances else ["*"])])
-    count = draw(st.integers(1, 6))
+    count, is_told = draw(st.integers(1, 6)), not draw(_often)
     paths = [draw(_output_path(index)) for index in range(count)]
     calls = []
     for index, (text, _) in enumerate(paths):
         known = [place for number, (_, places) in enumerate(paths) if number < index for place in places]
         later = [place for number, (_, places) in enumerate(paths) if number > index for place in places]
         below = [f"{place}.k" for place in known]
-        readable = st.sampled_from(["†input.p", "†state.p", *known, *known, *known, *below, *later[:1]])
+        ordinary = ["†input.p", "†state.p", *known, *known, *known, *below, *later[:1]]
+        readable = st.sampled_from([*ordinary, *(["†error", "†error.call._tool"] if is_told else [])])
         expression = st.one_of(
             readable,
             readable,

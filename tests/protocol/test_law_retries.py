@@ -25,6 +25,7 @@ from .driver import Driver, Result
 from .laws import law
 from .strategies import TOOLS, submissions
 from .test_against_naive import FUNCTIONS, compared
+from .test_law_errors import first_reader, told
 from .test_law_orders import Script
 from .test_r10_4_gathering import gathering
 
@@ -104,7 +105,7 @@ class Faulty(Driver):
 
 
 @law
-@given(st.one_of(submissions(), gathering()), st.integers(0, 2**32))
+@given(st.one_of(submissions(), gathering(), told()), st.integers(0, 2**32))
 def test_r11_8_after_all_was_carried_out_again_the_values_are_those_of_a_run_in_which_nothing_failed(
     submission: dict[str, Any], seed: int
 ) -> None:
@@ -116,8 +117,10 @@ def test_r11_8_after_all_was_carried_out_again_the_values_are_those_of_a_run_in_
     assume(not plan.dropped_waits)
     assume(naive.is_deterministic(submission) or any(call.gather for call in plan.calls))
     random = Random(seed)
-    share = random.choice((0.2, 0.5, 1.0))
-    faulty = Faulty(plan, lambda where: random.random() < share, random)
+    share, reader = random.choice((0.2, 0.5, 1.0)), first_reader(submission)
+    last = float("inf") if reader is None else reader  # who reads an error waits for none that comes later
+    assume(reader is None or not any(naive.may_fail(call.raw) for call in plan.calls[reader + 1 :]))
+    faulty = Faulty(plan, lambda where: call_of(where[1]) <= last and random.random() < share, random)
     result = faulty.run()
     assume(faulty.faults)
     compared(naive.evaluate(submission, TOOLS), result)

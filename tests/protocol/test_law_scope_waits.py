@@ -48,7 +48,8 @@ def compare(submitted: list[Any], held: set[str]) -> None:
     world = naive.World(submission, {})
     lanes = world.lanes()
     for instance, lane in plan.lanes.items():
-        expected = naive.seen(lanes[instance], {**lanes.get(None, {}), **lanes[instance]}, world.values(instance))
+        own, visible = lanes[instance], {**lanes.get(None, {}), **lanes[instance]}
+        expected = naive.seen(own, own, visible, world.values(instance))
         graph = lane.graph
         for index, writers in expected.items():
             found = set[int]()

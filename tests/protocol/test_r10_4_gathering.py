@@ -135,6 +135,21 @@ def test_r10_4_a_lane_waits_only_for_gather_calls_that_read_what_is_written_ther
     assert waiting == {"①": (1,), "②": (), "③": ()}
 
 
+def test_r10_4_errors_are_gathered_from_every_instance_that_has_one() -> None:
+    calls = [
+        call("fail", to="†state.a", _instance="①"),
+        call("give", to="†state.b", value=1, _instance="②"),
+        call("fail", to="†data.c"),
+        call(to="†data.all", value="†error.call._outputPath", _gather=True),
+    ]
+    result = run(*calls, context=CONTEXT)
+    assert result.data[None]["data"]["all"] == dict.fromkeys("②③", "†data.c") | {"①": "†state.a"}
+    result = run(*calls[1:], context=CONTEXT)
+    assert result.data[None]["data"]["all"] == "†data.c", "what no instance has of its own is read plainly"
+    result = run(calls[1], calls[3], context=CONTEXT)
+    assert result.statuses[None] == {1: Status.SKIPPED}
+
+
 @st.composite
 def gathering(draw: st.DrawFn) -> dict[str, Any]:
     """Submissions in which calls of instances, global ones and gather calls read each other's results."""
@@ -148,6 +163,8 @@ def gathering(draw: st.DrawFn) -> dict[str, Any]:
         value = draw(st.one_of(reads, reads, st.builds("{} || {}".format, reads, reads)))
         lanes: list[dict[str, Any]] = [{}, {"_instance": "①"}, {"_instance": "②"}, {"_gather": True}, {"_gather": True}]
         where = draw(st.sampled_from(lanes))
+        if where == lanes[-1] and index == number - 1:  # which error is the newest hangs on the order
+            value = draw(st.sampled_from([value, f"†error && {value} || †state.rate", f"†error && {value}"]))
         seen = draw(st.sampled_from([[], [], [draw(st.sampled_from(["†state.price", *places[:index]]))]]))
         scopes: dict[str, Any] = {"_scopes": seen}
         tool = draw(st.sampled_from(["give", "give", "echo", "fail", "see"]))

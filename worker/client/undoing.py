@@ -238,7 +238,8 @@ class _Joining:
         graph = definition.graph(calls, record, shared)
         stand_ins = {**view.state.shared.record.stand_ins, **record.stand_ins}
         graph = graph.with_stand_ins(stand_ins) if stand_ins else graph
-        found = graph, gathers_among([call for call in shared if call.gather], record, calls, shared)
+        gathering = [call for call in shared if call.gather]
+        found = graph, gathers_among(definition, gathering, record, calls, shared)
         if definition.are_same_everywhere(record):
             self._known[record.data] = found
         return found

@@ -175,12 +175,16 @@ class Definition:
         kept = {call.index for layer in record.kept for call in layer.calls}
         own = [call for call in calls if call.index not in record.begun and call.index not in kept]
         seen = [call for call in calls if call.index not in record.unseen]
-        graph = _graph(own, writers_of(seen, shared), record)
+        graph = _graph(own, writers_of(seen, shared, self.failing(seen)), record)
         for layer in record.kept:
             own, others = ([call for call in seen if call.index < layer.before] for seen in (calls, shared))
             own = [call for call in own if call.index not in layer.unseen]
-            graph = graph.beside(_graph(layer.calls, writers_of(own, others), layer))
+            graph = graph.beside(_graph(layer.calls, writers_of(own, others, self.failing(own)), layer))
         return graph
+
+    def failing(self, calls: Iterable[Call]) -> Iterable[Call]:
+        """Those of some calls whose errors others wait for: none in a loop (SPEC R3.1, R13.1)."""
+        return calls if self.request is None else ()
 
 
 def pack_definition(plan: Plan) -> bytes:
@@ -358,9 +362,9 @@ def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | Layer) 
     return Waits(calls, writers).graph(*map(places_in, (places.held, places.promised, places.required)))
 
 
-def writers_of(calls: Sequence[Call], shared: Sequence[Call]) -> Writers:
-    """The writers among a lane's calls and the global ones, each once."""
-    return Writers(sorted({call.index: call for call in (*calls, *shared)}.values(), key=lambda call: call.index))
+def writers_of(calls: Sequence[Call], shared: Sequence[Call], failing: Iterable[Call]) -> Writers:
+    """The writers among a lane's calls and the global ones, each once, and those whose errors are read."""
+    return Writers({call.index: call for call in (*calls, *shared)}.values(), failing=failing)
 
 
 def places_in(texts: Iterable[str]) -> set[Reference]:

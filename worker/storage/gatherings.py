@@ -31,20 +31,21 @@ def gathers_of(
         gathering = [call for call in calls if call.index in new - each.begun and call.index not in gone]
         if own is None:  # a lane in which none of them waits is left as it is
             continue
-        one = gathers_among(gathering, own, definition.lane_calls(own, instance), calls)
+        one = gathers_among(definition, gathering, own, definition.lane_calls(own, instance), calls)
         if one is not None:
             found = one if found is None else found.beside(one)
     return found
 
 
 def gathers_among(
-    gathering: Sequence[Call], record: LaneRecord, calls: Sequence[Call], shared: Sequence[Call]
+    definition: Definition, gathering: Sequence[Call], record: LaneRecord, calls: Sequence[Call], shared: Sequence[Call]
 ) -> Gathers | None:
     """What gather calls wait for, by a lane's record, where these calls of the lane and these global ones are seen."""
     if not gathering or record.gathers is None:
         return None
     held, promised, required = (frozenset(places_in(record.gathers.get(name, ()))) for name in PLACES)
-    waits = Waits(gathering, writers_of(calls, shared), are_guests=True)
+    writers = writers_of(calls, shared, definition.failing((*calls, *shared)))
+    waits = Waits(gathering, writers, are_guests=True)
     return Gathers(tuple(gathering), waits.graph(held, promised, required), held, promised, required)
 
 

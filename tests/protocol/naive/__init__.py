@@ -6,7 +6,7 @@ a lane's calls one by one; `is_deterministic` says whether any other order has t
 
 from .folding import NOTHING, Misfit, Step, folded, found, step_of
 from .judging import faults, is_deterministic
-from .places import INDEX, Place, is_expression, overlap, place, places
+from .places import INDEX, Place, is_expression, may_fail, overlap, place, places, places_seen
 from .running import ALL_FAILED, REFUSED, Function, To, Verdict, World, Wrong, evaluate, seen
 
 __all__ = [
@@ -28,9 +28,11 @@ __all__ = [
     "found",
     "is_deterministic",
     "is_expression",
+    "may_fail",
     "overlap",
     "place",
     "places",
+    "places_seen",
     "seen",
     "step_of",
 ]

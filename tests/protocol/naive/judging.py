@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .folding import NOTHING, found
-from .places import Place, expressions, outputs, overlap, scopes
-from .running import World, awaited, places_of, seen
+from .places import ERROR, Place, expressions, may_fail, overlap, places_seen, scopes, written
+from .running import Calls, World, awaited, places_of, seen
 
 
 def faults(submission: Mapping[str, Any]) -> set[str]:
@@ -20,9 +20,9 @@ def faults(submission: Mapping[str, Any]) -> set[str]:
         before: dict[int, set[int]] = {}
         for index, call in own.items():
             for groups in expressions(call):
-                if not any(all(_possible(index, at, visible, initial) for at in group) for group in groups):
+                if not any(all(_possible(index, at, own, visible, initial) for at in group) for group in groups):
                     wrong.add("nothing")
-            each = [awaited(index, at, visible, initial) for at in places_of(call)]
+            each = [awaited(index, at, own, visible, initial) for at in places_of(call)]
             before[index] = set().union(*each) & own.keys()
         while free := [index for index in before if not before[index] & before.keys()]:
             for index in free:
@@ -32,8 +32,10 @@ def faults(submission: Mapping[str, Any]) -> set[str]:
     return wrong
 
 
-def _possible(index: int, at: Place, visible: Mapping[int, Mapping[str, Any]], initial: Mapping[str, Any]) -> bool:
-    others = [one for other, call in visible.items() if other != index for group in outputs(call) for one in group]
+def _possible(index: int, at: Place, own: Calls, visible: Calls, initial: Mapping[str, Any]) -> bool:
+    if at[0] == "error":
+        return found(initial, at) is not NOTHING or any(other < index for other in own)
+    others = [one for other, call in visible.items() if other != index for one in written(call)]
     return found(initial, at) is not NOTHING or any(overlap(at, one) for one in others)
 
 
@@ -51,28 +53,39 @@ def _is_lane_deterministic(
 ) -> bool:
     visible = {**lanes.get(None, {}), **lanes[instance]}
     views = {index: world.values(instance if index in lanes[instance] else None) for index in visible}
-    shown = {index: visible if index in lanes[instance] else lanes.get(None, {}) for index in visible}
+    shared, own = lanes.get(None, {}), lanes[instance]
+    mine = {index: own if index in own else shared for index in visible}
+    shown = {index: visible if index in own else shared for index in visible}
     direct = {
-        index: {at: awaited(index, at, shown[index], views[index]) for at in places_of(call)}
+        index: {at: awaited(index, at, mine[index], shown[index], views[index]) for at in places_of(call)}
         for index, call in visible.items()
     }
-    shared, own = lanes.get(None, {}), lanes[instance]
-    looked = seen(shared, shared, world.values(None)) | seen(own, visible, world.values(instance))
+    looked = seen(shared, shared, shared, world.values(None)) | seen(own, own, visible, world.values(instance))
+    is_told = any(at[0] == "error" for call in visible.values() for at in places_seen(call))
+    which = [at for call in visible.values() for groups in expressions(call) for group in groups for at in group[-1:]]
+    which += [at for call in visible.values() for at in scopes(call)]
+    is_told_which = any(at[0] == "error" for at in which)  # and not only whether there is one
     sure = {index: _surely_before(call, direct[index]) | looked[index] for index, call in visible.items()}
     ordered = {index: _closure(index, sure, visible) for index in visible}
+    has_schema = any("schema" in message for message in world.context)
+
+    def _left(call: Mapping[str, Any]) -> list[Place]:
+        """Where a call may leave something: what it writes, and its error where errors are read."""
+        return [*written(call), *([ERROR] if is_told and (has_schema or may_fail(call)) else [])]
+
     for index, call in visible.items():
         for other, writer in visible.items():
             if other == index:
                 continue
-            written = [one for group in outputs(writer) for one in group]
-            writes = [one for group in outputs(call) for one in group]
-            if _any_overlap(writes, written) and other not in ordered[index] and index not in ordered[other]:
+            wrote, writes = _left(writer), _left(call)
+            compete = [at for at in writes if at != ERROR or is_told_which]
+            if _any_overlap(compete, wrote) and other not in ordered[index] and index not in ordered[other]:
                 return False
             for at in places_of(call):
-                if _any_overlap([at], written) and other not in direct[index][at] and index not in ordered[other]:
+                if _any_overlap([at], wrote) and other not in direct[index][at] and index not in ordered[other]:
                     return False
             is_seen = call["_tool"].lower().endswith("see") and _any_overlap(
-                scopes(call), written
+                scopes(call), wrote
             )  # others make nothing of it
             if is_seen and other not in looked[index] and index not in ordered[other]:
                 return False

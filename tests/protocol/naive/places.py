@@ -13,6 +13,7 @@ Place = tuple[str, tuple[Segment, ...]]
 """A kind and a path."""
 Groups = list[list[Place]]
 """Alternatives of places that belong together."""
+ERROR: Place = ("error", ())
 INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
@@ -82,6 +83,27 @@ def scopes(call: Mapping[str, Any]) -> list[Place]:
 def outputs(call: Mapping[str, Any]) -> Groups:
     """Where a call may write."""
     return places(call["_outputPath"]) if call.get("_outputPath") is not None else []
+
+
+SURE = ("give", "wrap", "list", "echo", "see")
+
+
+def may_fail(call: Mapping[str, Any]) -> bool:
+    """Whether a call can leave an error: not where its tool takes whatever is given, and its result replaces what is
+    at a key of its kind.
+    """
+    is_plain = call.get("_outputMethod", "set") == "set" and "_each" not in call
+    return not is_plain or call["_tool"] not in SURE or any(len(at[1]) != 1 for at in written(call))
+
+
+def written(call: Mapping[str, Any]) -> list[Place]:
+    """Every place that a call may write."""
+    return [one for group in outputs(call) for one in group]
+
+
+def places_seen(call: Mapping[str, Any]) -> list[Place]:
+    """Every place that a call reads, by its parameters or its scopes."""
+    return [*(one for groups in expressions(call) for group in groups for one in group), *scopes(call)]
 
 
 def overlap(one: Place, other: Place) -> bool:

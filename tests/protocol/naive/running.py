@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from .folding import NOTHING, Misfit, Step, folded, found, merged, read, step_of
-from .places import Groups, Place, expressions, is_expression, outputs, overlap, parts, place, places, scopes
+from .places import ERROR, Groups, Place, expressions, is_expression, outputs, overlap, parts, place, places, scopes
 
 
 @dataclass(frozen=True)
@@ -126,22 +126,24 @@ class World:
 Calls = Mapping[int, Mapping[str, Any]]
 
 
-def awaited(index: int, at: Place, visible: Calls, initial: Mapping[str, Any]) -> set[int]:
-    """The calls that a reader of a place waits for (SPEC R6.1)."""
-    writers = _writers(index, at, visible)
+def awaited(index: int, at: Place, own: Calls, visible: Calls, initial: Mapping[str, Any]) -> set[int]:
+    """The calls that a reader of a place waits for (SPEC R6.1); of an error those of its lane before it (SPEC R3.1)."""
+    writers = _writers(index, at, own, visible)
     earlier = {other for other in writers if other < index}
     return earlier if earlier or found(initial, at) is not NOTHING else writers
 
 
-def seen(own: Calls, visible: Calls, initial: Mapping[str, Any]) -> dict[int, set[int]]:
-    """The calls that each waits for by its scopes: one by one, but for those that would close a cycle (SPEC R8.3a)."""
+def seen(readers: Calls, own: Calls, visible: Calls, initial: Mapping[str, Any]) -> dict[int, set[int]]:
+    """The calls that each waits for by its scopes: one by one, but for those that would close a cycle (SPEC R8.3a).
+    `own` are all of their lane.
+    """
     before = {
-        index: set().union(*(awaited(index, at, visible, initial) for at in places_of(call)))
-        for index, call in own.items()
+        index: set().union(*(awaited(index, at, own, visible, initial) for at in places_of(call)))
+        for index, call in readers.items()
     }
-    waits: dict[int, set[int]] = {index: set() for index in own}
-    for index in sorted(own):
-        writers = set().union(*(_writers(index, at, visible) for at in scopes(own[index])))
+    waits: dict[int, set[int]] = {index: set() for index in readers}
+    for index in sorted(readers):
+        writers = set().union(*(_writers(index, at, own, visible) for at in scopes(readers[index])))
         for other in sorted(writers):
             if other < index and not _leads(before, other, index):
                 before[index].add(other)
@@ -149,7 +151,9 @@ def seen(own: Calls, visible: Calls, initial: Mapping[str, Any]) -> dict[int, se
     return waits
 
 
-def _writers(index: int, at: Place, visible: Calls) -> set[int]:
+def _writers(index: int, at: Place, own: Calls, visible: Calls) -> set[int]:
+    if at[0] == "error":
+        return {other for other in own if other < index}
     return {
         other
         for other, call in visible.items()
@@ -202,15 +206,30 @@ def waits_of(world: World, lanes: Mapping[str | None, Calls]) -> dict[Place_, se
         plain = {index: call for index, call in own.items() if index not in gathering}
         visible, initial = {**shared, **own}, World(world.submission, {}).values(instance)
         for calls, reader in ((plain, instance), (gathering if instance is not None else {}, None)):
-            by_scopes = seen(calls, visible, initial)
+            mine = own if reader == instance else visible  # what gathers reads errors of both
+            by_scopes = seen(calls, mine, visible, initial)
             for index, call in calls.items():
-                waited = by_scopes[index].union(*(awaited(index, at, visible, initial) for at in places_of(call)))
+                direct = (awaited(index, at, mine, visible, initial) for at in places_of(call))
+                waited = by_scopes[index].union(*direct)
                 found = {(instance if other in own else None, other) for other in waited}
                 before.setdefault((reader, index), set()).update(found)
     return before
 
 
 def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> str:
+    """Run a call; where it fails that is an error of its instance (SPEC R7.2)."""
+    status = _ended(world, instance, call)
+    if status == "failed":
+        _note_error(world, instance, call)
+    return status
+
+
+def _note_error(world: World, instance: str | None, call: Mapping[str, Any]) -> None:
+    """Only whose error it is: the naive evaluator has no words for most."""
+    world.written.setdefault(instance, []).append(Step(ERROR, "set", {"call": call}))
+
+
+def _ended(world: World, instance: str | None, call: Mapping[str, Any]) -> str:
     values = world.values(instance)
     reads: Reads = partial(_gathered, world) if call.get("_gather") else partial(read, values)
     if any(reads(groups) is NOTHING for groups in expressions(call)):
@@ -222,7 +241,7 @@ def _run_call(world: World, instance: str | None, call: Mapping[str, Any]) -> st
     try:
         if "_each" in call:
             elements = _elements(call, parameters)
-            result: Any = _of_each(function, elements, context)
+            result: Any = _of_each(function, elements, context, partial(_note_error, world, instance, call))
         else:
             result = function(parameters, context)
         if not groups:
@@ -274,18 +293,25 @@ def _elements(call: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[di
     return [{**parameters, **{name: value[n] for name, value in lists.items()}} for n in range(size)]
 
 
-def _of_each(function: Function, elements: Sequence[Mapping[str, Any]], context: Mapping[str, Any]) -> list[Any]:
-    """The results in order, None for those that failed. Raises `Wrong` where all have."""
+def _of_each(
+    function: Function,
+    elements: Sequence[Mapping[str, Any]],
+    context: Mapping[str, Any],
+    note_error: Callable[[], None],
+) -> list[Any]:
+    """The results in order, None for those that failed, each with an error. Raises `Wrong` where all have."""
     results: list[Any] = []
     failed = 0
     for parameters in elements:
         try:
             result = function(parameters, context)
-            results.append(None if isinstance(result, To) else result)
-            failed += isinstance(result, To)
+            if isinstance(result, To):
+                raise Misfit
+            results.append(result)
         except (Wrong, Misfit):
             results.append(None)
             failed += 1
+            note_error()
     if elements and failed == len(elements):
         raise Wrong(ALL_FAILED)
     return results
