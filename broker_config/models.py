@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from decimal import Decimal
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -16,9 +16,11 @@ __all__ = [
     "MODEL_PATTERN",
     "TWO_KEYS",
     "ConfiguredModel",
+    "Enforce",
     "ExtraBody",
     "OptionalPrice",
     "Price",
+    "ProfileName",
     "check_api_key",
     "check_base_url",
     "has_credentials",
@@ -85,6 +87,10 @@ OptionalPrice = Annotated[Price | None, BeforeValidator(_read_object)]
 """A price as an object, or as its JSON text."""
 
 
+Enforce = Literal["auto", "json", "off"]
+ProfileName = Literal["openai", "azure", "anthropic", "compatible", "json", "text"]
+
+
 class ConfiguredModel(BaseModel):
     """One model that an operator has configured."""
 
@@ -103,6 +109,10 @@ class ConfiguredModel(BaseModel):
     """What its requests have besides."""
     recording: str | None = Field(None, min_length=1)
     """The file in which its answers are kept, and from which they are given again for the same request."""
+    enforce: Enforce = "auto"
+    """`auto`: of the answer's schema what its provider can enforce; `json`: JSON mode; `off`: nothing."""
+    profile: ProfileName | None = None
+    """Whose rules hold for what is enforced; None: those of its host."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
 
@@ -134,31 +144,18 @@ class ConfiguredModel(BaseModel):
 
     def masked(self) -> dict[str, object]:
         """Fit to be shown."""
-        return {
-            "model": self.model,
-            "base_url": None if self.base_url is None else mask_url(self.base_url.get_secret_value()),
-            "api_key": None if self.api_key is None else MASK,
-            "context_tokens": self.context_tokens,
-            "max_output_tokens": self.max_output_tokens,
-            "price": None if self.price is None else self.price.model_dump(mode="json"),
-            "extra_body": masked_body(self.extra_body),
-            "recording": self.recording,
-            "fallbacks": list(self.fallbacks),
-        }
+        base_url = None if self.base_url is None else mask_url(self.base_url.get_secret_value())
+        api_key = None if self.api_key is None else MASK
+        return self._with(base_url, api_key) | {"extra_body": masked_body(self.extra_body)}
 
     def in_clear(self) -> dict[str, object]:
         """With its secrets in clear."""
-        return {
-            "model": self.model,
-            "base_url": None if self.base_url is None else self.base_url.get_secret_value(),
-            "api_key": None if self.api_key is None else self.api_key.get_secret_value(),
-            "context_tokens": self.context_tokens,
-            "max_output_tokens": self.max_output_tokens,
-            "price": None if self.price is None else self.price.model_dump(mode="json"),
-            "extra_body": self.extra_body,
-            "recording": self.recording,
-            "fallbacks": list(self.fallbacks),
-        }
+        base_url = None if self.base_url is None else self.base_url.get_secret_value()
+        return self._with(base_url, None if self.api_key is None else self.api_key.get_secret_value())
+
+    def _with(self, base_url: str | None, api_key: str | None) -> dict[str, object]:
+        """As JSON, with these in place of its secrets."""
+        return {**self.model_dump(mode="json"), "base_url": base_url, "api_key": api_key}
 
 
 def masked_body(extra_body: str | None) -> dict[str, str] | None:

@@ -27,9 +27,11 @@ from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
     ConfiguredModel,
+    Enforce,
     ExtraBody,
     OptionalPrice,
     Price,
+    ProfileName,
     check_api_key,
     check_base_url,
     has_credentials,
@@ -120,6 +122,16 @@ class Settings(AddressSettings):
         description="A file that keeps the answers of that model by what was asked (JSON lines): what is in it is not "
         "asked again. ACTS_MODEL=scripted:FILE gives them without the model.",
     )
+    model_enforce: Enforce = Field(
+        "auto",
+        description="What that model's provider is told to enforce: `auto`, as much of the answer's schema as it can; "
+        "`json`, JSON of any shape; `off`, nothing.",
+    )
+    model_profile: ProfileName | None = Field(
+        None,
+        description="Whose rules hold for what it enforces: openai, azure, anthropic, compatible, json or text. Unset: "
+        "those of its host.",
+    )
     model_fallbacks: CommaSeparated = Field(
         (),
         description="Models of `models` that are asked, in this order, when that model does not answer; separated by "
@@ -129,7 +141,7 @@ class Settings(AddressSettings):
         {},
         description="Further models that a `config.model` may name, as JSON: "
         '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "max_output_tokens": …, '
-        '"price": …, "extra_body": …, "recording": …, "fallbacks": ["NAME"]}}.',
+        '"price": …, "extra_body": …, "recording": …, "enforce": …, "profile": …, "fallbacks": ["NAME"]}}.',
     )
     model_request_seconds: float = Field(
         300,
@@ -319,6 +331,8 @@ class Settings(AddressSettings):
             price=self.model_price,
             extra_body=self.model_extra_body,
             recording=self.model_recording,
+            enforce=self.model_enforce,
+            profile=self.model_profile,
             fallbacks=self.model_fallbacks,
         )
 

@@ -7,14 +7,14 @@ hints that a rejection carries. It stands above all other modules; none of them 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from .calls.call import place_in
 from .graph.readers import unread_results
-from .language.errors import Rejected
+from .language.errors import Problem, Rejected
 from .language.limits import Limits
 from .language.messages import EVERYWHERE, Message
 from .language.paths import MISSING
@@ -150,12 +150,17 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
     return _plan(lambda: amendments.check_amendment(value, so_far, known))
 
 
+def explained(rejected: Rejected) -> Iterator[Problem]:
+    """The problems of a rejection with what is to be done about them."""
+    from .hints.explanations import explained
+
+    yield from explained(rejected)
+
+
 def _plan(checked: Callable[[], Layout], shape: Shape = WHOLE) -> Plan:
     """The plan; a rejection is raised with hints, and the places of what was handed in."""
     try:
         layout = checked()
     except Rejected as rejected:
-        from .hints.explanations import explained
-
         raise shape.rejected(explained(rejected)) from None
     return Plan(**{field.name: getattr(layout, field.name) for field in fields(layout)})

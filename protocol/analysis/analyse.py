@@ -27,7 +27,7 @@ def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
 
     `ignore` holds codes (`ACT103`) or names (`race`) that are left out, as does `config.ignore` of the submission.
     """
-    ignored = frozenset(ignore) | _ignored(layout.submission.config)
+    ignored = frozenset(ignore) | ignored_in(layout.submission.config)
     places = KnownPlaces(layout)
     found = (*order_findings(layout), *value_findings(layout), *text_findings(layout, places))
     misspelt = {finding.calls for finding in found if finding.remedy == "write _outputPath"}
@@ -45,7 +45,7 @@ def is_ignored(finding: Finding, ignored: Container[str]) -> bool:
     return finding.code in ignored or finding.name in ignored
 
 
-def _ignored(config: object) -> frozenset[str]:
+def ignored_in(config: object) -> frozenset[str]:
     """What `config.ignore` names."""
     named = config.get("ignore") if isinstance(config, dict) else None
     return frozenset(name for name in named if isinstance(name, str)) if isinstance(named, list) else frozenset()

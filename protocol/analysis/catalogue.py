@@ -128,6 +128,9 @@ _ENTRIES: Final = (
     ("ACT412", "hidden-input", "info", "R9.2",
      "A parameter of a delegate's call has the name of a value in its scoped `input`, and hides that from it.",
      'give the parameter another name, or leave †input.text out of "_scopes"'),
+    ("ACT413", "unenforced", "info", "R12.6",
+     "The model's provider cannot enforce a part of a tool's schema: what is written there is only validated.",
+     'say "additionalProperties": false'),
 )
 # fmt: on
 

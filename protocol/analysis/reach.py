@@ -20,6 +20,8 @@ from acts_celery.protocol.requests.staged import first_schema
 from acts_celery.protocol.schemas.walk import Walk, referred
 from acts_celery.protocol.state.scopes import read_scope
 
+from .finding import Finding
+
 ANYTHING: Final = None
 """Stands for all places, or all scopes."""
 
@@ -63,6 +65,8 @@ class Reach:
     """The bytes of the first request: messages and schema."""
     unenforced: str | None = None
     """Why the model's provider cannot enforce the composed schema, where that is known: answers are only validated."""
+    findings: tuple[Finding, ...] = ()
+    """What of it the provider cannot enforce, where it enforces the rest."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

@@ -3,6 +3,7 @@
 `call`       one use of a tool
 `tools`      what their schemas admit and pin; `output_pins` how an output path may be spelt
 `declarations` those that a document declares
+`extending`  what the signature of an activity adds to its declaration
 `toolbox`    what may be called, and by whom it is run
 `outputs`    where a result goes, and what message it becomes; `partial_values` what a kind's schema says of it
 `elements`   calls that are carried out for each element of a list

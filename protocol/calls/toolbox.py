@@ -87,6 +87,7 @@ class Toolbox:
                 found = behind.problems(pinned, lenient=True, strict_meta=self.strict_meta)
                 anyway = set(behind.problems(parameters, lenient=True)) if found else set()
                 anyway = {problem for problem in anyway if EXCEEDED not in problem.message}
+                anyway |= set(tool.problems(pinned, lenient=True)) if found and tool is not None else set()
                 if behind.pins_by_parameters and holds_expression(parameters):
                     yield Problem(
                         "",

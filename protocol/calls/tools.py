@@ -96,6 +96,12 @@ class Tool:
         document: dict[str, Any] = normalized({**rest, "properties": properties}, _readings)
         return document
 
+    @cached_property
+    def description(self) -> str | None:
+        """What it is said to be: by its declaration, else by the signature that this one adds to."""
+        parts = conjuncts((self.document,), self.document)
+        return next((said for part in parts if isinstance(said := part.get("description"), str)), None)
+
     @property
     def has_effects(self) -> bool:
         """Whether calling it changes something outside (SPEC R16.1)."""

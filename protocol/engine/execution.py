@@ -247,7 +247,9 @@ class Execution(Standing):
             return found
         if any(place in self._given_up.values() for place in expression.references):
             return f"{expression} is not there: it was promised and did not come in time"
-        return f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
+        there = self._fold.beside(expression)
+        reason = f"{expression} is not there and no call can bring it any more{self._why(call, expression)}"
+        return f"{reason}; {there}" if there else reason
 
     def _why(self, call: Call, expression: Expression) -> str:
         """What became of the calls that were to bring a value, the first few of them."""

@@ -25,8 +25,16 @@ from acts_celery.protocol.calls.declarations import NoSchema
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.places import MOST_NAMES, PER_READER, Places, WrittenPlaces
 from acts_celery.protocol.graph.writers import Writers
-from acts_celery.protocol.language.errors import ExpressionError, Problem, Rejected, UnknownName, Unparsed, segments
-from acts_celery.protocol.language.messages import EVERYWHERE
+from acts_celery.protocol.language.errors import (
+    ExpressionError,
+    Problem,
+    Rejected,
+    UnknownName,
+    Unparsed,
+    segments,
+    shortened,
+)
+from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.slips.embedded import instead
@@ -34,7 +42,7 @@ from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.submission.checking import RejectedCalls
 from acts_celery.protocol.submission.layout import Layout
 
-from .remedies import Remedies
+from .remedies import Remedies, places_of
 
 MOST_EXPLAINED: Final = 100
 """Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
@@ -71,7 +79,9 @@ class _Hints:
             case Unparsed(text, position) if hint := instead(text, position, self._meant):
                 return f"; {hint}"
             case Unresolvable() as cause if self._layout is not None:
-                return self._of_unresolvable(cause, self._layout)
+                hint = self._of_failure(cause, self._layout) or self._of_unresolvable(cause, self._layout)
+                there = self._layout.context.fold(cause.instance).beside(cause.expression)
+                return f"{hint}; {there}" if there and not hint.endswith("?") else hint
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
 
     def _meant(self, name: str) -> Reference | None:
@@ -110,6 +120,25 @@ class _Hints:
         likely = remedies.pathless(cause, is_certain=False)
         missing = likely or remedies.promise(cause) or remedies.only_pathless(cause)
         return f"; {missing}" if missing is not None else ""
+
+    def _of_failure(self, cause: Unresolvable, layout: Layout) -> str:
+        """The last call that was to write what is read and whose error is in the context."""
+        for message in reversed(layout.submission.context):
+            error = message.get("data") if message.get("type") == ERROR else None
+            call = error.get("call") if isinstance(error, dict) else None
+            if (
+                isinstance(error, dict)
+                and isinstance(call, dict)
+                and any(
+                    place.overlaps(read)
+                    for place in places_of(call.get("_outputPath"))
+                    for read in cause.expression.references
+                )
+            ):
+                said = error.get("error")
+                why = said.get("message") if isinstance(said, dict) else None
+                return f"; {call.get('_tool')}, which was to write it, failed: {shortened(str(why))}"
+        return ""
 
     def _holder(self, expression: Expression, layout: Layout) -> str | None:
         """The first instance that holds all that one of the alternatives reads."""

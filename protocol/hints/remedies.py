@@ -104,7 +104,7 @@ class Remedies:
         """The places that tools list, for those of calls without an output path."""
         tools = {call.tool: self.layout.tools[call.tool] for call in self._pathless if call.tool in self.layout.tools}
         return {
-            name: [place for text in tool.choices("_outputPath")[:_MOST_READ] for place in _places(text)[:_MOST_READ]]
+            name: [place for text in tool.choices("_outputPath")[:_MOST_READ] for place in places_of(text)[:_MOST_READ]]
             for name, tool in tools.items()
         }
 
@@ -132,10 +132,11 @@ def _seen(cause: Unresolvable) -> tuple[str | None, ...]:
 def _written(calls: Any) -> Iterator[tuple[str, Reference]]:
     for at, raw in calls:
         path = completed(raw, {}).get("_outputPath") if isinstance(raw, dict) else None
-        yield from ((pointer(*at), place) for place in _places(path))
+        yield from ((pointer(*at), place) for place in places_of(path))
 
 
-def _places(path: Any) -> tuple[Reference, ...]:
+def places_of(path: Any) -> tuple[Reference, ...]:
+    """The places of an output path, as far as it can be read."""
     try:
         return parse_output_path(path).references if isinstance(path, str) else ()
     except ExpressionError:

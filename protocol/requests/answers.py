@@ -29,8 +29,8 @@ from .asides import advice_findings, judge_asides
 from .composition import compose
 from .dependents import dependents
 from .early_results import premature
-from .request import Request
-from .wire import without_nulls
+from .request import Explain, Request
+from .wire import with_texts_read, without_nulls
 
 _SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""
@@ -97,11 +97,12 @@ def read_answer(
     *,
     first: int = 0,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
+    explain: Explain | None = None,
 ) -> Answer:
     """Read what a model answered, as text or as a value. Never raises for what a model has written.
 
     `messages` are those of the run's log so far, by default the request's context; `first` is the index that its first
-    call gets, and `begun` are calls at work that may still write, by instance.
+    call gets, and `begun` are calls at work that may still write, by instance. `explain` is by default the request's.
     """
     errors: list[AnswerError] = []
     value: Mapping[str, Any] = {"calls": [], "output": None}
@@ -109,7 +110,9 @@ def read_answer(
         value = read_value(request, answer)
     except Unreadable as error:
         errors = [unreadable(error, answer)]
-    return read_solution(request, value, messages, errors, first=first, begun=begun)
+    messages = request.submission.context if messages is None else messages
+    reading = _Reading(request, messages, first, begun, _Composed(request), explain or request.explain)
+    return reading.answer(value, *errors)
 
 
 def read_solution(
@@ -126,7 +129,8 @@ def read_solution(
     and its output are held against, by default the composed schema. See `read_answer`.
     """
     messages = request.submission.context if messages is None else messages
-    return _Reading(request, messages, first, begun, truth or _Composed(request)).answer(value, *errors)
+    truth = truth or _Composed(request)
+    return _Reading(request, messages, first, begun, truth, request.explain).answer(value, *errors)
 
 
 def read_value(
@@ -156,15 +160,21 @@ class _Reading:
     first: int
     begun: Mapping[str | None, Sequence[Call]] | None
     truth: Truth
+    explain: Explain
 
     def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
         """The answer that a value is."""
+        value, unread = with_texts_read(value, "solution")
+        if (unfit := next(value_problems(value, self.request.known.limits), None)) is not None:
+            errors = (*errors, AnswerError(None, "InvalidAnswer", str(unfit), ""))
+            value, unread = {"calls": [], "output": None}, []
         value = without_nulls(self.request, value)
         found = [*errors, *(self._error(problem, value) for problem in self._shape_problems(value))]
         calls = value.get("calls")
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
-        problems = list(self.truth.output_problems(output)) if output is not None else []
+        problems = [problem for problem in unread if _call_of(problem) is not None]
+        problems += self.truth.output_problems(output) if output is not None and not problems else []
         problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)
@@ -209,7 +219,7 @@ class _Reading:
             layout = self._laid_out(calls, output)
             problems = list(premature(layout))
         except Rejected as rejected:
-            layout, problems = None, list(rejected.errors)
+            layout, problems = None, list(self.explain(rejected))
         about = {_call_of(problem) for problem in problems}
         for index, call in calls.items():
             problems += self.truth.call_problems(index, call) if index not in about else ()

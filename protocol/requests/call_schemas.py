@@ -17,11 +17,12 @@ from acts_celery.protocol.calls.tools import ALIASES, REASONING, WHO, Executor, 
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.schemas import CompiledSchema, compiled, conjuncts, excerpt
 from acts_celery.protocol.schemas.calls import call_schema, speaks_of_meta_properties
+from acts_celery.protocol.schemas.parts import admits_name
 from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.operations import Method
 
 from .request import Request
-from .widening import Definitions, Widening, untitled
+from .widening import Definitions, Widening, joined, untitled
 
 _SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity", "_scopes")
 """The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
@@ -51,8 +52,8 @@ class CallComposing:
         shown = dict(self._properties())
         required = [name for name in shown if name in self._required]
         schema: dict[str, Any] = {"type": "object"}
-        if isinstance(description := self.tool.declaration.get("description"), str):
-            schema["description"] = description
+        if self.tool.description is not None:
+            schema["description"] = self.tool.description
         schema |= {"properties": shown, "required": required, "additionalProperties": False}
         if patterns := dict(self._patterns()):
             schema["patternProperties"] = patterns
@@ -74,10 +75,10 @@ class CallComposing:
             yield from self._meta(name)
         for name in self._named:
             if not name.startswith("_"):
-                yield name, self._widening.value(self._all_of(self._said(name)))
+                yield name, self._widening.value(joined(self._said(name)))
         for name in self._named:
             if name.startswith("_") and name not in _OWN:
-                yield name, self._widening.data(self._all_of(self._said(name)))
+                yield name, self._widening.data(joined(self._said(name)))
         for name in _BEHIND:
             yield from self._meta(name)
 
@@ -101,15 +102,15 @@ class CallComposing:
                 if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
                     yield name, {"enum": allowed}
             case "_scopes" if said:
-                yield name, self._without_refused_scopes(self._widening.data(self._all_of(said)))
+                yield name, self._without_refused_scopes(self._widening.data(joined(said)))
             case "_output" if self._is_latent and not self.request.is_lazy:
-                yield name, self._widening.data(self._all_of(said))
+                yield name, self._widening.data(joined(said))
             case "_outputPath" if self._is_choice(name):
                 yield name, {"enum": list(self.tool.pinned_places)}
             case "_outputPath":
-                yield name, self._widening.data(self._all_of(said)) if said else self.definitions.reference()
+                yield name, self._widening.data(joined(said)) if said else self.definitions.reference()
             case "_outputMethod":
-                yield name, self._widening.data(self._all_of(said)) if said else {"enum": list(map(str, Method))}
+                yield name, self._widening.data(joined(said)) if said else {"enum": list(map(str, Method))}
 
     @cached_property
     def _choices_of_lists(self) -> tuple[str | list[str], ...]:
@@ -207,10 +208,6 @@ class CallComposing:
         named = (untitled(part.get("properties", {})) for part in self._parts)
         return [properties[each] for properties in named for each in names if each in properties]
 
-    def _all_of(self, said: list[Any]) -> Any:
-        """What is said of one property, as one schema; one that is named in conditions alone may be anything."""
-        return said[0] if len(said) == 1 else {"allOf": said} if said else {}
-
     def _admits_null(self, said: Any) -> bool:
         return said is False or not compiled(excerpt({"allOf": [said]}, self._document)).problems(None)
 
@@ -223,7 +220,7 @@ class CallComposing:
         those that it describes.
         """
         parts = [*self._parts, *applied((self._entry,), self._document)]
-        described = [name for part in parts for name in part.get("properties", ())]
+        described = [name for part in parts for name in part.get("properties", ()) if admits_name(self._parts, name)]
         demanded = [name for part in parts for name in part.get("required", ())]
         demanded += [name for part in parts for names in part.get("dependentRequired", {}).values() for name in names]
         return tuple(dict.fromkeys([*described, *demanded]))

@@ -31,11 +31,13 @@ def dependents(
     the calls, in whatever order they stand.
     """
     gone, there = WrittenPlaces(), WrittenPlaces()
-    for call in refused.values():
-        gone.add(places_written(request, call))
+    causes = _Causes()
+    for position, call in refused.items():
+        gone.add(written := tuple(places_written(request, call)))
+        causes.add(written, pointer("calls", position))
     places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
-    for written in places.values():
-        there.add(written)
+    for one in places.values():
+        there.add(one)
     left = {position: read_expressions(call)[0] for position, call in calls.items() if _is_readable(call)}
     readers = _Readers(left)
     waiting = deque(left)
@@ -51,10 +53,12 @@ def dependents(
         for at, expression in left[position]:
             if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
                    for group in expression.alternatives):  # fmt: skip
-                text = f"{expression} is written by no call that can run: see what is wrong with the others"
+                root = next(filter(None, map(causes.of, expression.references)), "the others")
+                text = f"{expression} is written by no call that can run: see what is wrong with {root}"
                 yield Problem(pointer("solution", "calls", position) + at, text)
                 del left[position]
                 gone.add(places[position])
+                causes.add(places[position], root)
                 for place in there.remove(places[position]):
                     waiting.extend(readers.of(place))
                 break
@@ -105,6 +109,26 @@ class WrittenPlaces:
         """Whether one of them is the place, above it or below it."""
         key = place.key
         return self.has_inside(place) or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
+
+
+class _Causes:
+    """What is to be seen to, by the places that are not written for it: the first for each."""
+
+    def __init__(self) -> None:
+        self._at: dict[Key, str] = {}
+        self._above: dict[Key, str] = {}
+
+    def add(self, places: Iterable[Reference], cause: str) -> None:
+        for place in places:
+            self._at.setdefault(place.key, cause)
+            for length in range(1, len(place.key) + 1):
+                self._above.setdefault(place.key[:length], cause)
+
+    def of(self, place: Reference) -> str | None:
+        """Why a place, or one above or below it, is not written."""
+        key = place.key
+        above = (self._at.get(key[:length]) for length in range(1, len(key)))
+        return self._above.get(key) or next(filter(None, above), None)
 
 
 class _Readers:

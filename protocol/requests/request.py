@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
-from acts_celery.protocol.language.errors import Rejected
+from acts_celery.protocol.language.errors import Problem, Rejected
 from acts_celery.protocol.schemas.compilation import compiled
 from acts_celery.protocol.schemas.parts import admits_type
 from acts_celery.protocol.submission.checking import Environment, check_calls, toolbox_of
 from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.protocol.submission.submission import Submission, read_submission
+
+Explain = Callable[[Rejected], Iterable[Problem]]
+
+
+def as_they_are(rejected: Rejected) -> Iterable[Problem]:
+    """The problems, without what to do about them."""
+    return rejected.errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +34,8 @@ class Request:
 
     submission: Submission
     known: Environment
+    explain: Explain = as_they_are
+    """What makes the problems of an answer say what to do about them; it needs more than what is known here."""
 
     @property
     def schema(self) -> Any:

@@ -75,8 +75,7 @@ def compose_choice(request: Request) -> dict[str, Any]:
 
 
 def _shown(tool: Tool) -> dict[str, Any]:
-    description = tool.declaration.get("description")
-    return {"const": tool.name, **({"description": description} if isinstance(description, str) else {})}
+    return {"const": tool.name, **({"description": tool.description} if tool.description is not None else {})}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from .answer_texts import Unreadable, find_answer
 from .answers import Answer, AnswerError, joined_messages, read_answer
 from .dependents import places_written
 from .growing import GrowingAnswer
-from .request import Request
+from .request import Explain, Request, as_they_are
 
 
 def begin_answer(request: Request, text: str, messages: Sequence[Message], *, first: int) -> Layout:
@@ -33,7 +33,7 @@ def begin_answer(request: Request, text: str, messages: Sequence[Message], *, fi
 
     `messages` and `first` as in `read_answer`, and the same until the end.
     """
-    answer = _read_so_far(request, text, messages, first)
+    answer = _read_so_far(request, text, messages, first, as_they_are)
     calls = tuple(_certain(request, answer))
     context = answer.layout.context
     lanes, _ = lay_out(calls, context, instances=request.instances, is_template=False, is_in_loop=True)
@@ -55,14 +55,14 @@ def end_answer(
 
 def break_answer(request: Request, text: str, messages: Sequence[Message], *, first: int, why: str) -> Answer:
     """What an answer comes to that ends behind a call, though it was to go on: its calls, and no output."""
-    answer = _read_so_far(request, text, messages, first)
+    answer = _read_so_far(request, text, messages, first, request.explain)
     errors = [error for error in answer.errors if error.pointer.startswith("/calls/")]
     return replace(answer, errors=(*errors, AnswerError(None, "Truncated", why, "")), findings=())
 
 
-def _read_so_far(request: Request, text: str, messages: Sequence[Message], first: int) -> Answer:
+def _read_so_far(request: Request, text: str, messages: Sequence[Message], first: int, explain: Explain) -> Answer:
     value = {"calls": GrowingAnswer().feed(text), "output": None}
-    answer = read_answer(request, value, messages, first=first)
+    answer = read_answer(request, value, messages, first=first, explain=explain)
     return replace(answer, solution={"calls": answer.solution["calls"], "output": None})
 
 

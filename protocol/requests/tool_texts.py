@@ -8,12 +8,14 @@ refund(order: string, amount?: number) -> {refunded: number}
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.schemas import CompiledSchema, conjuncts
+from acts_celery.protocol.schemas.parts import admits_name
 from acts_celery.protocol.schemas.walk import referred
 
 from .data_blocks import compact
@@ -23,6 +25,7 @@ _DEEPEST: Final = 6
 _MOST_VALUES: Final = 50
 _ANY: Final = "any"
 _OR: Final = " | "
+_PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null", "object"})
 
 
 def tool_text(request: Request, tool: Tool) -> str:
@@ -91,10 +94,12 @@ def _of_type(type_: Any, schema: Mapping[str, Any], document: Any, depth: int) -
 
 def _said(tool: Tool) -> Iterator[str]:
     """The lines below the signature."""
-    yield from _described(tool.declaration)
-    for name, schema in _properties(conjuncts((tool.document,), tool.document)).items():
-        if not name.startswith("_") and isinstance(schema, dict):
-            yield from (f"{one_line(name)}: {line}" for line in _described(schema))
+    parts = conjuncts((tool.document,), tool.document)
+    yield from _described(parts)
+    for name, schema in _properties(parts).items():
+        if not name.startswith("_"):
+            said = conjuncts((schema,), tool.document)
+            yield from (f"{one_line(name)}: {line}" for line in _described(said))
     pins = [f"{word} {one_line(text)}" for word, text in _pins(tool)]
     if pins:
         yield "; ".join(pins)
@@ -112,18 +117,21 @@ def _pins(tool: Tool) -> Iterator[tuple[str, str]]:
         yield "for each of", ", ".join(named)
 
 
-def _described(schema: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(said := schema.get("description"), str) and said.strip():
+def _described(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What a place is said to be: by the first of the schemas that are applied there and say it."""
+    described = (part["description"] for part in parts if isinstance(part.get("description"), str))
+    for said in islice(filter(str.strip, described), 1):
         yield one_line(" ".join(said.split()))
 
 
 def _properties(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is said of each property, by its name; the first that says it counts."""
-    found: dict[str, Any] = {}
+    """What is said of each property, by its name: by all that say something of it."""
+    found: dict[str, list[Any]] = {}
     for part in parts:
         for name, schema in part.get("properties", {}).items():
-            found.setdefault(name, schema)
-    return found
+            found.setdefault(name, []).append(schema)
+    joined = {name: said[0] if len(said) == 1 else {"allOf": said} for name, said in found.items()}
+    return {name: said for name, said in joined.items() if admits_name(parts, name)}
 
 
 def _result(request: Request, tool: Tool) -> CompiledSchema | None:
@@ -140,5 +148,7 @@ def _union(types: Iterator[str]) -> str:
 
 
 def _joined(types: list[str]) -> str:
+    """The type of what is all of these; a plain one beside another that says more is left out."""
     known = [each for each in dict.fromkeys(types) if each != _ANY]
-    return " & ".join(known) or _ANY
+    known = [each for each in known if each not in _PLAIN] or [each for each in known if each != "number"] or known
+    return " & ".join(f"({each})" if _OR in each and len(known) > 1 else each for each in known) or _ANY

@@ -10,7 +10,7 @@ its own, in the `$defs` they share.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, count
 from typing import Any, Final
@@ -42,6 +42,11 @@ _NOT_OF_TEXTS: Final = _SAYS_NOTHING | {
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "type", "anyOf", *DEFINITIONS),
 }
 """Keywords that say nothing of a text, and those that `_admits` looks at."""
+_ALONE: Final = _SAYS_NOTHING | {
+    *("type", "enum", "const", "format", "pattern", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+"""Keywords that mean the same whatever stands beside them."""
 _OF_PARTS: Final = frozenset(
     {"properties", "patternProperties", "items", "prefixItems", "contains", "additionalProperties"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -245,6 +250,25 @@ class Widening:
         target = self._target(part)
         found = part if target is None else target
         return found if isinstance(found, dict) else {}
+
+
+def joined(said: Sequence[Any]) -> Any:
+    """What several schemas say of one value, as one: flat where each keyword means the same beside the others, since
+    providers take few `allOf`s. Of what only describes, the first counts.
+    """
+    if len(said) == 1:
+        return said[0]
+    made: dict[str, Any] = {}
+    for part in said:
+        if not isinstance(part, dict) or not part.keys() <= _ALONE:
+            return {"allOf": list(said)} if said else {}
+        for keyword, value in part.items():
+            if made.setdefault(keyword, value) == value or keyword in _SAYS_NOTHING:
+                continue
+            if keyword != "type" or {made[keyword], value} != {"integer", "number"}:
+                return {"allOf": list(said)}
+            made[keyword] = "integer"
+    return made
 
 
 def untitled(properties: Any) -> Any:

@@ -1,22 +1,67 @@
-"""The wire: what only a provider's format requires is dropped again (SPEC R12.6).
+"""The wire: what only a provider's format requires is taken out again (SPEC R12.6).
 
 Strict formats want every property of an object there, so that one which is optional is sent as null. Such a null is
 dropped: where a property may be left out, and what the request says of it admits no null. A value that would be made
 wrong by that stays as it is.
+
+They know no object whose properties they are not told. What it has besides those stands in one more, `_json`, as the
+text of a JSON object; where nothing else is there, the text may be of any value, which stands in the object's place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.calls.tools import ALIASES
+from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.schemas import compiled, excerpt
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.parts import parts_at
 from acts_celery.protocol.schemas.walk import Schema, applied
 
+from .answer_texts import Unreadable, decoded
 from .request import Request
+
+AS_TEXT: Final = "_json"
+"""The property whose text holds what a strict format cannot say."""
+
+
+def with_texts_read(answer: Mapping[str, Any], *at: str | int) -> tuple[dict[str, Any], list[Problem]]:
+    """An answer with what its `_json` texts hold, and what is wrong with those; `at` is where it stands. What is in
+    such a text is taken as it is.
+    """
+    read = {key: value_with_texts_read(value, *at, key) for key, value in answer.items()}
+    return {key: value for key, (value, _) in read.items()}, [each for _, found in read.values() for each in found]
+
+
+def value_with_texts_read(value: Any, *at: str | int) -> tuple[Any, list[Problem]]:
+    """A value in the same way."""
+    if isinstance(value, list):
+        items = [value_with_texts_read(item, *at, index) for index, item in enumerate(value)]
+        return [item for item, _ in items], [problem for _, found in items for problem in found]
+    if not isinstance(value, dict):
+        return value, []
+    beside, problems = with_texts_read({key: item for key, item in value.items() if key != AS_TEXT}, *at)
+    text = value.get(AS_TEXT)
+    if text is None:
+        return beside, problems
+    try:
+        return _joined(beside, text), problems
+    except Unreadable as error:
+        return beside, [*problems, Problem(pointer(*at, AS_TEXT), f"it should hold JSON as a text: {error}")]
+
+
+def _joined(beside: dict[str, Any], text: Any) -> Any:
+    """What a `_json` text holds, with what stands beside it. Raises `Unreadable`."""
+    held = decoded(text) if isinstance(text, str) else text
+    if not beside:
+        return held
+    if not isinstance(held, dict):
+        raise Unreadable("other properties stand beside it, so it has to be of an object")
+    if twice := beside.keys() & held.keys():
+        raise Unreadable(f"{min(twice)!r} stands in it and beside it")
+    return {**beside, **held}
 
 
 def without_nulls(request: Request, answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,16 @@ def admits_type(schema: Schema, *types: str) -> bool:
     return not isinstance(admitted, list) or any(type_ in admitted for type_ in types)
 
 
+def admits_name(parts: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Whether no schema of a place is closed to a property of this name."""
+    return not any(
+        part.get("additionalProperties") is False
+        and name not in part.get("properties", ())
+        and not any(matches(pattern, name) for pattern in part.get("patternProperties", ()))
+        for part in parts
+    )
+
+
 def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
     """A part of a document whose references are pointers, or what is made of such parts."""
     definitions: dict[str, Any] = {}

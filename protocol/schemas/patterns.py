@@ -64,6 +64,26 @@ class _Item(NamedTuple):
         return _Item(states, ways, self.is_fixed and low == high, ways if self.is_fixed else 1)
 
 
+_OF_SOME_ENGINES: Final = ("(?", "\\p", "\\P", "\\b", "\\B", "\\k")
+
+
+def is_whole_text(pattern: str) -> bool:
+    """Whether a pattern is of a whole text, `^…$`, and of what every engine of regular expressions has: it means the
+    same where a pattern is looked for in a text and where it has to be all of it.
+    """
+    pieces, depth = list(_pieces(pattern)), 0
+    if len(pieces) < 2 or (pieces[0], pieces[-1]) != ("^", "$"):
+        return False
+    for piece in pieces[1:-1]:
+        depth += (piece[0] == "(") - (piece == ")")
+        is_reference = piece[0] == "\\" and piece[1:2] in "123456789"
+        if piece in ("^", "$") or (piece == "|" and not depth) or is_reference:
+            return False
+        if any(each in piece for each in _OF_SOME_ENGINES):
+            return False
+    return True
+
+
 def translated(pattern: str) -> str:
     """The pattern as jsonschema-rs takes it. One that looks ahead may refer to groups by their names."""
     return "(?=)" * (r"\k<" in pattern) + "".join(map(_translated, _pieces(pattern)))

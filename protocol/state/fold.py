@@ -10,17 +10,23 @@ A reader in an instance sees the instance's operations on top of the global ones
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
-from acts_celery.protocol.language.errors import Conflict, Unresolved
+from acts_celery.protocol.language.errors import Conflict, Unresolved, shortened
 from acts_celery.protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise, is_written
-from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.paths import MISSING, copied, type_name
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.language.templates import as_text
 
 from .kinds import Kind
 from .operations import Operation, read_operation, verify
+
+_MOST_NAMED: Final = 12
+_MOST_SHOWN: Final = 60
+"""Characters of a field's name."""
 
 
 class Fold:
@@ -108,7 +114,20 @@ class Fold:
                     return value
             elif all(map(self.exists, group)):
                 return [self.value(reference) for reference in group][-1]
-        raise Unresolved(f"{expression} is not there")
+        there = self.beside(expression)
+        raise Unresolved(f"{expression} is not there" + (f"; {there}" if there else ""))
+
+    def beside(self, expression: Expression) -> str:
+        """What there is where a place of an expression lacks only its end: the fields of the value above it, or what
+        else that is. Empty where there is none.
+        """
+        for place in expression.references:
+            for length in reversed(range(1, len(place.path)) if not self.exists(place) else ()):
+                above = Reference(place.kind, place.path[:length])
+                with suppress(Conflict):
+                    if (value := self.value(above)) is not MISSING:
+                        return f"{above} {_told(value)}"
+        return ""
 
     def kinds(self) -> tuple[str, ...]:
         """The kinds that have a value, in the order they came: the base's first."""
@@ -160,3 +179,12 @@ class Fold:
         if name in self._kinds or self._base is None:
             return self._kinds.get(name)
         return self._base._kind(name)
+
+
+def _told(value: Any) -> str:
+    """What a value is, for whoever looked for a part of it."""
+    if isinstance(value, dict):
+        names = [repr(shortened(name, _MOST_SHOWN)) for name in islice(value, _MOST_NAMED)]
+        more = f" and {len(value) - _MOST_NAMED} more" if len(value) > _MOST_NAMED else ""
+        return f"has {', '.join(names)}{more}" if names else "is an object without fields"
+    return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type_name(value)}"

@@ -14,6 +14,7 @@ from acts_celery.protocol.calls.call import (
     Call,
 )
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
+from acts_celery.protocol.calls.extending import contradictions, extended
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
@@ -91,6 +92,7 @@ def check_calls(
     if submission.is_request:
         problems += aside_problems(submission.context)
         problems += _code_problems(submission, toolbox)
+        problems += _contradictions(submission, known)
     if is_upfront(submission):
         problems += upfront_problems(submission, known.definitions)
         problems += _misfits(submission, calls, [*problems], toolbox)
@@ -130,6 +132,9 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     """Everything that the calls of a submission may name."""
     delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
     tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
+    if submission.is_request:  # a model is shown all that the code takes
+        registered = {name: signature for name in tools if (signature := known.activity(name)) is not None}
+        tools = {**tools, **{name: extended(tools[name], signature) for name, signature in registered.items()}}
     return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow, known.activity)
 
 
@@ -142,6 +147,15 @@ def _bare_problems(submission: Submission, known: Environment) -> Iterator[Probl
             cause = UnknownName(name, tuple(known.activities))
             text = f"no activity is registered under {name!r}: register one, or give the tool a schema"
             yield Problem(pointer(*at), text, cause)
+
+
+def _contradictions(submission: Submission, known: Environment) -> Iterator[Problem]:
+    """Declarations that the signatures of their activities rule out (SPEC R12.2)."""
+    for name, tool in submission.tools.items():
+        signature = known.activity(name)
+        if signature is not None and extended(tool, signature) is not tool:
+            for problem in contradictions(tool, signature):
+                yield replace(problem, pointer=pointer(*submission.declared[name]) + problem.pointer)
 
 
 def _approval_problems(

@@ -34,6 +34,8 @@ async def told(messages, schema, config):
         with open(os.environ["ASKED"], "w") as asked:
             asked.write("asked")
         await asyncio.Event().wait()
+    if "count" in said:
+        return {"output": len(messages)}
     if "find" in said and len(messages) == 2:
         call = {"_tool": "find_total", "order": "A-1", "_outputPath": "†state.total"}
         return {"calls": [call], "output": None}
@@ -168,6 +170,23 @@ def test_a_run_that_fails_or_waits_for_a_person_has_not_passed(module: Path) -> 
     assert differences["failing"] == "the run is failed: find_total: KeyError: 'A-3'"
     assert differences["held"] == "not over within 2 s, so it was cancelled"
     assert [each["model"] for each in found.json["models"]] == [None]
+
+
+def test_cases_may_share_a_base(module: Path) -> None:
+    base = module.with_name("base.json")
+    text = {"type": "text", "message": "Please count."}
+    base.write_text(json.dumps({"context": [text], "tools": ["find_total"], "schema": {}}), encoding="utf-8")
+    more = {"context": [text, {"type": "text", "message": "Please count again."}], "schema": {"type": "integer"}}
+    cases = [
+        {"name": "as it is", "submission": {}, "expect": {"value": 2}},
+        {"name": "more", "submission": more, "expect": {"value": 4}},
+    ]
+    found = evaluated(module, cases, "--base", str(base), "--model", "a", "--json")
+    assert {each["case"]: each["difference"] for each in found.json["cases"]} == {"as it is": None, "more": None}
+    base.write_text("5", encoding="utf-8")
+    found = evaluated(module, cases, "--base", str(base), "--model", "a")
+    assert found.code == 2
+    assert "the base is no submission" in found.stderr
 
 
 def test_ctrl_c_keeps_what_was_done_and_prints_it(module: Path) -> None:

@@ -203,7 +203,7 @@ def test_models_that_are_none_are_one_line_without_secrets(models: str, said: st
 
 def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     one: dict[str, Any] = {"model": "openai:gpt", "base_url": "https://host/v1", "api_key": "sk-secret"}
-    one |= {"context_tokens": 8_000, "fallbacks": [], "recording": "one.jsonl"}
+    one |= {"context_tokens": 8_000, "fallbacks": [], "recording": "one.jsonl", "enforce": "json", "profile": "azure"}
     two: dict[str, Any] = {
         "model": "openai:gpt",
         "base_url": "https://user:pw@host/v1",
@@ -212,6 +212,8 @@ def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monke
         "max_output_tokens": 900,
         "price": {"input": "2.5", "output": "10", "cached": "1.25", "written": None},
         "extra_body": '{"top_k": "hush"}',
+        "enforce": "auto",
+        "profile": None,
         "fallbacks": [],
     }
     settings = configured(models=json.dumps({"one": one, "two": two}))

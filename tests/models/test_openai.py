@@ -7,11 +7,12 @@ import gzip
 import json
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.broker_config.models import ProfileName
 from acts_celery.worker.models.errors import (
     BadRequest,
     ContextTooLong,
@@ -24,6 +25,7 @@ from acts_celery.worker.models.errors import (
 )
 from acts_celery.worker.models.http_client import Bounds
 from acts_celery.worker.models.openai_chat import OpenAIChat
+from acts_celery.worker.models.profiles import PROFILES, profile_of
 from acts_celery.worker.models.request import Answer, OnText, Usage, ignore
 from acts_celery.worker.models.sdk_model import SdkModel
 
@@ -89,6 +91,11 @@ def test_events_are_read_wherever_the_network_cuts_them() -> None:
     assert answer_of(Reply([bytes([one]) for one in stream], headers=headers)).text == TEXT
 
 
+def formats(server: ModelServer) -> list[str | None]:
+    """What each request asked to be enforced."""
+    return [asked.body.get("response_format", {}).get("type") for asked in server.asked]
+
+
 def test_what_is_sent_is_the_schema_and_every_setting() -> None:
     def check(server: ModelServer) -> None:
         (asked,) = server.asked
@@ -98,7 +105,7 @@ def test_what_is_sent_is_the_schema_and_every_setting() -> None:
         first, shown, second = body["messages"]
         assert (first, second) == ({"role": "user", "content": "one"}, {"role": "user", "content": "two"})
         assert json.dumps(OUTPUT, separators=(",", ":")) in shown["content"]
-        assert body["response_format"]["json_schema"]["schema"] == OUTPUT
+        assert body["response_format"]["json_schema"]["schema"] == {**OUTPUT, "additionalProperties": True}
         assert (body["model"], body["temperature"], body["max_tokens"], body["stream"]) == ("m", 0, 99, True)
 
     config = {"temperature": 0, "max_output_tokens": 99, "tool": {"not": "for the provider"}}
@@ -304,10 +311,73 @@ def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_
             return [await asked(model, "hello", schema=OUTPUT, config={"model": "m"}) for _ in range(2)]
 
         answers = asyncio.run(twice())
-        assert ["response_format" in asked.body for asked in server.asked] == [True, False, False]
+        assert formats(server) == ["json_schema", "json_object", None, None]
         assert json.dumps(OUTPUT, separators=(",", ":")) in server.asked[-1].body["messages"][1]["content"]
     assert [answer.text for answer in answers] == [TEXT, TEXT]
     assert all("not enforced: " in answer.findings[0] and "contains" in answer.findings[0] for answer in answers)
+
+
+def of_settings(body: Any, **settings: Any) -> list[str | None]:
+    """What two requests ask a server to enforce that knows JSON mode and no schemas."""
+
+    def reply(body: Any) -> Reply:
+        is_known = body.get("response_format", {}).get("type") != "json_schema"
+        return streamed(TEXT) if is_known else failing(400, "json_schema is not supported")
+
+    with model_server(reply) as server:
+        configured = ConfiguredModel(model="openai:m", base_url=server.url, **settings)
+        model = SdkModel(OpenAIChat(), configured, Bounds(1_000, 8))
+
+        async def twice() -> None:
+            for _ in range(2):
+                await asked(model, "hello", schema=body, config={"model": "m"})
+
+        asyncio.run(twice())
+        assert all(json.dumps(OUTPUT, separators=(",", ":")) in str(each.body["messages"]) for each in server.asked)
+        return formats(server)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent"),
+    [
+        ({}, ["json_schema", "json_object", "json_object"]),
+        ({"enforce": "json"}, ["json_object"] * 2),
+        ({"enforce": "off"}, [None, None]),
+        ({"profile": "json"}, ["json_object"] * 2),
+        ({"profile": "text"}, [None, None]),
+        ({"profile": "text", "enforce": "json"}, ["json_object"] * 2),
+    ],
+)
+def test_json_mode_is_asked_for_where_no_schema_can_be_and_what_is_enforced_is_a_setting(
+    settings: dict[str, Any], sent: list[str | None]
+) -> None:
+    assert of_settings(OUTPUT, **settings) == sent
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "profile"),
+    [
+        (None, "gpt-4o", "openai"),
+        ("https://api.openai.com/v1", "gpt-4o", "openai"),
+        ("https://mine.openai.azure.com/openai/v1", "gpt-4o", "azure"),
+        ("https://openai.azure.com.evil.example/v1", "gpt-4o", "compatible"),
+        ("https://api.deepseek.com", "deepseek-chat", "json"),
+        ("https://openrouter.ai/api/v1", "openai/gpt-4o", "openai"),
+        ("https://openrouter.ai/api/v1", "anthropic/claude-sonnet-4.5", "anthropic"),
+        ("https://openrouter.ai/api/v1", "qwen/qwen3-32b", "compatible"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai/", "gemini-3-pro", "compatible"),
+        ("http://localhost:11434/v1", "openai/gpt-oss", "compatible"),
+    ],
+)
+def test_whose_rules_hold_is_told_by_the_host(url: str | None, name: str, profile: str) -> None:
+    configured = ConfiguredModel(model=f"openai:{name}", base_url=url)
+    assert profile_of(configured, OpenAIChat.url) is PROFILES[profile]
+    own = ConfiguredModel(model=f"openai:{name}", base_url=url, profile="text")
+    assert profile_of(own, OpenAIChat.url) is PROFILES["text"]
+
+
+def test_the_profiles_that_can_be_set_are_those_that_there_are() -> None:
+    assert set(get_args(ProfileName)) == PROFILES.keys()
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, BadRequest), (404, BadRequest), (503, Unreachable)])
@@ -328,4 +398,4 @@ def test_a_request_that_is_refused_with_and_without_its_schema_fails_and_its_sch
                     await asked(model, "hello", schema=OUTPUT, config={"model": "m"})
 
         asyncio.run(twice())
-        assert ["response_format" in asked.body for asked in server.asked] == [True, False, True, False]
+        assert formats(server) == ["json_schema", "json_object", None] * 2

@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 
-from acts_celery.protocol.requests.wire import value_without_nulls
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.wire import value_with_texts_read, value_without_nulls
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.models.delegates import enveloped
-from acts_celery.worker.models.profiles import Profile
-from acts_celery.worker.models.wire_schema import ANTHROPIC, OPENAI, Inexpressible, StrictMode, strict_schema
+from acts_celery.worker.models.fitting import Fitting
+from acts_celery.worker.models.profiles import PROFILES, Rules
+from acts_celery.worker.models.wire_schema import Inexpressible, Opening, wire_schema
 from tests.protocol.schema_strategies import schema_values, schemas
 
+from .as_sent import as_sent
 from .asked import request
 
-LOOSE = StrictMode(False, True, 10_000, 10_000, 10_000, 10_000, 10_000)
-"""Takes as much as there is, and lets what is optional be left out, so that a value is one on the wire as well."""
+RULES = {name: profile.rules for name, profile in PROFILES.items() if profile.rules is not None}
+OPENAI, ANTHROPIC, GRAMMARS = (RULES[name] for name in ("openai", "anthropic", "compatible"))
+NUMBER_OR_NULL = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+OF_OPENAI = ConfiguredModel(model="openai:gpt-4o")
+
+
+def wire(schema: Any, rules: Rules = OPENAI) -> Any:
+    return wire_schema(schema, rules).schema
+
+
+def openings(schema: Any, rules: Rules = OPENAI) -> tuple[Opening, ...]:
+    return wire_schema(schema, rules).openings
 
 
 def closed(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
+@pytest.mark.parametrize("name", RULES)
 @given(schema=schemas(), value=schema_values)
-def test_what_the_truth_admits_the_wire_admits(schema: Any, value: Any) -> None:
+def test_what_the_truth_admits_can_be_written_by_what_is_sent_and_is_read_as_it_was_meant(
+    name: str, schema: Any, value: Any
+) -> None:
     assume(not compiled(schema).problems(value))
+    assume('"_json"' not in json.dumps(value))
+    truth = enveloped(schema)
     try:
-        wire = strict_schema(enveloped(schema), LOOSE)
+        sent = wire(truth, RULES[name])
     except Inexpressible:
-        return
-    assert not compiled(wire).problems({"output": value})
+        assume(False)
+    answer = as_sent({"output": value}, sent)
+    assert not compiled(sent).problems(answer)
+    read, problems = value_with_texts_read(answer)
+    assert not problems
+    assert value_without_nulls(truth, read) == value_without_nulls(truth, {"output": value})
 
 
 def test_every_property_is_required_and_what_may_be_left_out_admits_null() -> None:
     truth = closed(city={"type": "string"}, days={"type": "integer", "minimum": 1}, note=closed())
     truth["required"] = ["city"]
-    wire = strict_schema(truth, OPENAI)
-    assert wire["required"] == ["city", "days", "note"]
-    assert wire["properties"]["days"] == {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}
+    sent = wire(truth)
+    assert sent["required"] == ["city", "days", "note"]
+    assert sent["properties"]["days"] == {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}
     answer = {"city": "Tver", "days": None, "note": None}
-    assert not compiled(wire).problems(answer)
+    assert not compiled(sent).problems(answer)
     assert value_without_nulls(truth, answer) == {"city": "Tver"}
 
 
@@ -52,7 +75,7 @@ def test_a_null_without_which_the_value_would_be_wrong_stays(fits: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("schema", "wire"),
+    ("schema", "sent"),
     [
         ({"const": "a"}, {"type": "string", "enum": ["a"]}),
         ({"enum": ["a", None]}, {"type": ["string", "null"], "enum": ["a", None]}),
@@ -68,57 +91,133 @@ def test_a_null_without_which_the_value_would_be_wrong_stays(fits: dict[str, Any
             {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
         ),
         ({"description": "a place", "type": "string"}, {"description": "a place", "type": "string"}),
+        ({"anyOf": [{"type": "string"}, {"type": "string", "pattern": "^a$"}, {"enum": ["b"]}]}, {"type": "string"}),
+        ({"anyOf": [{"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": "null"}]}, NUMBER_OR_NULL),
     ],
 )
-def test_a_keyword_that_cannot_be_said_is_left_out(schema: Any, wire: Any) -> None:
-    assert strict_schema(closed(output=schema), OPENAI)["properties"]["output"] == wire
+def test_a_keyword_that_cannot_be_said_is_left_out(schema: Any, sent: Any) -> None:
+    assert wire(closed(output=schema))["properties"]["output"] == sent
+
+
+TREE = {"type": "object", "properties": {"below": {"$ref": "#/$defs/tree"}}, "additionalProperties": False}
+OF_TREES = {**closed(output={"$ref": "#/$defs/tree"}), "$defs": {"tree": TREE, "other": {}}}
 
 
 def test_definitions_are_written_as_far_as_they_are_needed_and_may_be_recursive() -> None:
-    tree = {"type": "object", "properties": {"below": {"$ref": "#/$defs/tree"}}, "additionalProperties": False}
-    wire = strict_schema({**closed(output={"$ref": "#/$defs/tree"}), "$defs": {"tree": tree, "other": {}}}, OPENAI)
-    assert wire["properties"]["output"] == {"$ref": "#/$defs/tree"}
-    assert wire["$defs"].keys() == {"tree"}
-    assert not compiled(wire).problems({"output": {"below": {"below": None}}})
+    sent = wire(OF_TREES)
+    assert sent["properties"]["output"] == {"$ref": "#/$defs/tree"}
+    assert sent["$defs"].keys() == {"tree"}
+    assert not compiled(sent).problems({"output": {"below": {"below": None}}})
+
+
+def test_what_contains_itself_is_a_text_where_the_provider_knows_no_such_thing() -> None:
+    sent = wire_schema(OF_TREES, ANTHROPIC)
+    assert "$defs" not in sent.schema
+    assert sent.schema["properties"]["output"]["properties"].keys() == {"_json"}
+    assert [str(opening) for opening in sent.openings] == ["output: it contains itself"]
+
+
+def test_beside_a_reference_stands_nothing() -> None:
+    sent = wire({**closed(output={"$ref": "#/$defs/tree", "description": "It grows."}), "$defs": {"tree": TREE}})
+    assert sent["properties"]["output"] == {"$ref": "#/$defs/tree"}
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "reason"),
     [
-        {},
-        True,
-        {"type": "object"},
-        {"type": "object", "properties": {"a": {"type": "string"}}},
-        {"type": "array"},
-        {"enum": [{}]},
-        {"enum": []},
-        {"$ref": "#/properties/output"},
-        {"anyOf": [{"type": "string"}, {}]},
-        {"minimum": 3},
+        ({}, "it may be anything"),
+        (True, "it may be anything"),
+        ({"type": "object"}, "it may have any property"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "it may have any property"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, "it may have further properties"),
+        (
+            {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False},
+            "it may have any property",
+        ),
+        ({"type": "array"}, "it may be anything"),
+        ({"enum": [{}]}, "it may be anything"),
+        ({"enum": []}, "it may be anything"),
+        ({"$ref": "#/properties/output"}, "it may be anything"),
+        ({"anyOf": [{"type": "string"}, {}]}, "it may be anything"),
+        ({"minimum": 3}, "it may be anything"),
+        (
+            {"anyOf": [closed(a={"type": "string"}), closed(a={"type": "integer"})]},
+            "of two objects that may stand there the first property is a",
+        ),
     ],
 )
-def test_what_would_have_to_be_narrower_is_inexpressible(schema: Any) -> None:
-    with pytest.raises(Inexpressible):
-        strict_schema(closed(output=schema), OPENAI)
+def test_what_a_provider_cannot_say_is_left_open_for_itself_alone(schema: Any, reason: str) -> None:
+    whole = closed(output=schema, other={"type": "integer"})
+    (opening,) = openings(whole)
+    assert (opening.tool, opening.place, opening.reason) == (None, "output", reason)
+    assert opening.remedy
+    assert wire(whole)["properties"]["other"] == {"type": "integer"}
+    assert openings(whole, GRAMMARS) == ()
+
+
+def test_objects_that_begin_with_constants_of_their_own_may_stand_side_by_side() -> None:
+    kinds = [closed(kind={"const": name}, size={"type": "integer"}) for name in ("a", "b")]
+    kinds[1]["required"] = []  # the kind may be left out, which would make both look alike
+    assert openings(closed(output={"anyOf": kinds})) == ()
 
 
 def test_what_is_more_than_a_provider_takes_is_inexpressible() -> None:
     many = closed(**{f"p{number}": {"type": "string"} for number in range(30)})
-    assert strict_schema(many, ANTHROPIC)
+    assert wire(many, ANTHROPIC)
     many["required"] = []
     with pytest.raises(Inexpressible, match="30 properties that may be left out, where 24 are allowed"):
-        strict_schema(many, ANTHROPIC)
+        wire(many, ANTHROPIC)
     with pytest.raises(Inexpressible, match="1001 listed values"):
-        strict_schema(closed(output={"enum": [*range(1_001)]}), OPENAI)
+        wire(closed(output={"enum": [*range(1_001)]}))
+    with pytest.raises(Inexpressible, match="characters of names and listed values, where 120000 are allowed"):
+        wire(closed(**{"n" * 60_000: {"type": "string"}, "m" * 60_001: {"type": "string"}}))
 
 
-def test_what_cannot_be_said_is_sent_unenforced_shown_to_the_model_and_a_finding() -> None:
-    fitted = Profile(OPENAI).fitted(request("hello", schema=closed(output={})))
-    assert (fitted.format, fitted.is_strict) == (None, False)
-    assert '"additionalProperties":false' in fitted.messages[1]["content"]
-    assert "it admits any value" in fitted.findings[0]
+def test_a_long_list_of_long_values_is_any_text() -> None:
+    values = [f"{number:060}" for number in range(300)]
+    assert wire(closed(output={"enum": values}))["properties"]["output"] == {"type": "string"}
+    assert "enum" in wire(closed(output={"enum": values[:250]}))["properties"]["output"]
+
+
+def test_what_lies_deeper_than_a_provider_takes_is_a_text() -> None:
+    schema: Any = {"type": "integer"}
+    for _ in range(12):
+        schema = closed(a=schema)
+    (opening,) = openings(schema)
+    assert opening.place == ".".join("a" * 9)
+    assert opening.reason == "it lies 10 levels deep in what is sent"
+
+
+def a_call(name: str, parameters: int) -> Any:
+    schema = closed(_tool={"const": name}, **{f"p{number}": {"type": "string"} for number in range(parameters)})
+    return {**schema, "required": ["_tool"]}
+
+
+def test_of_too_many_tools_the_largest_are_texts_and_the_others_stay_as_they_are() -> None:
+    calls = [a_call(f"tool{number}", number) for number in range(1, 12)]
+    whole = closed(calls={"type": "array", "items": {"anyOf": calls}}, output={"type": "string"})
+    sent = wire_schema(whole, ANTHROPIC)
+    assert [opening.tool for opening in sent.openings] == [f"tool{number}" for number in range(7, 12)]
+    assert {opening.place for opening in sent.openings} == {""}
+    written = sent.schema["properties"]["calls"]["items"]["anyOf"]
+    assert [[*call["properties"]] for call in written[6:]] == [["_tool", "_json"]] * 5
+    assert [[*call["properties"]] for call in written[:6]] == [[*call["properties"]] for call in calls[:6]]
+
+
+def test_what_cannot_be_said_at_all_is_not_enforced_shown_to_the_model_and_a_finding() -> None:
+    fitted = Fitting(OF_OPENAI, "https://api.openai.com/v1").fitted(request("hello", schema={"type": "object"}))
+    assert (fitted.format, fitted.is_json, fitted.is_strict) == (None, True, False)
+    assert '{"type":"object"}' in fitted.messages[1]["content"]
+    assert "not the schema of an object that lists its properties" in fitted.findings[0]
 
 
 def test_what_can_be_said_is_enforced_and_not_shown_twice() -> None:
-    fitted = Profile(OPENAI).fitted(request("hello", schema=closed(output={"type": "string"})))
+    schema = closed(output={"type": "string"})
+    fitted = Fitting(OF_OPENAI, "https://api.openai.com/v1").fitted(request("hello", schema=schema))
     assert (len(fitted.messages), fitted.is_strict, fitted.findings) == (1, True, ())
+
+
+def test_a_place_that_is_left_open_is_named() -> None:
+    fitted = Fitting(OF_OPENAI, "https://api.openai.com/v1").fitted(request("hello", schema=closed(output={})))
+    assert fitted.format is not None
+    assert fitted.findings == ("not all of the answer's schema is enforced: output: it may be anything",)

@@ -75,7 +75,7 @@ def test_what_another_instance_holds_is_not_reported_to_a_call_of_an_instance() 
 def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
     context = [{"type": "state", "_instance": "①", "user": {"name": 1}}, {"type": "state", "user": {"age": 1}}]
     (problem,) = problems_of(call(value="†state.user.nam"), context=context)
-    assert problem.message == f"unresolvable reference †state.user.nam: {NOTHING}"
+    assert problem.message == f"unresolvable reference †state.user.nam: {NOTHING}; †state.user has 'age'"
     (problem,) = problems_of(call(value="†state.user.nam", _instance="①"), context=context)
     assert problem.message.endswith("writes it, did you mean †state.user.name?")
     elsewhere = call(to="†state.user.name", _instance="②"), call(to="name", _instance="②")
@@ -138,10 +138,37 @@ def test_a_reference_without_its_kind_is_completed(path: str, meant: str) -> Non
     assert problem.message == f"unresolvable reference {path}: {NOTHING}, did you mean {meant}?"
 
 
-@pytest.mark.parametrize("path", ["†zebra.user", "†state.zebra", "†state.user.name.x"])
+@pytest.mark.parametrize("path", ["†zebra.user", "†state.zebra"])
 def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
     (problem,) = problems_of(call(value=path), context=CONTEXT)
     assert problem.message == f"unresolvable reference {path}: {NOTHING}"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("†state.user.phone", "†state.user has 'name', 'e\\nmail'"),
+        ("†state.user.phone.home", "†state.user has 'name', 'e\\nmail'"),
+        ("†state.user.name.x", "†state.user.name is a string"),
+        ("†state.rows.sku", "†state.rows is a list of 2"),
+        ("†state.nothing.x", "†state.nothing is an object without fields"),
+        ("†state.wide.x", "'f10', 'f11' and 8 more"),
+        ("†state.user.phone || †state.rows.9", "†state.user has 'name', 'e\\nmail'"),
+    ],
+)
+def test_where_a_field_is_not_there_those_that_are_there_are_named(path: str, told: str) -> None:
+    wide = {f"f{number}": number for number in range(20)}
+    state = {"user": {"name": "Ann", "e\nmail": "a@b"}, "rows": [1, 2], "nothing": {}, "wide": wide}
+    (problem,) = problems_of(call(value=path), context=[{"type": "state", **state}])
+    assert problem.message.startswith(f"unresolvable reference {path}: {NOTHING}; ")
+    assert problem.message.endswith(told)
+
+
+def test_where_the_call_that_was_to_write_a_value_has_failed_its_error_is_named() -> None:
+    failed = {"_tool": "refund", "order": "A7", "_outputPath": "refund"}
+    error = {"call": failed, "error": {"type": "Failed", "message": "order A7 is closed", "pointer": "/calls/0"}}
+    (problem,) = problems_of(call(value="†state.refund.id"), context=[{"type": "error", "data": error}])
+    assert problem.message.endswith("; refund, which was to write it, failed: order A7 is closed")
 
 
 def test_misspelt_tools_and_instances_are_answered_too() -> None:

@@ -230,4 +230,5 @@ def test_r6_6_the_reason_names_the_first_few_writers_and_how_many_more_there_wer
 def test_r6_6_what_was_there_and_is_gone_has_no_writer_to_be_named() -> None:
     calls = [call(value="†state.x.y", other="†state.p"), call(to="†state.x", value=5), call(to="†state.p")]
     result = run(*calls, context=[{"type": "state", "x": {"y": 1}}])
-    assert result.outcome(0).reason == "†state.x.y is not there and no call can bring it any more"
+    told = "†state.x is a number"
+    assert result.outcome(0).reason == f"†state.x.y is not there and no call can bring it any more; {told}"

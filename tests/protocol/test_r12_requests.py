@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.calls.toolbox import DEFINED
+from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.templates import meaning
 from acts_celery.protocol.requests import Request, compose, read_answer, render
 from acts_celery.protocol.requests.rendering import render_context
@@ -130,6 +132,37 @@ def test_r13_2_what_depends_on_an_invalid_call_is_found_at_once_however_long_the
     assert [call.raw for call in answer.calls] == [fallback, sound]
     assert [error.pointer for error in answer.errors] == [f"/calls/{index}/item" for index in range(300)]
     assert answer.errors[0].message.startswith("†state.c298 is written by no call that can run")
+
+
+def test_r13_2_a_consequence_names_the_call_whose_error_is_its_cause() -> None:
+    tools = {"price": {"properties": {"item": {"type": "string"}, "amount": {}}}}
+    calls = [
+        {"_tool": "price", "item": "†state.b", "_outputPath": "†state.c"},
+        {"_tool": "price", "item": "†state.a.amount", "_outputPath": "†state.b"},
+        {"_tool": "price", "item": 5, "_outputPath": "†state.a"},
+    ]
+    errors = read_answer(request({"tools": tools}), {"calls": calls, "output": None}).errors
+    assert [error.pointer for error in errors] == ["/calls/0/item", "/calls/1/item", "/calls/2/item"]
+    assert [error.message.endswith("see what is wrong with /calls/2") for error in errors] == [True, True, False]
+
+
+def test_r13_2_an_error_of_a_call_says_what_to_do_as_that_of_a_submission_does() -> None:
+    tools = {"price": {"properties": {"item": {"type": "string"}, "amount": {}}}}
+    context: list[dict[str, Any]] = [{"type": "state", "order": {"id": "A7", "total": 5}}]
+    calls = [
+        {"_tool": "price", "amount": "†state.order.customer", "_outputPath": "†state.out"},
+        {"_tool": "price", "amount": "†state.order.totl", "_outputPath": "†state.out"},
+        {"_tool": "price", "item": "†state.order.id is late", "_outputPath": "†state.out"},
+    ]
+    asked = replace(request({"tools": tools, "context": context}), explain=explained)
+    errors = read_answer(asked, {"calls": calls, "output": "†state.order.sum"}).errors
+    said = [error.message.partition(";")[2] or error.message.rpartition(", ")[2] for error in errors]
+    assert said == [
+        " †state.order has 'id', 'total'",
+        "did you mean †state.order.total?",
+        " did you mean '†{state.order.id} is late'?",
+        " †state.order has 'id', 'total'",
+    ]
 
 
 def test_r12_2_code_that_is_not_there_is_not_shown_but_a_structural_error() -> None:

@@ -157,7 +157,7 @@ def test_r12_7_a_staged_plan_is_asked_for_over_the_wire_with_both_schemas(asking
     first, second = (schema for schema in sent if schema["properties"].keys() & {"tools", "calls"})
     assert first["properties"]["tools"]["maxItems"] == 8
     assert second["properties"]["calls"]["required"] == ["s0", "s1"]
-    assert {"enum": ["†state.s0"]} in second["$defs"].values()
+    assert {"type": "string", "enum": ["†state.s0"]} in second["$defs"].values()
 
 
 def test_a_model_that_is_not_configured_is_found_before_anything_runs(asking: Backend) -> None:

@@ -91,20 +91,45 @@ def test_r12_8_of_a_request_check_says_what_a_model_can_do_by_it(
     assert [tool["tool"] for tool in shown["request"]["tools"]] == ["think"]
 
 
-def test_r12_8_check_says_why_a_provider_cannot_enforce_the_schema(
+@pytest.mark.parametrize(
+    ("model", "tool", "found"),
+    [
+        ("openai:x", {"properties": {"a": {}}}, ["not enforced: t.a: it may be anything"]),
+        ("openai:x", {"properties": {"a": {"type": "object"}}}, ["not enforced: t.a: it may have any property"]),
+        ("openai:x", {"properties": {"a": {"type": "string"}, "_output": {"type": "string"}}}, []),
+        ("scripted:none.json", {"properties": {"a": {}}}, []),
+    ],
+)
+def test_r12_8_check_says_which_property_of_which_tool_a_provider_cannot_enforce(
+    model: str,
+    tool: dict[str, Any],
+    found: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "request.json"
+    tool = {"properties": {**tool["properties"], "_output": {"type": "string"}}}
+    file.write_text(json.dumps({"schema": {"type": "string"}, "tools": {"t": tool}}), "utf-8")
+    monkeypatch.setenv("ACTS_MODEL", model)
+    monkeypatch.setenv("ACTS_MODEL_API_KEY", "k")
+    assert main(["check", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["request"]["unenforced"] is None
+    told = [each for each in shown["findings"] if each["code"] == "ACT413"]
+    assert [each["message"] for each in told] == found
+    assert all(each["remedy"] for each in told)
+    assert main(["check", str(file), "--json", "--ignore", "unenforced"]) == 0
+    assert "ACT413" not in capsys.readouterr().out
+
+
+def test_r12_8_check_says_why_a_provider_enforces_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = {"type": "string"}
-    open_: dict[str, Any] = {"properties": {"a": {}}}
-    closed: dict[str, Any] = {"properties": {"a": text, "_output": text}}
     file = tmp_path / "request.json"
-    for model, tool, expected in (
-        ("openai:x", open_, "somewhere it admits any value"),
-        ("openai:x", closed, None),
-        ("scripted:none.json", open_, None),
-    ):
-        monkeypatch.setenv("ACTS_MODEL", model)
-        monkeypatch.setenv("ACTS_MODEL_API_KEY", "k")
-        file.write_text(json.dumps({"schema": {"type": "string"}, "tools": {"t": tool}}), "utf-8")
-        assert main(["check", str(file), "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["request"]["unenforced"] == expected
+    file.write_text(json.dumps({"schema": {"type": "string"}, "tools": {}}), "utf-8")
+    monkeypatch.setenv("ACTS_MODEL", "openai:x")
+    monkeypatch.setenv("ACTS_MODEL_API_KEY", "k")
+    monkeypatch.setenv("ACTS_MODEL_PROFILE", "json")
+    assert main(["check", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["request"]["unenforced"] == "the provider enforces none"

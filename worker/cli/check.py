@@ -56,7 +56,7 @@ def check(
         checker = Checker(settings)
         plan = checker.check(value, allow=source.allowed)
         reach = checker.reach(value, allow=source.allowed) if plan.submission.is_request else None
-        findings = reported(plan, ignore)
+        findings = reported(plan, ignore, reach.findings if reach is not None else ())
         sights = _sights(plan, who_sees, reach)
         simulation = _simulation(plan) if simulated else None
         unready = list(checker.unready_models(plan))

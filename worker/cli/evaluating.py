@@ -17,7 +17,7 @@ from .output import escaped, print_json, print_lines, tell
 from .progress import is_live
 from .rendering import counted
 from .run import backend
-from .source import allow_option, read_lines
+from .source import allow_option, read_lines, read_submission
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
@@ -33,6 +33,11 @@ _QUIET_SECONDS: Final = 15.0
 @click.command("eval", short_help="Run cases for several models and compare.")
 @click.argument("file", metavar="CASES.jsonl")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="A model, as config.model names it; repeatable.")
+@click.option(
+    "--base",
+    metavar="FILE",
+    help="A submission that every case adds to: its context goes behind FILE's, its other parts replace FILE's.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N cases.")
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Each case so often."
@@ -78,7 +83,8 @@ def evaluate(
 
         chosen = tuple(dict.fromkeys(models)) or (None,)
         repeat, concurrency, timeout = how["repeat"], how["concurrency"], how["timeout"]
-        cases = _cases(file, settings, limit)
+        base = {} if how["base"] is None else read_submission(how["base"], settings)
+        cases = _cases(file, settings, base)[:limit]
         trials = Trials(cases, chosen, repeat, concurrency, timeout, allow or None)
         with Client(settings) as client:
             plan = _checked(client, trials, file)
@@ -104,8 +110,8 @@ def evaluate(
     return COMPLETED if all(trial.has_passed for trial in done) else FAILED
 
 
-def _cases(file: str, settings: Settings, limit: int | None) -> list[Case]:
-    """The cases of a file. Raises `protocol.Rejected` with what is wrong, each with its line."""
+def _cases(file: str, settings: Settings, base: Any) -> list[Case]:
+    """The cases of a file, added to a base. Raises `protocol.Rejected` with what is wrong, each with its line."""
     from acts_celery.protocol import Problem, Rejected
     from acts_celery.worker.client.evaluation import case_of
     from acts_celery.worker.registry.loading import loaded
@@ -119,7 +125,7 @@ def _cases(file: str, settings: Settings, limit: int | None) -> list[Case]:
     problems: list[Problem] = []
     for place, value in read_lines(file, settings):
         try:
-            case = case_of(value, place.rpartition(":")[2], function)
+            case = case_of(value, place.rpartition(":")[2], function, base)
         except Rejected as rejected:
             problems += _placed(rejected, place)
             continue
@@ -130,7 +136,7 @@ def _cases(file: str, settings: Settings, limit: int | None) -> list[Case]:
     if not cases and not problems:
         problems.append(Problem("", f"{file}: it has no case: a case is one line"))
     _require(problems)
-    return cases[:limit]
+    return cases
 
 
 def _checked(client: Client, trials: Trials, file: str) -> Plan:
@@ -163,7 +169,7 @@ def _placed(rejected: Any, place: str) -> Iterator[Any]:
 def _require(problems: Sequence[Any]) -> None:
     from acts_celery.protocol import Problem, Rejected
 
-    if problems:
+    if problems := list(dict.fromkeys(problems)):
         left = len(problems) - _MOST_TOLD
         more = [Problem("", f"{counted(left, 'more fault')} in it")] if left > 0 else []
         raise Rejected([*problems[:_MOST_TOLD], *more])

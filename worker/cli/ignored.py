@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 _FILE: Final = "pyproject.toml"
 
 
-def reported(plan: Plan, options: Iterable[str]) -> tuple[Finding, ...]:
-    """A plan's findings but those that are ignored, by code or by name. Raises `Failed` where there is no such one."""
-    from acts_celery.protocol.analysis.analyse import is_ignored
+def reported(plan: Plan, options: Iterable[str], more: Iterable[Finding] = ()) -> tuple[Finding, ...]:
+    """A plan's findings, and those that were made beside it, but those that are ignored, by code or by name. Raises
+    `Failed` where there is no such one.
+    """
+    from acts_celery.protocol.analysis.analyse import ignored_in, is_ignored
 
     ignored = {*_known(options, "--ignore"), *_known(_configured(Path(_FILE)), f"[tool.acts] ignore in {_FILE}")}
-    return tuple(finding for finding in plan.findings if not is_ignored(finding, ignored))
+    ignored |= ignored_in(plan.submission.config)
+    return tuple(finding for finding in (*plan.findings, *more) if not is_ignored(finding, ignored))
 
 
 def _configured(file: Path) -> list[str]:

@@ -23,6 +23,7 @@ from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.language.errors import pointer, shortened
 from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.schemas import SchemaError, compiled
+from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.worker.errors import InfrastructureError, WorkerError
 
 from .async_client import AsyncClient, AsyncRun
@@ -88,8 +89,10 @@ class Trial:
         }
 
 
-def case_of(value: Any, name: str, functions: Functions) -> Case:
-    """The case that a line of a file holds; `name` where it says none. Raises `Rejected`."""
+def case_of(value: Any, name: str, functions: Functions, base: Any) -> Case:
+    """The case that a line of a file holds; `name` where it says none. Its submission is added to `base`, which may be
+    an empty object: contexts are joined, and other parts are replaced. Raises `Rejected`.
+    """
     if not isinstance(value, dict) or not value.keys() <= _KEYS or not {"submission", "expect"} <= value.keys():
         raise _refused(f"a case is {_SHAPE}")
     named: Any = value.get("name", name)
@@ -97,7 +100,7 @@ def case_of(value: Any, name: str, functions: Functions) -> Case:
         raise _refused("the name of a case is a text", "name")
     if not isinstance(value["submission"], dict):
         raise _refused("a submission is an object, as in a FILE for `acts run`", "submission")
-    return Case(named, value["submission"], _judge(value["expect"], functions))
+    return Case(named, _joined(base, value["submission"]), _judge(value["expect"], functions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,15 @@ def _at(place: str, text: str) -> str:
 
 def _shown(value: Any) -> str:
     return shortened(json_text(value))
+
+
+def _joined(base: Any, submission: Mapping[str, Any]) -> dict[str, Any]:
+    document, _ = shaped(base)
+    if not isinstance(document, dict):
+        raise _refused("the base is no submission, which is an object")
+    contexts = [each.get("context", []) for each in (document, submission)]
+    joined = [*contexts[0], *contexts[1]] if all(isinstance(each, list) for each in contexts) else contexts[1]
+    return {**document, **submission, **({"context": joined} if joined else {})}
 
 
 def _refused(message: str, *at: str) -> Rejected:

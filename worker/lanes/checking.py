@@ -12,6 +12,7 @@ from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
 from acts_celery.protocol.calls.call import place_in
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Request, read_request
@@ -60,7 +61,7 @@ class Checker:
 
     def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
-        return read_request(value, self._known(allow, approved))
+        return replace(read_request(value, self._known(allow, approved)), explain=explained)
 
     def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
         allowed = None if allow is None else frozenset(allow)
@@ -69,12 +70,16 @@ class Checker:
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
         from acts_celery.protocol.analysis.reach import reach_of
-        from acts_celery.worker.models.providers import unenforced
+        from acts_celery.worker.models.providers import enforced
+        from acts_celery.worker.models.unenforced import findings_of
 
         request = self.request(value, allow=allow)
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
         reach = reach_of(request, self._registry.delegates)
-        return replace(reach, unenforced=unenforced(model, first_schema(request)) if model is not None else None)
+        if model is None:
+            return reach
+        unenforced, openings = enforced(model, first_schema(request))
+        return replace(reach, unenforced=unenforced, findings=tuple(findings_of(openings)))
 
     def unready_models(self, plan: Plan) -> Iterator[str]:
         """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""

@@ -17,8 +17,11 @@
 `anthropic_messages` Anthropic's Messages
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions
 `content_parts` pictures and documents in messages, as a provider takes them
-`profiles`    how a request is put to a certain provider
-`wire_schema` the schema as a provider's strict mode takes it
+`profiles`    what each provider takes, as data
+`fitting`     a request as a provider takes it
+`wire_schema` the schema as a provider enforces it
+`wire_size`   how large a schema is by what providers limit
+`unenforced`  what is not enforced, as findings
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
 `wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request

@@ -9,11 +9,10 @@ from typing import Any, Final
 from acts_celery.broker_config import ConfiguredModel
 
 from .content_parts import anthropic_messages
+from .fitting import Fitted
 from .http_client import PLAIN, extra_body
-from .profiles import Fitted
 from .request import Usage, count_of
 from .sdk_model import Written
-from .wire_schema import ANTHROPIC, StrictMode
 
 _MOST_TOKENS: Final = 8_192
 """What is asked for where nothing is set: it has to be sent."""
@@ -34,10 +33,6 @@ class AnthropicMessages:
     sdk = "anthropic"
     url = "https://api.anthropic.com"
     settings: tuple[str, ...] = ("temperature", "top_p", "stop", "reasoning_effort")
-
-    def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
-        """Structured outputs, within their bounds."""
-        return ANTHROPIC
 
     def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
         """A client of the SDK."""

@@ -15,7 +15,7 @@ from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.widening import Definitions, Widening
-from acts_celery.protocol.requests.wire import value_without_nulls
+from acts_celery.protocol.requests.wire import value_with_texts_read, value_without_nulls
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.submission.config import SAMPLING
 
@@ -122,4 +122,7 @@ def _output(answer: Answer) -> Any:
     except Unreadable as error:
         logger.debug("an answer that cannot be read begins: %s", answer.text[:_SHOWN_CHARACTERS])
         raise InvalidAnswer(f"the model's answer cannot be read: {error}", answer=answer) from None
-    return solution["output"]
+    output, unread = value_with_texts_read(solution["output"])
+    if unread:
+        raise InvalidAnswer(f"the model's answer cannot be read: {unread[0]}", answer=answer)
+    return output

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
-from urllib.parse import urlsplit
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.submission.config import SAMPLING
 
 from .content_parts import openai_messages
+from .fitting import Fitted
 from .http_client import PLAIN, extra_body
-from .profiles import Fitted
+from .profiles import profile_of
 from .request import Usage, count_of
 from .sdk_model import Written
-from .wire_schema import OPENAI, StrictMode
 
 
 class OpenAIChat:
@@ -24,10 +23,6 @@ class OpenAIChat:
     sdk = "openai"
     url = "https://api.openai.com/v1"
     settings: tuple[str, ...] = SAMPLING
-
-    def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
-        """OpenAI's where OpenAI itself is asked."""
-        return OPENAI if self._is_openai(configured) else None
 
     def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
         """A client of the SDK."""
@@ -70,18 +65,13 @@ class OpenAIChat:
         if sent.format is not None:
             format_ = {"name": "answer", "schema": sent.format, **({"strict": True} if sent.is_strict else {})}
             body["response_format"] = {"type": "json_schema", "json_schema": format_}
+        elif sent.is_json:
+            body["response_format"] = {"type": "json_object"}
         body |= {key: config[key] for key in self.settings if config.get(key) is not None}
         if config.get("max_output_tokens") is not None:
-            # OpenAI's newer models know the one name only, other servers the older one only.
-            name = "max_completion_tokens" if self._is_openai(configured) else "max_tokens"
-            body[name] = config["max_output_tokens"]
+            newer = profile_of(configured, self.url).newer_names
+            body["max_completion_tokens" if newer else "max_tokens"] = config["max_output_tokens"]
         return {**extra_body(configured), **body}
-
-    def _is_openai(self, configured: ConfiguredModel) -> bool:
-        """Whether it is OpenAI itself, or Azure's, that is asked."""
-        url = self.url if configured.base_url is None else configured.base_url.get_secret_value()
-        host = urlsplit(url).hostname or ""
-        return host == "api.openai.com" or host.endswith(".openai.azure.com")
 
 
 def _usage(usage: Any) -> Usage | None:

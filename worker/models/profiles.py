@@ -1,76 +1,122 @@
-"""Profiles: how a request is put to a certain provider (SPEC R12.6).
-
-OpenAI shows a model the schema that it enforces, and enforces what its strict mode can say. Servers that run open
-models enforce by a grammar, which the model does not see, or not at all: there the schema stands in a message as well.
-What a provider cannot say, or refuses, is not enforced, stands in a message, and is a finding.
+"""Profiles: what each provider takes, as its documentation says (SPEC R12.6). Data alone: `fitting` and `wire_schema`
+do the work.
 """
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+from urllib.parse import urlsplit
 
-from .request import ModelRequest
-from .wire_schema import Inexpressible, StrictMode, strict_schema
-
-_SHOWN: Final = "Your whole answer is valid by this JSON Schema: "
-_MOST_REMEMBERED: Final = 1_000
+from acts_celery.broker_config import ConfiguredModel
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A request as a provider takes it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Which schemas a provider enforces. The limits are for a whole schema; None where there is none."""
 
-    messages: list[dict[str, Any]]
-    config: Mapping[str, Any]
-    format: dict[str, Any] | None
-    """The schema that is to be enforced."""
-    is_strict: bool
-    findings: tuple[str, ...] = ()
+    is_closed: bool
+    """Whether every object has to list all that it may have, and every value to have a type."""
+    requires_all: bool
+    """Whether every property has to be required; one that may be left out admits null then."""
+    is_recursive: bool
+    """Whether a definition may refer to itself."""
+    has_own_first_keys: bool = False
+    """Whether the objects of one union have to begin with different keys, or with different constants."""
+    keywords: frozenset[str] = frozenset()
+    """The keywords that it knows besides types, properties, items, enums, unions and references."""
+    properties: int | None = None
+    levels: int | None = None
+    values: int | None = None
+    """In all enums together."""
+    unions: int | None = None
+    optional: int | None = None
+    characters: int | None = None
+    """Of all names of properties and definitions, and of the values of enums."""
+    enum_characters: int | None = None
+    """Of the values of one enum that has more than 250."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Fits requests; `mode` is None where any schema is sent as it is, and shown to the model in a message."""
+    """How one provider takes requests."""
 
-    def __init__(self, mode: StrictMode | None) -> None:
-        self._mode = mode
-        self._refused: OrderedDict[str, str] = OrderedDict()
-        """Why a schema is not enforced, by the schema."""
-
-    def fitted(self, request: ModelRequest, *, refused: str | None = None) -> Fitted:
-        """The request as it is sent; `refused` says why its schema cannot be enforced, where that is known."""
-        messages = [dict(message) for message in request.messages]
-        if request.schema is None:
-            return Fitted(messages, request.config, None, is_strict=False)
-        shown = _shown(request)
-        reason = refused or self._refused.get(shown)
-        if self._mode is not None and reason is None:
-            try:
-                return Fitted(messages, request.config, strict_schema(request.schema, self._mode), is_strict=True)
-            except Inexpressible as error:
-                reason = f"the provider's strict mode cannot say it: {error}"
-                self._remember(shown, reason)
-        # Behind the engine's own text, where it is the same in every tick, so that what was sent before is a prefix.
-        messages[1:1] = [{"role": "system", "content": _SHOWN + shown}]
-        if reason is not None:
-            finding = f"the answer's schema is not enforced: {reason}"
-            return Fitted(messages, request.config, None, is_strict=False, findings=(finding,))
-        format_ = request.schema if isinstance(request.schema, dict) else {}
-        return Fitted(messages, request.config, format_, is_strict=False)
-
-    def note_refusal(self, request: ModelRequest, reason: str) -> None:
-        """From now on the request's schema is sent unenforced: without it the provider takes the request."""
-        self._remember(_shown(request), reason)
-
-    def _remember(self, shown: str, reason: str) -> None:
-        self._refused[shown] = reason
-        while len(self._refused) > _MOST_REMEMBERED:
-            self._refused.popitem(last=False)
+    rules: Rules | None
+    """None where it takes no schema."""
+    is_strict: bool = False
+    """Whether it enforces a schema only with `"strict": true`."""
+    shows_schema: bool = False
+    """Whether it shows a model the schema that it enforces; else that stands in a message."""
+    has_json_mode: bool = True
+    """Whether it can be told to answer with JSON, whatever its schema (`json_object`)."""
+    newer_names: bool = False
+    """Whether the most tokens of an answer are `max_completion_tokens`, which OpenAI's newer models alone know, and not
+    `max_tokens`, which other servers know.
+    """
 
 
-def _shown(request: ModelRequest) -> str:
-    """The schema as a model is shown it."""
-    return json.dumps(request.schema, ensure_ascii=False, separators=(",", ":"))
+_NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_LISTS: Final = frozenset({"minItems", "maxItems"})
+
+_OPENAI: Final = Rules(
+    is_closed=True,
+    requires_all=True,
+    is_recursive=True,
+    has_own_first_keys=True,
+    keywords=_NUMBERS | _LISTS | {"pattern"},
+    properties=5_000,
+    levels=10,
+    values=1_000,
+    characters=120_000,
+    enum_characters=15_000,
+)
+_AZURE: Final = Rules(
+    is_closed=True, requires_all=True, is_recursive=True, has_own_first_keys=True, properties=100, levels=5, values=500
+)
+_ANTHROPIC: Final = Rules(is_closed=True, requires_all=False, is_recursive=False, unions=16, optional=24)
+_GRAMMARS: Final = Rules(is_closed=False, requires_all=False, is_recursive=True, keywords=_LISTS | {"pattern"})
+"""What the converters of llama.cpp, llguidance, outlines-core and xgrammar all take and understand alike."""
+
+PROFILES: Final[Mapping[str, Profile]] = {
+    "openai": Profile(rules=_OPENAI, is_strict=True, shows_schema=True, newer_names=True),
+    "azure": Profile(rules=_AZURE, is_strict=True, shows_schema=True, newer_names=True),
+    "anthropic": Profile(rules=_ANTHROPIC, is_strict=True, shows_schema=True, has_json_mode=False),
+    "compatible": Profile(rules=_GRAMMARS),
+    "json": Profile(rules=None),
+    "text": Profile(rules=None, has_json_mode=False),
+}
+"""By name: `json` and `text` enforce no schema, and `text` has no JSON mode either."""
+
+_HOSTS: Final[Mapping[str, str]] = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure",
+    "cognitiveservices.azure.com": "azure",
+    "services.ai.azure.com": "azure",
+    "api.deepseek.com": "json",
+    "api.z.ai": "json",
+    "api.minimax.io": "json",
+    "api.moonshot.ai": "json",
+    "dashscope.aliyuncs.com": "json",
+    "dashscope-intl.aliyuncs.com": "json",
+}
+"""Whose rules hold at a host and at those below it. Elsewhere `compatible`: Ollama, vLLM, llama.cpp, LM Studio, Gemini,
+Mistral, Groq, Together, Fireworks, xAI, OpenRouter take a schema as it is, and pass over what they do not know.
+"""
+_BEHIND_GATEWAYS: Final[Mapping[str, str]] = {"openai/": "openai", "anthropic/": "anthropic", "deepseek/": "json"}
+"""Whose rules hold for a model that a gateway names so, such as OpenRouter's `openai/gpt-4o`."""
+_GATEWAYS: Final = frozenset({"openrouter.ai", "ai-gateway.vercel.sh"})
+
+
+def profile_of(configured: ConfiguredModel, url: str) -> Profile:
+    """The profile that the model's settings name, else the one of its host; `url` is the provider's own."""
+    if configured.profile is not None:
+        return PROFILES[configured.profile]
+    if configured.provider == "anthropic":
+        return PROFILES["anthropic"]
+    host = urlsplit(configured.base_url.get_secret_value() if configured.base_url is not None else url).hostname or ""
+    if host in _GATEWAYS:
+        names = (name for prefix, name in _BEHIND_GATEWAYS.items() if configured.name.startswith(prefix))
+    else:
+        names = (name for own, name in _HOSTS.items() if host == own or host.endswith(f".{own}"))
+    return PROFILES[next(names, "compatible")]

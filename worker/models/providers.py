@@ -13,14 +13,16 @@ from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import Registry
 
 from .anthropic_messages import AnthropicMessages
+from .fitting import fit_schema
 from .http_client import Bounds
 from .openai_chat import OpenAIChat
+from .profiles import profile_of
 from .recording import RecordedModel
 from .registered import FunctionModel, OnThread
 from .request import Model
 from .scripted import ScriptedModel
 from .sdk_model import Dialect, SdkModel
-from .wire_schema import Inexpressible, strict_schema
+from .wire_schema import Opening
 
 _SDKS: Final[Mapping[str, Dialect]] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
 """Providers that are asked over the network. Each name is that of an extra, and of the SDK that it brings."""
@@ -54,17 +56,15 @@ def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, 
     )
 
 
-def unenforced(configured: ConfiguredModel, schema: Any) -> str | None:
-    """Why a model's provider does not enforce a schema (SPEC R12.8); None where it does, or takes any as it is."""
+def enforced(configured: ConfiguredModel, schema: Any) -> tuple[str | None, tuple[Opening, ...]]:
+    """Why a model's provider enforces nothing of a schema, None where it does, and the places at which it does not
+    (SPEC R12.8). Who is asked otherwise than over the network takes any.
+    """
     dialect = _SDKS.get(configured.provider)
-    mode = dialect.strict_mode(configured) if dialect is not None else None
-    if mode is None:
-        return None
-    try:
-        strict_schema(schema, mode)
-    except Inexpressible as error:
-        return str(error)
-    return None
+    if dialect is None or configured.enforce != "auto":
+        return None, ()
+    written = fit_schema(schema, profile_of(configured, dialect.url))
+    return (written, ()) if isinstance(written, str) else (None, written.openings)
 
 
 def missing_settings(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:

@@ -17,10 +17,9 @@ from typing import Any, Final, Protocol
 from acts_celery.broker_config import ConfiguredModel
 
 from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
+from .fitting import Fitted, Fitting
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
-from .profiles import Fitted, Profile
 from .request import Answer, ModelRequest, OnText, Usage
-from .wire_schema import StrictMode
 from .wire_text import bounded, events, json_object
 
 _EVENTS: Final = "text/event-stream"
@@ -92,10 +91,6 @@ class Dialect(Protocol):
     settings: tuple[str, ...]
     """Those of `protocol.submission.config.SAMPLING` that the provider has."""
 
-    def strict_mode(self, configured: ConfiguredModel) -> StrictMode | None:
-        """What it can enforce; None where any schema is sent as it is."""
-        ...
-
     def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
         """A client of the SDK."""
         ...
@@ -118,23 +113,29 @@ class SdkModel:
         self._bounds = bounds
         self._loading = asyncio.Lock()
         self._sdk: Any = None
-        self._profile = Profile(dialect.strict_mode(configured))
+        self._fitting = Fitting(configured, dialect.url)
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
-        """Ask once, and once more without the schema where that may be what the server does not take (SPEC R12.6).
-        Raises `ModelError`.
+        """Ask once; and where what is to be enforced may be what the server does not take, without it: first with JSON
+        mode in its place, where there is one (SPEC R12.6). Raises `ModelError`.
         """
         await self._load()
-        sent = self._profile.fitted(request)
-        try:
-            return await self._asked(sent, on_text)
-        except ModelError as error:
-            if sent.format is None or error.status not in _OF_SCHEMAS or isinstance(error, ContextTooLong):
-                raise
-            reason = str(error)[:_LONGEST_REASON]
-        answer = await self._asked(self._profile.fitted(request, refused=reason), on_text)
-        self._profile.note_refusal(request, reason)
-        return answer
+        sent = self._fitting.fitted(request)
+        refused: list[tuple[Fitted, str]] = []
+        while True:
+            try:
+                answer = await self._asked(sent, on_text)
+            except ModelError as error:
+                reason = str(error)[:_LONGEST_REASON]
+                weaker = self._fitting.weaker(request, sent, reason) if _may_be_of_format(error) else None
+                if weaker is None:
+                    raise
+                refused.append((sent, reason))
+                sent = weaker
+            else:
+                for without, reason in refused:
+                    self._fitting.note_refusal(request, without, reason)
+                return answer
 
     async def names(self, seconds: float) -> list[str]:
         """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
@@ -199,3 +200,8 @@ class SdkModel:
     def _client(self) -> Any:
         options = client_options(self._sdk, self._configured, self._bounds, self._dialect.url)
         return self._dialect.client(self._sdk, options)
+
+
+def _may_be_of_format(error: ModelError) -> bool:
+    """Whether an error may be of what is to be enforced, and of nothing else."""
+    return error.status in _OF_SCHEMAS and not isinstance(error, ContextTooLong)

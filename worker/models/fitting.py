@@ -1,0 +1,129 @@
+"""Fitting a request to a provider: what is enforced, what is shown, and what is remembered (SPEC R12.6)."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acts_celery.broker_config import ConfiguredModel
+
+from .profiles import Profile, profile_of
+from .request import ModelRequest
+from .wire_schema import Inexpressible, Opening, WireSchema, wire_schema
+
+_SHOWN: Final = "Your whole answer is valid by this JSON Schema: "
+_MOST_REMEMBERED: Final = 1_000
+_MOST_NAMED: Final = 10
+"""So many places that are left open are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A request as a provider takes it."""
+
+    messages: list[dict[str, Any]]
+    config: Mapping[str, Any]
+    format: dict[str, Any] | None = None
+    """The schema that is to be enforced."""
+    is_json: bool = False
+    """Whether any JSON is to be enforced, where no schema is."""
+    is_strict: bool = False
+    findings: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is enforced."""
+        return self.format is None and not self.is_json
+
+
+class Fitting:
+    """Fits the requests to one model; `url` is its provider's own."""
+
+    def __init__(self, configured: ConfiguredModel, url: str) -> None:
+        self._enforce = configured.enforce
+        self._profile = profile_of(configured, url)
+        self._has_json_mode = configured.enforce == "json" or (
+            configured.enforce == "auto" and self._profile.has_json_mode
+        )
+        self._written: OrderedDict[str, WireSchema | str] = OrderedDict()
+        """By the schema: what is sent of it, or why nothing is."""
+
+    def fitted(self, request: ModelRequest) -> Fitted:
+        """The request as it is sent."""
+        if request.schema is None:
+            return Fitted([dict(message) for message in request.messages], request.config)
+        shown = _shown(request)
+        written = self._fit(shown, request.schema)
+        if not isinstance(written, WireSchema):
+            return self._unenforced(request, written, is_json=self._has_json_mode)
+        messages = request.messages if self._profile.shows_schema else _telling(request, shown)
+        return Fitted(
+            [dict(message) for message in messages],
+            request.config,
+            written.schema,
+            is_strict=self._profile.is_strict,
+            findings=(open_places(written.openings),) if written.openings else (),
+        )
+
+    def weaker(self, request: ModelRequest, sent: Fitted, reason: str) -> Fitted | None:
+        """What is sent where the provider may have refused what it should enforce; None where that was nothing."""
+        if sent.is_plain:
+            return None
+        return self._unenforced(request, reason, is_json=sent.format is not None and self._has_json_mode)
+
+    def note_refusal(self, request: ModelRequest, refused: Fitted, reason: str) -> None:
+        """From now on that is not asked for any more: without it the provider takes the request."""
+        if refused.is_json:
+            self._has_json_mode = False
+        else:
+            self._remember(_shown(request), reason)
+
+    def _unenforced(self, request: ModelRequest, reason: str, *, is_json: bool) -> Fitted:
+        messages = [dict(message) for message in _telling(request, _shown(request))]
+        findings = (f"the answer's schema is not enforced: {reason}",) if reason else ()
+        return Fitted(messages, request.config, is_json=is_json, findings=findings)
+
+    def _fit(self, shown: str, schema: Any) -> WireSchema | str:
+        """What is sent of a schema; or why nothing is, which is nothing where the settings say so."""
+        if self._enforce != "auto":
+            return ""
+        if shown not in self._written:
+            self._remember(shown, fit_schema(schema, self._profile))
+        return self._written[shown]
+
+    def _remember(self, shown: str, written: WireSchema | str) -> None:
+        self._written[shown] = written
+        while len(self._written) > _MOST_REMEMBERED:
+            self._written.popitem(last=False)
+
+
+def fit_schema(schema: Any, profile: Profile) -> WireSchema | str:
+    """What a provider is sent of a schema, or why it is not enforced."""
+    if profile.rules is None:
+        return "the provider enforces none"
+    try:
+        return wire_schema(schema, profile.rules)
+    except Inexpressible as error:
+        return f"the provider cannot say it: {error}"
+
+
+def open_places(openings: Sequence[Opening]) -> str:
+    """What is left open, in one sentence."""
+    named = [str(opening) for opening in openings[:_MOST_NAMED]]
+    left = len(openings) - len(named)
+    return f"not all of the answer's schema is enforced: {'; '.join(named)}{f'; and {left} more' if left else ''}"
+
+
+def _telling(request: ModelRequest, shown: str) -> list[Mapping[str, Any]]:
+    """The messages with the schema: behind the engine's own text, where it is the same in every tick, so that what was
+    sent before is a prefix.
+    """
+    return [*request.messages[:1], {"role": "system", "content": _SHOWN + shown}, *request.messages[1:]]
+
+
+def _shown(request: ModelRequest) -> str:
+    """The schema as a model is shown it."""
+    return json.dumps(request.schema, ensure_ascii=False, separators=(",", ":"))
