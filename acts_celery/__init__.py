@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .worker.client.async_client import AsyncClient, AsyncRun
     from .worker.client.authoring import Draft, Ref, ref
     from .worker.client.client import Client
+    from .worker.client.files import File
     from .worker.client.local import LocalClient, local
     from .worker.client.log_entries import LogEntry
     from .worker.client.progress import Event
@@ -83,6 +84,7 @@ __all__ = [
     "DeadLetters",
     "Draft",
     "Event",
+    "File",
     "HeldAnew",
     "InfrastructureError",
     "InstanceNotFound",
@@ -135,6 +137,7 @@ _HOMES: Final = {
     "DeadLetters": "acts_celery.worker.storage.dead_letters",
     "Draft": "acts_celery.worker.client.authoring",
     "Event": "acts_celery.worker.client.progress",
+    "File": "acts_celery.worker.client.files",
     "InvalidAnswer": "acts_celery.worker.models.errors",
     "LocalClient": "acts_celery.worker.client.local",
     "LogEntry": "acts_celery.worker.client.log_entries",

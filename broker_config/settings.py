@@ -209,6 +209,11 @@ class Settings(AddressSettings):
         description="Objects and lists in one message, in one result, or in the parameters and scopes of one call.",
     )
     limit_message_bytes: Size = Field(ByteSize(_MIB), description="Size of one message, encoded.")
+    limit_file_bytes: Size = Field(
+        ByteSize(8 * _MIB),
+        description="Size of one file that a model is shown. A request has them in base64, so three quarters of "
+        "`ACTS_LIMIT_CALL_BYTES` are the most for all of them.",
+    )
     limit_depth: Count = Field(64, description="Nesting of objects and lists in a submission or a result.")
     limit_calls: Count = Field(1_000_000, description="Calls executed in one run, over all its instances.")
     limit_solution_calls: Count = Field(1_000_000, description="Calls in one solution or plan.")

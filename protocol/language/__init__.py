@@ -5,6 +5,7 @@
 `templates`   texts with values in them: `Dear †{state.user.name}`
 `paths`       walking values along a path
 `messages`    what a message carries
+`files`       the parts of chat messages that name a file
 `limits`      how large a submission may be
 `visible`     characters that cannot be seen, as escapes
 `spelling`    the known name that an unknown one was probably meant to be

@@ -49,7 +49,7 @@ def check(
     """
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
-        value = source.read(settings)
+        value, _ = source.read(settings)
         load_registry(settings)
         from acts_celery.worker.lanes.checking import Checker
 

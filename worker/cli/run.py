@@ -85,14 +85,14 @@ def run(
         content = read_source(source.file, settings)
         # The backend gets ready while this process loads what it needs itself.
         with backend(settings, worker_log, deadline) as effective:
-            value = source.decode(content, settings)
+            value, files = source.decode(content, settings)
             load_registry(effective)
             from acts_celery.worker.client.client import Client
 
             with Client(effective) as client:
                 plan = client.check_submission(value, allow=source.allowed)
                 findings = checks.tell(plan)
-                submitted = client.submit_plan(plan, naming.label(value))
+                submitted = client.submit_plan(plan, naming.label(value), files)
                 embedded = effective if effective is not settings else None
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)
                 with nullcontext() if embedded else no_worker_hint(settings, lambda: queues_of(plan, settings)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -33,19 +33,27 @@ class Source:
     file: str
     allow: tuple[str, ...]
     contexts: tuple[str, ...]
+    given: tuple[str, ...]
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
         """The only tools, activities and delegates that may be called; None is all."""
         return self.allow or None
 
-    def read(self, settings: Settings) -> Any:
-        """The submission. Raises `protocol.Rejected`."""
+    def read(self, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
+        """The submission, and the files that it names, by their digests. Raises `protocol.Rejected`."""
         return self.decode(read_source(self.file, settings), settings)
 
-    def decode(self, content: bytes, settings: Settings) -> Any:
-        """The submission of what the file holds. Raises `protocol.Rejected`."""
-        return _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
+    def decode(self, content: bytes, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
+        """The same, of what the file holds. Raises `protocol.Rejected`."""
+        from acts_celery.worker.client.files import files_of
+
+        value = _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
+        pairs = [given.partition("=") for given in self.given]
+        if wrong := next((given for given, (name, _, path) in zip(self.given, pairs, strict=True) if not path), None):
+            raise _refused(f"--file {wrong}: write NAME=PATH, with the name that the submission has")
+        files = files_of(settings, {name: path for name, _, path in pairs})
+        return files.put_into(value), files.contents
 
 
 source_options: Final = bundled(
@@ -59,6 +67,13 @@ source_options: Final = bundled(
         metavar="FILE.jsonl",
         multiple=True,
         help="Add messages to FILE's context, one JSON object in each line; repeatable.",
+    ),
+    click.option(
+        "--file",
+        "given",
+        metavar="NAME=PATH",
+        multiple=True,
+        help="The picture, PDF or text that FILE names so: a part {type: file, file: NAME} of a message; repeatable.",
     ),
 )
 """What is submitted, as `source`."""

@@ -26,7 +26,7 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
     """
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()
-        value = source.read(settings)
+        value, files = source.read(settings)
         load_registry(settings)
         settings.require_redis()
         from acts_celery.worker.client.client import Client
@@ -34,6 +34,6 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
         with Client(settings) as client:
             plan = client.check_submission(value, allow=source.allowed)
             findings = checks.tell(plan)
-            run = client.submit_plan(plan, naming.label(value))
+            run = client.submit_plan(plan, naming.label(value), files)
     print_either({"run": run.id, **findings}, [run.id], as_json=common.json)
     return COMPLETED

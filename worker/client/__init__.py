@@ -4,6 +4,7 @@
 `async_client`   the same for asyncio programs
 `awaiting`       its methods, made from those of the client
 `submitting`     what a client is handed to be run
+`files`          files that a model is shown
 `authoring`      plans written in code
 `overview`       which runs there are, and which one is meant
 `archive`        a run as one file

@@ -1,8 +1,9 @@
 """A run as one file: written with its log, definition and result, and read back under its id (SPEC R11.5).
 
 A file of JSON lines. The first holds what the run is and has come to, `result` as `acts show --json` prints it; each
-of the others is an entry of its log: `id`, `lane`, `message` where it has one, and its other fields as they lie in
-Redis, in base64. So it can be read without anything of ours, and nothing of it is lost.
+of the others is a file that its messages show (`file` is its digest, `content` in base64), or an entry of its log:
+`id`, `lane`, `message` where it has one, and its other fields as they lie in Redis, in base64. So it can be read
+without anything of ours, and nothing of it is lost.
 
 An imported run is there to be read and forked. One that had not ended is cancelled, as of the file. Who imported it
 is the last entry of its log; who did what before is what the file says.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from collections import defaultdict
@@ -156,6 +158,8 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             "codes": {code.pack(): number for number, code in history.codes().items()},
         }
     )
+    for digest, content in redis.hscan_iter(keys.files):
+        yield _line({"file": _text(digest), "content": _encoded(content)})
     for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
         fields = dict(names.current(raw))
@@ -264,6 +268,9 @@ def _write_log(
         with redis.pipeline(transaction=False) as pipeline:
             for number, row in page:
                 entry = _read(row, number)
+                if "file" in entry:
+                    pipeline.hset(keys.files, *_file(entry, number))
+                    continue
                 fields = _fields(entry, number, limits)
                 id_, before, last = entry["id"], last, id_key(entry["id"])
                 if last <= before:
@@ -281,6 +288,15 @@ def _write_log(
     ended: dict[Any, Any] = {lane: f"{id_}:0" for lane, id_ in lanes.items()}
     if ended:
         redis.hset(keys.lanes, mapping=ended)
+
+
+def _file(entry: Mapping[str, Any], number: int) -> tuple[str, bytes]:
+    """A file's digest, and its content. Raises `Rejected`."""
+    content = _decoded(entry.get("content"), number)
+    digest = hashlib.sha256(content).hexdigest()
+    if entry["file"] != digest:
+        raise _refused(number, "a file's content is not that of its digest")
+    return digest, content
 
 
 def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fields:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -15,6 +16,7 @@ from acts_celery.worker.storage.connections import connect, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
 
 from .collecting import collecting_seldom
+from .files import File, files_of, require_files
 from .labels import Label, label_of
 from .runs import Run
 from .submitting import SubmissionOptions, Texts, document_of, label_options, output_type, with_parts
@@ -64,13 +66,14 @@ class Client:
 
     def submit(
         self,
-        context: str | Mapping[str, Any] | Texts = (),
+        context: str | Mapping[str, Any] | File | Path | Texts = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> Run:
         """Submit a solution, the plan messages of the context, or with a `schema` a request for a model. A text in the
         context is a message. `tools` may be a list of functions of activities, or of their names; `schema` may be a
-        class of pydantic, and the result's `output` is an object of it then.
+        class of pydantic, and the result's `output` is an object of it then. A path or a `File` in the context, or in a
+        chat message's content, is a file that models are shown; `files` are those that a document names.
 
         With `allow` only the tools, activities and delegates that it names may be called, now and by amendments (SPEC
         R4.2a). The same `id` twice is one run; `name` and `tags` are for people, and to find it by. Raises
@@ -82,9 +85,10 @@ class Client:
         """Submit a whole submission as it stands in a file. `tools`, `delegates` and `config` are added to its own, and
         replace those of the same name; all else is as in `submit`. Raises `protocol.Rejected`, `InfrastructureError`.
         """
-        whole = with_parts(value, options, self.checker.tool_of)
+        files = files_of(self.settings, options.get("files"))
+        whole = files.put_into(with_parts(value, options, self.checker.tool_of))
         label = label_of(whole, **label_options(options))
-        run = self.submit_plan(self.check_submission(whole, allow=options.get("allow")), label)
+        run = self.submit_plan(self.check_submission(whole, allow=options.get("allow")), label, files.contents)
         run.output_type = output_type(options.get("schema"))
         return run
 
@@ -94,12 +98,14 @@ class Client:
         return self.checker.check_submission(value, allow=allow)
 
     @collecting_seldom()
-    def submit_plan(self, plan: Plan, label: Label | None = None) -> Run:
-        """Submit what `check_submission` has checked. Raises `InfrastructureError`; `Rejected` for an id that is taken
-        by another submission.
+    def submit_plan(self, plan: Plan, label: Label | None = None, files: Mapping[str, bytes] | None = None) -> Run:
+        """Submit what `check_submission` has checked, with the files that it names, by their digests. Raises
+        `InfrastructureError`; `Rejected` for an id that is taken by another submission, and for a file that is missing.
         """
+        contents = files or {}
+        require_files(plan, contents, self.settings)
         with redis_errors(self.settings):
-            return self.run_of(*self._dispatcher.submit(plan, label or Label()))
+            return self.run_of(*self._dispatcher.submit(plan, label or Label(), contents))
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""

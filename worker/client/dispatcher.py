@@ -6,8 +6,9 @@ task that gets lost on the way, or that the broker does not take, is published b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
@@ -39,9 +40,11 @@ class Dispatcher:
         self._settings = settings
         self._registry = registry
 
-    def submit(self, plan: Plan, label: Label = NO_LABEL) -> tuple[str, str | None]:
-        """Write the run down, start it, publish its tasks. Returns its id, and the id of its first status where it goes
-        on from there.
+    def submit(
+        self, plan: Plan, label: Label = NO_LABEL, files: Mapping[str, bytes] = MappingProxyType({})
+    ) -> tuple[str, str | None]:
+        """Write the run down with its files, start it, publish its tasks. Returns its id, and the id of its first
+        status where it goes on from there.
 
         A label's id that a run has already stands for that run: nothing is done then. Raises `protocol.Rejected` where
         that run is another submission's.
@@ -54,7 +57,7 @@ class Dispatcher:
         try:
             forgotten = self._forgotten(plan, keys.run)
             more = {**label.fields(), **({"work": forgotten.work} if forgotten.work else {})}
-            written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes)
+            written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
         except TakenOver:
             if label.id is None or claimed(self._redis, keys, label):
                 raise

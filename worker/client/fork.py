@@ -73,6 +73,8 @@ class Forker:
                 self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
             if codes := self._redis.hgetall(self._keys.codes):
                 self._redis.hset(keys.codes, mapping=codes)  # type: ignore[arg-type]  # redis wants it invariant
+            if files := self._redis.hgetall(self._keys.files):
+                self._redis.hset(keys.files, mapping=files)  # type: ignore[arg-type]  # as above
             run = RunState(unpack_definition(data))
             self._copy_log(keys, run, at)
             counts = self._write_lanes(keys, run)

@@ -10,7 +10,7 @@ import asyncio
 import threading
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -113,7 +113,7 @@ class LocalClient(Client):
         self._known = registry
         self._served = frozenset(registry.queues())
 
-    def submit_plan(self, plan: Plan, label: Label | None = None) -> Run:
+    def submit_plan(self, plan: Plan, label: Label | None = None, files: Mapping[str, bytes] | None = None) -> Run:
         """As `Client` does. Raises `InfrastructureError` too where nobody would take a call from its queue."""
         for name in {call.runner.name for call in plan.calls} & plan.queued:
             if (queue := self._known.activities[name].queue) not in self._served:
@@ -121,7 +121,7 @@ class LocalClient(Client):
                     f"nobody takes from the queue {queue!r} of activity {name!r}, which came after the worker had "
                     "begun: begin again"
                 )
-        return super().submit_plan(plan, label)
+        return super().submit_plan(plan, label, files)
 
     def model(self, *answers: Any, name: str | None = None) -> FakeModel:
         """A model that gives these answers, in this order, in the place of the one of that name; without a `name` in

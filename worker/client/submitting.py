@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.files import with_changed
 from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.worker.errors import OutputUnfit
 from acts_celery.worker.registry.activities import first_fault
 
+from .files import File, Given, content_of
 from .labels import LabelOptions
 from .results import Result
 
-Texts = Iterable[str | Mapping[str, Any]]
-"""Messages; a text is one of type `text`."""
+Texts = Iterable[str | Mapping[str, Any] | File | Path | bytes]
+"""Messages; a text is one of type `text`, a file one that shows it."""
 Tool = Callable[..., Any] | str | Mapping[str, Any]
 """An activity's function, the name of an activity, or an object of tool name to JSON Schema."""
 
@@ -37,6 +40,7 @@ class SubmissionOptions(LabelOptions, total=False):
     schema: Any
     config: Mapping[str, Any] | None
     allow: Iterable[str] | None
+    files: Mapping[str, Given] | None
 
 
 @dataclass(frozen=True)
@@ -61,16 +65,26 @@ def typed(result: Result, kind: OutputType | None) -> Result:
         ) from error
 
 
-def document_of(context: str | Mapping[str, Any] | Texts, solution: Mapping[str, Any] | None) -> dict[str, Any]:
+def document_of(
+    context: str | Mapping[str, Any] | File | Path | Texts, solution: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """The submission of a context and a solution."""
     document: dict[str, Any] = {"context": messages_of(context)}
     return document if solution is None else {**document, "solution": solution}
 
 
-def messages_of(context: str | Mapping[str, Any] | Texts) -> list[dict[str, Any]]:
-    """The messages of a context, or of one message; texts are messages of type `text`."""
-    messages = (context,) if isinstance(context, str | Mapping) else context
-    return [{"type": "text", "message": each} if isinstance(each, str) else dict(each) for each in messages]
+def messages_of(context: str | Mapping[str, Any] | File | Path | Texts) -> list[dict[str, Any]]:
+    """The messages of a context, or of one message; texts are messages of type `text`, files are of the user."""
+    messages = (context,) if isinstance(context, str | Mapping | File | Path) else context
+    return [_message_of(each) for each in messages]
+
+
+def _message_of(each: str | Mapping[str, Any] | File | Path | bytes) -> dict[str, Any]:
+    if isinstance(each, str):
+        return {"type": "text", "message": each}
+    if isinstance(each, Mapping):
+        return dict(with_changed(each, content_of))
+    return {"role": "user", "content": [content_of(each)]}
 
 
 def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callable[..., Any]], str]) -> Any:

@@ -21,6 +21,7 @@ from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import LoopLimits
+from acts_celery.protocol.language.files import digests
 from acts_celery.protocol.language.messages import is_promise
 from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.budgets import TOKENS, Budget, left_of, sum_fields
@@ -91,7 +92,8 @@ class Children:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
-        lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields).lanes
+        files = self._files(plan, Keys(keys.prefix, attempt.id.run))
+        lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields, files=files).lanes
         return Started(keys.run, tuple(lanes))
 
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Budget, ...], dict[str, float]]:
@@ -108,6 +110,13 @@ class Children:
         if due is not None:
             left["seconds"] = (due - server_ms(self._redis)) / 1000
         return above, budgets, left
+
+    def _files(self, plan: Plan, parent: Keys) -> dict[str, bytes]:
+        """The files that a child may show: those that its context, and its delegates', name of its parent's."""
+        own = (each.get("context", ()) for each in plan.submission.delegates.values())
+        named = digests(plan.context.messages, *own)
+        found: Any = self._redis.hmget(parent.files, named) if named else ()
+        return {digest: content for digest, content in zip(named, found, strict=True) if content is not None}
 
     def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
         """The keys of the run that is to answer a call, and its status where it is there.

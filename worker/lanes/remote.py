@@ -24,6 +24,7 @@ from acts_celery.worker.models.delegates import request_config, solve
 from acts_celery.worker.models.tick_requests import ask_for_tick
 from acts_celery.worker.registry.activities import Policy, Registry
 from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.files import filled
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry
 from acts_celery.worker.wire.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, pack_message
 from acts_celery.worker.wire.task_messages import TaskMessage
@@ -72,8 +73,17 @@ class Remote:
                 return activity.queue
         return self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
 
-    def message(self, start: Start, attempt: Attempt, execution: Execution, definition: Definition) -> TaskMessage:
-        """The task that carries the call out. Raises `Conflict` where a scope cannot be read."""
+    def message(
+        self,
+        start: Start,
+        attempt: Attempt,
+        execution: Execution,
+        definition: Definition,
+        files: Mapping[str, bytes],
+    ) -> TaskMessage:
+        """The task that carries the call out; with the files that its context shows, of these. Raises `Conflict` where
+        a scope cannot be read, `FileGone`.
+        """
         call = start.call
         if call.runner.executor is Executor.ACTIVITY:
             return self.activity_task(start, attempt, execution)
@@ -81,10 +91,11 @@ class Remote:
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
         tool = definition.tools.get(call.tool)
+        context = delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters)
         body = DelegateCall(
             attempt=attempt,
             delegate=self._delegate_name(call, definition),
-            context=delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters),
+            context=filled(context, files),
             schema=own.get("schema", tool.output_schema if tool is not None else None),
             config={**most, **request_config(definition.config, own.get("config") or {}), **_tool_hint(call, tool)},
             awaited=not call.is_fire_and_forget,
@@ -101,7 +112,7 @@ class Remote:
     def request(
         self,
         attempt: Attempt,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         schema: Any,
         config: Mapping[str, Any],
         *,

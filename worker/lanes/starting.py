@@ -13,6 +13,7 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language.errors import Conflict
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.files import FileGone
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.run_writer import TakenOver
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
@@ -68,9 +69,10 @@ class Starter:
         """The message that carries a call away, or why there is none."""
         given = self._view.tokens.given(attempt)
         try:
-            message = self._services.remote.message(start, given, execution, self._definition)
-        except Conflict as conflict:
-            return Failure("Conflict", str(conflict))
+            files = self._view.files
+            message = self._services.remote.message(start, given, execution, self._definition, files)
+        except (Conflict, FileGone) as error:
+            return Failure(type(error).__name__, str(error))
         if (size := len(message.body)) > (most := self._services.limits.call_bytes):
             text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
             return Failure("TooLarge", text)

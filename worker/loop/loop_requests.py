@@ -9,6 +9,7 @@ from typing import Any
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
 from acts_celery.protocol.engine.loop_limits import LoopLimits, estimate_tokens
+from acts_celery.protocol.language.files import sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.rendering import render_answer, render_context, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
@@ -48,8 +49,8 @@ def next_request(view: LoopView, request: Request) -> Asked:
     kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
     size, most = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
-    if size > most:
-        raise TooLarge(f"the request would have {size} bytes, where {most} may be sent (ACTS_LIMIT_CALL_BYTES)")
+    if (sent := size + sent_bytes(messages)) > most:
+        raise TooLarge(f"the request would have {sent} bytes, where {most} may be sent (ACTS_LIMIT_CALL_BYTES)")
     return kind(
         messages=added,
         config=config,

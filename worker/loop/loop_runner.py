@@ -9,7 +9,7 @@ the loop's lane, claimed, lost and found like any other, and holds no worker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded
+from acts_celery.protocol.language.files import digests
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.backoff import Backoff
@@ -25,6 +26,7 @@ from acts_celery.worker.lanes.mailbox import Mailbox
 from acts_celery.worker.lanes.services import Services
 from acts_celery.worker.storage.child_links import Parent, child_result
 from acts_celery.worker.storage.commits import Claim, Rest
+from acts_celery.worker.storage.files import FileGone, filled
 from acts_celery.worker.storage.keys import ENDED
 from acts_celery.worker.storage.loop_entries import LOOP, LoopStep
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
@@ -185,7 +187,11 @@ class LoopRunner:
         if (limit := view.limits.token_limit(view.loop, estimate, attempt.losses)) is not None:
             return await self._fail(limit)
         if (shortfall := await self._budget.reserve(estimate * (attempt.losses + 1))) is None:
-            await self._services.publish([self._request(view.tokens.given(attempt))])
+            try:
+                messages = filled(view.asked, await self._services.log.files(view.run, digests(view.asked)))
+            except FileGone as error:
+                return await self._fail(str(error))
+            await self._services.publish([self._request(view.tokens.given(attempt), messages)])
         elif waits(shortfall, failures, settings):
             await self._rest(attempt, WAIT_SECONDS)
         else:
@@ -255,13 +261,13 @@ class LoopRunner:
     def _asks(self) -> Request:
         return request_of(self._view, self._services.checker)
 
-    def _request(self, attempt: Attempt) -> TaskMessage:
+    def _request(self, attempt: Attempt, messages: Sequence[Mapping[str, Any]]) -> TaskMessage:
         view, config = self._view, config_of(self._view)
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
         streams = not self._asks.is_template or self._asks.may_say
-        return self._services.remote.request(attempt, view.asked, view.schema, config, streams=streams)
+        return self._services.remote.request(attempt, messages, view.schema, config, streams=streams)
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
         """Ask again later."""

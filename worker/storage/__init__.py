@@ -6,6 +6,7 @@
 `clock`         the server's time
 `scripts`       the Lua scripts, and how they are called
 `condition`     how a call stands that has begun and has not ended
+`files`       files beside a run's log, and the messages that show them
 `formats`       which versions' runs are read
 `definition`    how a checked plan is written down
 `gatherings`    what gather calls wait for in the lane of an instance

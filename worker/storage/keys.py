@@ -135,6 +135,11 @@ class Keys:
         return self._key("backlog")
 
     @property
+    def files(self) -> str:
+        """Hash: digest -> the bytes of a file that its messages show (see `files`)."""
+        return self._key("files")
+
+    @property
     def outbox(self) -> str:
         """Hash: fire-and-forget calls that were not done yet, and how they stand (see `condition`)."""
         return self._key("outbox")
@@ -176,6 +181,7 @@ class Keys:
             self.unanswered,
             self.published,
             self.backlog,
+            self.files,
             self.outbox,
             self.outbox_tasks,
             self.outbox_due,

@@ -31,6 +31,7 @@ from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.protocol.engine.undone import counting
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.language.files import digests
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import read_operation
@@ -79,6 +80,8 @@ class RunView:
         """What was read of the run: the global lane, and what lanes share."""
         self.size = 0
         """The bytes of the definition and of the entries."""
+        self.files: Mapping[str, bytes] = {}
+        """What its messages show, by the digests."""
         self.sends_much = False
         """Whether it was seen here that what a remote call is given is large."""
         self._work: dict[bytes, LaneWork] = {}
@@ -93,6 +96,8 @@ class RunView:
         view = cls(run, unpack_definition(definition), tokens, limits)
         view.size += len(definition)
         view.feed(entries)
+        contexts = (own.get("context", ()) for own in view.definition.delegates.values())
+        view.files = await log.files(run, digests((entry.message for entry in entries), *contexts))
         return view, lane
 
     @property

@@ -197,6 +197,11 @@ class MessageLog:
                 return found
             after = found[-1].id
 
+    async def files(self, run: str, digests: Sequence[str]) -> dict[str, bytes]:
+        """The files of these digests, as far as the run has them."""
+        found = await self._commands.execute("HMGET", self._keys(run).files, *digests) if digests else ()
+        return {digest: content for digest, content in zip(digests, found, strict=True) if content is not None}
+
     async def reserve(self, budgets: Budgets, taken: Reservation) -> Shortfall | None:
         """Have a member take so much of each of these budgets, or say what is lacking in one of them."""
         answer = await self._budget(self._keys(budgets[-1].run), taken.to_request(budgets))

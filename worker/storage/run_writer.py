@@ -86,15 +86,19 @@ class RunWriter:
         order: AuditRecord,
         more: Mapping[str, Any] = MappingProxyType({}),
         sent: Sent = NOTHING,
+        files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> Written:
-        """Write a run down and start it; `more` are fields of its state, `sent` goes into its outbox.
+        """Write a run down and start it; `more` are fields of its state, `sent` goes into its outbox, `files` are what
+        its messages show, by their digests.
 
         Raises `TakenOver`, and then has left nothing of its own.
         """
         who, since = owner_token(), ""
         try:
             self._list(keys, milliseconds)
-            for number, part in enumerate(_parts(self._writing(plan, keys, milliseconds, order, more, sent))):
+            stored: Iterator[Command] = (["HSET", keys.files, *each] for each in files.items())
+            commands = chain(stored, self._writing(plan, keys, milliseconds, order, more, sent))
+            for number, part in enumerate(_parts(commands)):
                 if not self._send(keys, who, number, part):
                     raise TakenOver(f"run {keys.run} is written by another client, which has taken over: look for it")
                 since = since or next((str(command[2]) for command in part if command[1] == keys.statuses), "")

@@ -1,0 +1,193 @@
+"""Files that a model is shown: pictures, documents and texts, given beside a submission and kept beside its log.
+
+A submission names a file (`{"type": "file", "file": "cat.png"}`, a part of a chat message) and never says where it
+lies: whoever submits gives it, by `files` or in its place, `--file NAME=PATH` on the command line. So what came over a
+wire reads no file of anybody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol import Plan, Problem, Rejected
+from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.files import file_parts, is_file, sent_bytes, with_changed
+
+_BEGIN: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+"""How files begin that models take."""
+_KINDS: Final = "PNG, JPEG, GIF, WebP, PDF and texts in UTF-8"
+_FORMS: Final = ("image", "application/pdf")
+"""What a name says of these kinds has to be so."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a model is shown: a path, or bytes with a `name`."""
+
+    source: Path | str | bytes
+    name: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name, as a model may be shown it."""
+        return self.name or (Path(self.source).name if not isinstance(self.source, bytes) else "file")
+
+    def read(self, most_bytes: int) -> bytes:
+        """Its bytes. Raises `ValueError` with what is wrong."""
+        if isinstance(self.source, bytes):
+            size, content = len(self.source), self.source
+        else:
+            path = Path(self.source)
+            try:
+                if not path.is_file():
+                    raise ValueError(f"{path}: no such file" if not path.exists() else f"{path}: no file")
+                size = path.stat().st_size
+                content = path.read_bytes() if size <= most_bytes else b""
+            except OSError as error:
+                raise ValueError(f"{path}: {error.strerror or error}") from error
+        if size > most_bytes:
+            raise ValueError(f"{self.title}: {size} bytes, where {most_bytes} are allowed (ACTS_LIMIT_FILE_BYTES)")
+        return content
+
+
+Given = File | Path | str | bytes
+"""A file: a text is a path."""
+
+
+@dataclass(slots=True)
+class Files:
+    """The files of one submission."""
+
+    given: Mapping[str, File] = field(default_factory=dict)
+    """By the names under which it may name them."""
+    most_bytes: int = 0
+    """Of one."""
+    contents: dict[str, bytes] = field(default_factory=dict)
+    """Of those that it names, by their digests."""
+
+    def put_into(self, value: Any) -> Any:
+        """A submission in which each part of a chat message that is a file, or names one that was given, says its
+        digest. Raises `Rejected` with every file that cannot be taken.
+        """
+        problems: list[Problem] = []
+
+        def messages(listed: Any, *at: str | int) -> Any:
+            if not isinstance(listed, list):
+                return listed
+            return [self._message(each, problems, (*at, number)) for number, each in enumerate(listed)]
+
+        if not isinstance(value, Mapping):
+            found = messages(value)
+        else:
+            found = dict(value)
+            if "context" in found:
+                found["context"] = messages(found["context"], "context")
+            if isinstance(delegates := found.get("delegates"), Mapping):
+                found["delegates"] = {
+                    name: {**own, "context": messages(own["context"], "delegates", name, "context")}
+                    if isinstance(own, Mapping) and "context" in own
+                    else own
+                    for name, own in delegates.items()
+                }
+        if problems:
+            raise Rejected(problems)
+        return found
+
+    def _message(self, message: Any, problems: list[Problem], at: Sequence[str | int]) -> Any:
+        if not isinstance(message, Mapping):
+            return message
+        numbers = iter(range(len(message.get("content") or ())))
+
+        def changed(part: Any) -> Any:
+            number = next(numbers)
+            own = part if isinstance(part, File) else self.given.get(part["file"]) if is_file(part) else None
+            if own is None:
+                return part
+            name = part["file"] if is_file(part) else own.title
+            try:
+                return self._stored(name, own)
+            except ValueError as error:
+                problems.append(Problem(pointer(*at, "content", number), str(error)))
+                return part
+
+        return with_changed(message, changed)
+
+    def _stored(self, name: str, file: File) -> dict[str, Any]:
+        """The part that stands for a file. Raises `ValueError`."""
+        content = file.read(self.most_bytes)
+        media_type = _media_type(file.title, content)
+        digest = hashlib.sha256(content).hexdigest()
+        self.contents[digest] = content
+        return {"type": "file", "file": name, "media_type": media_type, "digest": digest, "bytes": len(content)}
+
+
+def files_of(settings: Settings, given: Mapping[str, Given] | None = None) -> Files:
+    """Files that are given by name."""
+    named = {name: each if isinstance(each, File) else File(each, name) for name, each in (given or {}).items()}
+    return Files(named, int(settings.limit_file_bytes))
+
+
+def content_of(part: Any) -> Any:
+    """What stands in a chat message for a path or bytes: a file."""
+    return File(part) if isinstance(part, Path | bytes) else part
+
+
+def require_files(plan: Plan, contents: Mapping[str, bytes], settings: Settings) -> None:
+    """Raise `Rejected` where a plan names a file that was not given, or more than one request may have."""
+    contexts = [("context", list(plan.context.messages))]
+    contexts += [(f"delegates/{name}/context", own.get("context", [])) for name, own in _delegates(plan)]
+    problems = [
+        Problem(
+            f"/{where}", f"no file {part['file']!r} was given: `--file NAME=PATH`, in Python `files={{NAME: PATH}}`"
+        )
+        for where, messages in contexts
+        for part in file_parts(messages)
+        if part.get("digest") not in contents
+    ]
+    most = int(settings.limit_call_bytes)
+    for where, messages in contexts:
+        if not problems and (size := sent_bytes(messages)) > most:
+            text = f"its files have {size} bytes in base64, where a request may have {most} (ACTS_LIMIT_CALL_BYTES)"
+            problems.append(Problem(f"/{where}", text))
+    if problems:
+        raise Rejected(problems)
+
+
+def _delegates(plan: Plan) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return plan.submission.delegates.items()
+
+
+def _media_type(name: str, content: bytes) -> str:
+    """What a file is, by how it begins. Raises `ValueError` where no model takes it, or its name says otherwise."""
+    found = next((kind for begin, kind in _kinds(content) if begin), None)
+    said = mimetypes.guess_type(name)[0] or ""
+    if found is None:
+        raise ValueError(f"{name}: models take {_KINDS}, and this is none of them")
+    if said != found and said.startswith(_FORMS):
+        raise ValueError(f"{name}: by its name it is {said}, and it holds {found}")
+    return found
+
+
+def _kinds(content: bytes) -> Iterator[tuple[bool, str]]:
+    yield from ((content.startswith(begin), kind) for begin, kind in _BEGIN)
+    yield content.startswith(b"RIFF") and content[8:12] == b"WEBP", "image/webp"
+    yield _is_text(content), "text/plain"
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        return bool(content) and "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
