@@ -113,6 +113,8 @@ class ConfiguredModel(BaseModel):
     """`auto`: of the answer's schema what its provider can enforce; `json`: JSON mode; `off`: nothing."""
     profile: ProfileName | None = None
     """Whose rules hold for what is enforced; None: those of its host."""
+    wire: Literal["json", "tools"] = "json"
+    """How it is told of tools: in the messages, or as functions of the provider's own tool calling (SPEC R12.6)."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
 

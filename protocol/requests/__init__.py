@@ -6,6 +6,11 @@
 `asides`        the parts of it that are asked for beside calls and an output, and what is wrong with them
 `widening`      a schema in which a reference may stand for every value
 `tool_texts`    a tool as a model is shown it
+`functions`     the tools and the output as functions of a provider's own tool calling
+`function_answers`  calls of these as an answer
+`own_places`    where the result of such a call goes that names no place
+`tool_messages`  what is told of such calls
+`receipts`      what became of calls, in one line each
 `data_blocks`   data as a model is shown it
 `empty_places`  what the state requires and is not there yet
 `rendering`     the messages in which a model is asked, and what follows a tick
@@ -26,7 +31,8 @@
 
 from .answers import Answer, AnswerError, read_answer
 from .composition import compose
-from .rendering import ChatMessage, Fate, render, render_tick
+from .receipts import Fate
+from .rendering import ChatMessage, render, render_tick
 from .request import Request, read_request
 
 __all__ = [

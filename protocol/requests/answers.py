@@ -29,6 +29,8 @@ from .asides import advice_findings, judge_asides
 from .composition import compose
 from .dependents import dependents
 from .early_results import premature
+from .function_answers import ARGUMENTS, arguments_problem, output_problem
+from .own_places import with_places
 from .request import Explain, Request
 from .wire import with_texts_read, without_nulls
 
@@ -168,7 +170,7 @@ class _Reading:
         if (unfit := next(value_problems(value, self.request.known.limits), None)) is not None:
             errors = (*errors, AnswerError(None, "InvalidAnswer", str(unfit), ""))
             value, unread = {"calls": [], "output": None}, []
-        value = without_nulls(self.request, value)
+        value = with_places(self.request, without_nulls(self.request, value), self.first)
         found = [*errors, *(self._error(problem, value) for problem in self._shape_problems(value))]
         calls = value.get("calls")
         left = dict(enumerate(calls if isinstance(calls, list) else []))
@@ -248,7 +250,10 @@ class _Reading:
         for index, call in calls.items():
             at = ("solution", "calls", index)
             name = call.get("_tool") if isinstance(call, dict) else None
-            if size_of(call) > limits.message_bytes:
+            broken = call.get(ARGUMENTS) if self.request.is_native and isinstance(call, dict) else None
+            if isinstance(broken, str):
+                yield Problem(pointer(*at), arguments_problem(broken) or "its arguments are written twice")
+            elif size_of(call) > limits.message_bytes:
                 yield Problem(pointer(*at), exceeded(f"{size_of(call)} bytes", limits, "message_bytes"))
             elif isinstance(name, str) and name and name not in self.request.tools:
                 known = ", ".join(self.request.tools) or "none"
@@ -259,6 +264,9 @@ class _Reading:
         composed = _composed(self.request)
         expected = composed["properties"]
         for key in value.keys() - expected.keys():
+            if key == ARGUMENTS and self.request.is_native:
+                yield Problem(pointer("solution", key), output_problem(str(value[key])) or "it is written twice")
+                continue
             yield Problem(pointer("solution", key), f"unknown property; an answer has {', '.join(expected)}")
         for key in expected.keys() - set(ANSWER_KEYS):
             if key not in value:

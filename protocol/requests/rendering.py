@@ -9,7 +9,6 @@ none of it (SPEC R1.4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, Rejected
@@ -21,7 +20,10 @@ from acts_celery.protocol.state.allowance import TooLarge
 from . import texts
 from .data_blocks import Budget, compact, cut, identity_blocks, identity_of, written_blocks
 from .empty_places import empty_places
+from .function_answers import may_speak
+from .receipts import Fate, receipt
 from .request import Request
+from .tool_messages import ToolMessages, Turn, render_turn
 from .tool_texts import tool_text
 
 ChatMessage = dict[str, Any]
@@ -30,27 +32,17 @@ _TEXT_KEYS: Final = ("message", "text", "content")
 _MOST_BYTES: Final = Limits().call_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of a call of a tick; `path` is where it has written, or was to write."""
-
-    index: int
-    tool: str
-    instance: str | None
-    fate: str
-    path: str | None = None
-    reason: str | None = None
-
-
 def render(request: Request) -> list[ChatMessage]:
     """The messages of the first request. Raises `Rejected` where they are too large."""
-    tools = [tool_text(request, tool) for tool in request.tools.values()]
+    tools = [] if request.is_native else [tool_text(request, tool) for tool in request.tools.values()]
     has_instances = bool(request.instances)
     if request.is_staged:
         text = texts.staged_opening(tools, has_instances=has_instances, is_lazy=request.is_lazy)
     else:
         has_lists = any(tool.lists for tool in request.tools.values())
-        text = texts.opening(tools, has_instances=has_instances, has_lists=has_lists, is_lazy=request.is_lazy)
+        said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
+        speaks = request.is_native and may_speak(request)
+        text = texts.calling(speaks=speaks, **said) if request.is_native else texts.opening(tools, **said)
     context, show_bytes = request.submission.context, request.config.get("show_bytes")
     try:
         rendered = render_context(context, show_bytes, request.known.limits.call_bytes)
@@ -116,8 +108,8 @@ def render_tick(
     many ticks in a row have come to the same. Raises `TooLarge`.
     """
     show_bytes = request.config.get("show_bytes")
-    receipt = [*map(_receipt, fates)] or [texts.NO_CALLS]
-    parts = ["\n".join([texts.tick_heading(tick), *receipt, *([texts.repeated(times)] if times > 1 else [])])]
+    lines = [*map(receipt, fates)] or [texts.NO_CALLS]
+    parts = ["\n".join([texts.tick_heading(tick), *lines, *([texts.repeated(times)] if times > 1 else [])])]
     parts += written_blocks(new, Budget(show_bytes, request.known.limits.call_bytes))
     errors = (_error(message) for message in new if message.get("type") == ERROR)
     parts += [f"{texts.ERROR} {cut(error, show_bytes, '†error')}" for error in errors]
@@ -127,18 +119,30 @@ def render_tick(
     return [render_answer(answer), _chat("user", "\n\n".join(parts))]
 
 
+def render_functions(
+    request: Request, turn: Turn, fates: Iterable[Fate], before: Sequence[Message], new: Sequence[Message]
+) -> list[ChatMessage]:
+    """What follows a tick whose calls were functions: the model's turn, a tool message for each call, and the rest. See
+    `render_tick`.
+    """
+    tools = ToolMessages(request, turn, fates, new)
+    told, heading = tools.messages(), texts.tick_heading(turn.tick)
+    parts = [
+        *([texts.repeated(turn.times)] if turn.times > 1 else []),
+        *tools.others(),
+        *_empty(request, [*before, *new]),
+    ]
+    if any(message.get("type") == "plan" for message in request.submission.context):
+        parts.append(_plan(turn.calls))
+    if not told and not parts:
+        parts = [texts.NO_CALLS]
+    return [*render_turn(request, turn), *told, *([_chat("user", "\n\n".join([heading, *parts]))] if parts else [])]
+
+
 def _empty(request: Request, messages: Sequence[Message]) -> Iterator[str]:
     """The required places of the state that are still empty, each with the tools that write there."""
     if places := empty_places(request, messages):
         yield f"{texts.EMPTY} {'; '.join(places)}"
-
-
-def _receipt(fate: Fate) -> str:
-    """One line: index, tool, instance, fate, path, reason."""
-    instance = f" {one_line(fate.instance)}" if fate.instance is not None else ""
-    path = f" → {one_line(fate.path)}" if fate.path is not None else ""
-    reason = f" ({one_line(fate.reason)})" if fate.reason else ""
-    return f"{fate.index}. {one_line(fate.tool)}{instance}: {fate.fate}{path}{reason}"
 
 
 def _error(message: Message) -> str:

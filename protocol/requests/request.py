@@ -36,6 +36,8 @@ class Request:
     known: Environment
     explain: Explain = as_they_are
     """What makes the problems of an answer say what to do about them; it needs more than what is known here."""
+    is_native: bool = False
+    """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
 
     @property
     def schema(self) -> Any:

@@ -34,6 +34,7 @@ from .answer_texts import ANSWER_KEYS, Unreadable
 from .answers import Answer, AnswerError, read_solution, read_value, unreadable
 from .asides import compose_asides
 from .composition import compose
+from .functions import function_schema
 from .narrowing import Narrowing
 from .offered_places import OfferedPlaces, known_places
 from .request import Request
@@ -53,7 +54,9 @@ def choosable(request: Request) -> list[Tool]:
 
 def first_schema(request: Request) -> dict[str, Any]:
     """The schema of the first request, whether or not its plan is staged."""
-    return compose_choice(request) if request.is_staged else compose(request)
+    if request.is_staged:
+        return compose_choice(request)
+    return function_schema(request) if request.is_native else compose(request)
 
 
 def sample_choice(request: Request) -> list[str]:

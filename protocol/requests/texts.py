@@ -18,8 +18,8 @@ Answer with one JSON object and nothing else: {"calls": [...], "output": ...}.
 Output
 - "output" is the final result. Write null while it is not known yet: you are asked again when your calls have ended, \
 and then see what they have brought.
-- In "output", too, a reference may stand in place of a value: it is read when all calls of this answer have ended.
-
+- In "output", too, a reference may stand in place of a value: it is read when all calls of this answer have ended."""
+_REFERENCES: Final = """\
 References
 - A text such as "†state.user.name" in place of a value is a reference: it stands for the value that is there when the \
 call runs. Refer to what is there, or to what another call of the same answer writes; do not copy long values.
@@ -38,15 +38,38 @@ Calls
 - A call is an object with "_tool", the name of a tool, and its parameters. A call runs as soon as the values that it \
 refers to are there; calls that do not refer to each other run at the same time.
 - "_outputPath" is a reference to the place where the result of the call is stored, such as "†state.summary". Another \
-call may refer to that place. "A || B" lets the tool choose one of two places.
+call may refer to that place. "A || B" lets the tool choose one of two places."""
+_META: Final = """\
 - "_outputMethod" says how the result is joined to what is there: "set" replaces it (the default), "merge" and \
 "assign" join objects, "push" adds an element to a list, "concat" joins lists or texts.
 - "_scopes" lists the data that the tool may see besides its parameters.
 - "_output" is the result of a call that you give yourself. Leave it out where it depends on a value that is not \
-there: of the calls of this answer it may build on those before it that have "_output", too.
+there: of the calls of this answer it may build on those before it that have "_output", too."""
+_EXAMPLE: Final = """\
 For example, with tools find(city: string) -> {id: string} and book(hotel: string, guest: string):
 {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}, {"_tool": "book", "hotel": \
 "†state.hotel.id", "guest": "†input.name", "_outputPath": "†state.booking"}], "output": null}"""
+_FUNCTIONS: Final = """\
+Answer by calling functions: those of the tools, and "output".
+
+Output
+- "output" takes the final result. Do not call it while that is not known yet: you are asked again when your calls \
+have ended, and then see what they have brought.
+- In it, too, a reference may stand in place of a value: it is read when all calls of this answer have ended."""
+_WORDS: Final = """\
+- Words alone, without any call, are the final result, too."""
+_FUNCTION_CALLS: Final = """\
+Calls
+- Call at once all functions whose parameters you can write now: what another call brings is written as a reference \
+to its "_outputPath". A call runs as soon as the values that it refers to are there; calls that do not refer to each \
+other run at the same time.
+- "_outputPath" is a reference to the place where the result of the call is stored, such as "†state.summary". Where \
+you leave it out, the result has a place of its own, which you are told with it: no other call of the same answer can \
+refer to that. "A || B" lets the tool choose one of two places."""
+_FUNCTION_EXAMPLE: Final = """\
+For example, with functions find(city) -> {id: string} and book(hotel, guest), two calls of one answer:
+find {"city": "Omsk", "_outputPath": "†state.hotel"}
+book {"hotel": "†state.hotel.id", "guest": "†input.name"}"""
 _INSTANCES: Final = """\
 Instances
 - Data with a mark behind its name, such as "†state ①", belongs to that instance alone. What all instances share \
@@ -92,8 +115,22 @@ in every instance, with the data of that one."""
 
 def opening(tools: Sequence[str], *, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
     """The text that a request begins with; each tool is a text of some lines."""
-    said = {_ANSWER: True, _CALLS: bool(tools), _INSTANCES: has_instances, _EACH: has_lists, _LAZY: is_lazy}
-    return "\n\n".join([*(part for part, is_said in said.items() if is_said), *_listed(tools)])
+    calls = [f"{_CALLS}\n{_META}\n{_EXAMPLE}"] if tools else []
+    later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)
+    return "\n\n".join([_ANSWER, _REFERENCES, *calls, *later, *_listed(tools)])
+
+
+def calling(*, speaks: bool, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
+    """The same where the provider carries the tools as functions; `speaks` says that the output may be words."""
+    answer = f"{_FUNCTIONS}\n{_WORDS}" if speaks else _FUNCTIONS
+    calls = f"{_FUNCTION_CALLS}\n{_META}\n{_FUNCTION_EXAMPLE}"
+    later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)
+    return "\n\n".join([answer, _REFERENCES, calls, *later])
+
+
+def _further(*, has_instances: bool, has_lists: bool, is_lazy: bool) -> list[str]:
+    said = {_INSTANCES: has_instances, _EACH: has_lists, _LAZY: is_lazy}
+    return [part for part, is_said in said.items() if is_said]
 
 
 def staged_opening(tools: Sequence[str], *, has_instances: bool, is_lazy: bool) -> str:
@@ -108,6 +145,16 @@ def _listed(tools: Sequence[str]) -> list[str]:
 def slots_heading(tick: int) -> str:
     """What stands above the calls whose parameters are asked for."""
     return f"# Tick {tick}: now write the parameters of these calls, and the output"
+
+
+def function_of(tool: str) -> str:
+    """What a function says that has another name than its tool."""
+    return f"The tool {tool}."
+
+
+def set_aside(reason: str | None) -> str:
+    """What became of an output that did not end the loop."""
+    return "set aside" if reason is None else f"set aside: {reason}"
 
 
 def tick_heading(tick: int) -> str:
@@ -129,3 +176,6 @@ ERROR: Final = "## Error:"
 EMPTY: Final = "Still empty:"
 CUT: Final = "({name} is cut here: it has {size} bytes; a reference passes on all of it)"
 NO_CALLS: Final = "no calls"
+INVALID: Final = "invalid: it did not run"
+NOT_RUN: Final = "it did not run"
+OUTPUT_FUNCTION: Final = "The final result. Call it once, when the result is known."

@@ -33,6 +33,14 @@ def tool_text(request: Request, tool: Tool) -> str:
     return "\n".join([signature(request, tool), *(f"  {line}" for line in _said(tool))])
 
 
+def function_text(request: Request, tool: Tool) -> Iterator[str]:
+    """What its function says, where a provider carries the tools: all that its parameters do not say."""
+    yield from _described(conjuncts((tool.document,), tool.document))
+    if (result := _result(request, tool)) is not None:
+        yield f"-> {type_text(result.document, result.document)}"
+    yield from _pinned(tool)
+
+
 def signature(request: Request, tool: Tool) -> str:
     """The first line: name, parameters, and the type of the result where it is known."""
     parts = conjuncts((tool.document,), tool.document)
@@ -100,6 +108,11 @@ def _said(tool: Tool) -> Iterator[str]:
         if not name.startswith("_"):
             said = conjuncts((schema,), tool.document)
             yield from (f"{one_line(name)}: {line}" for line in _described(said))
+    yield from _pinned(tool)
+
+
+def _pinned(tool: Tool) -> Iterator[str]:
+    """The line of what is fixed."""
     pins = [f"{word} {one_line(text)}" for word, text in _pins(tool)]
     if pins:
         yield "; ".join(pins)

@@ -99,7 +99,7 @@ class Widening:
     def __post_init__(self) -> None:
         self._is_empty = Walk(self._takes_nothing, cyclic=False)
         self._admits = Walk(self._takes_every_text, cyclic=False)
-        self._may_be_text = Walk(self._takes_some_text, cyclic=False)
+        self.may_be_text = Walk(self._takes_some_text, cyclic=False)
         self._target = Walk[Any](self._led_to, cyclic=None)
         self._targets = Targets(self.document, self.definitions.schemas, self._free_name)
 
@@ -112,7 +112,7 @@ class Widening:
             return made
         spoken = {key: made.pop(key) for key in ("title", "description") if key in made}
         branches = made["anyOf"] if made.keys() == {"anyOf"} else [made]
-        template = [self.definitions.template()] if self._may_be_text(part) else []
+        template = [self.definitions.template()] if self.may_be_text(part) else []
         return {**spoken, "anyOf": [*branches, self.definitions.reference(), *template]}
 
     def inside(self, part: Any) -> Any:
@@ -214,9 +214,9 @@ class Widening:
             "string" in ([types] if isinstance(types, str) else types)
             and any(isinstance(value, str) for value in part.get("enum", [""]))
             and isinstance(part.get("const", ""), str)
-            and all(any(map(self._may_be_text, branches)) for branches in several)
-            and all(map(self._may_be_text, part.get("allOf", ())))
-            and all(self._may_be_text(target) for target in targets if target is not None)
+            and all(any(map(self.may_be_text, branches)) for branches in several)
+            and all(map(self.may_be_text, part.get("allOf", ())))
+            and all(self.may_be_text(target) for target in targets if target is not None)
         )
 
     def _led_to(self, part: Any) -> Any:

@@ -203,7 +203,14 @@ def test_models_that_are_none_are_one_line_without_secrets(models: str, said: st
 
 def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     one: dict[str, Any] = {"model": "openai:gpt", "base_url": "https://host/v1", "api_key": "sk-secret"}
-    one |= {"context_tokens": 8_000, "fallbacks": [], "recording": "one.jsonl", "enforce": "json", "profile": "azure"}
+    one |= {
+        "context_tokens": 8_000,
+        "wire": "tools",
+        "fallbacks": [],
+        "recording": "one.jsonl",
+        "enforce": "json",
+        "profile": "azure",
+    }
     two: dict[str, Any] = {
         "model": "openai:gpt",
         "base_url": "https://user:pw@host/v1",
@@ -214,6 +221,7 @@ def test_settings_of_models_travel_to_other_processes_and_are_shown_masked(monke
         "extra_body": '{"top_k": "hush"}',
         "enforce": "auto",
         "profile": None,
+        "wire": "json",
         "fallbacks": [],
     }
     settings = configured(models=json.dumps({"one": one, "two": two}))

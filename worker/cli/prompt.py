@@ -48,7 +48,7 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
         from acts_celery.worker.loop.loop_view import loop_limits
 
         request = Checker(settings).request(value, allow=allow or None)
-        config = sent_config(request.config, loop_limits(request.config, settings))
+        config = sent_config(request, request.config, loop_limits(request.config, settings))
         asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request), "config": config}
         if request.is_staged:
             slots = compose_slots(request, sample_choice(request))

@@ -16,6 +16,7 @@ from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Request, read_request
+from acts_celery.protocol.requests.functions import JSON, TOOLS, can_be_carried
 from acts_celery.protocol.requests.staged import first_schema
 from acts_celery.protocol.submission.amendments import SoFar, placed
 from acts_celery.protocol.submission.checking import Environment, unawaited_problems
@@ -59,9 +60,22 @@ class Checker:
             raise Rejected([Problem(pointer("schema"), text)])
         return _supported(plan)
 
-    def request(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Request:
-        """What a model would be asked for a submission (SPEC R12.9); see `check`. Raises `protocol.Rejected`."""
-        return replace(read_request(value, self._known(allow, approved)), explain=explained)
+    def request(
+        self,
+        value: Any,
+        *,
+        allow: Iterable[str] | None = None,
+        approved: Iterable[str] = (),
+        wire: str | None = None,
+    ) -> Request:
+        """What a model would be asked for a submission (SPEC R12.9); see `check`. It goes by the model's own `wire`
+        where none is given. Raises `protocol.Rejected`.
+        """
+        request = replace(read_request(value, self._known(allow, approved)), explain=explained)
+        if wire is None:
+            model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
+            wire = model.wire if model is not None else JSON
+        return replace(request, is_native=True) if wire == TOOLS and can_be_carried(request) else request
 
     def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
         allowed = None if allow is None else frozenset(allow)

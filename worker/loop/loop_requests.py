@@ -11,8 +11,11 @@ from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
 from acts_celery.protocol.engine.loop_limits import LoopLimits, estimate_tokens
 from acts_celery.protocol.language.files import sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
-from acts_celery.protocol.requests.rendering import render_answer, render_context, render_slots
+from acts_celery.protocol.requests.function_answers import may_speak
+from acts_celery.protocol.requests.functions import REQUIRED, TOOLS
+from acts_celery.protocol.requests.rendering import render_answer, render_context, render_functions, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
+from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.lanes.checking import Checker
@@ -36,7 +39,9 @@ def request_of(view: LoopView, checker: Checker) -> Request:
             "delegates": view.definition.delegates,
             "config": config,
         }
-        view.asks = checker.request(whole, allow=view.definition.allow, approved=config.get("approve", ()))
+        view.asks = checker.request(
+            whole, allow=view.definition.allow, approved=config.get("approve", ()), wire=view.wire
+        )
     return view.asks
 
 
@@ -45,7 +50,7 @@ def next_request(view: LoopView, request: Request) -> Asked:
     with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
     `TooLarge` for another.
     """
-    config = config_of(view)
+    config = config_of(view, request)
     kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
     size, most = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
@@ -96,15 +101,18 @@ def _second(view: LoopView, request: Request) -> _Parts:
     return Asked, messages, slots.schema, {"slots": slots.to_dict()}
 
 
-def config_of(view: LoopView) -> dict[str, Any]:
-    """The settings that a model is sent."""
-    return sent_config(view.definition.config, view.limits)
+def config_of(view: LoopView, request: Request) -> dict[str, Any]:
+    """The settings that a loop's model is sent."""
+    return sent_config(request, view.definition.config, view.limits)
 
 
-def sent_config(config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
-    """The settings that a model is sent by a loop's `config`; the most tokens of an answer always are."""
+def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
+    """The settings that a model is sent by a loop's `config`, and how the request is put: each begins with the one
+    before. The most tokens of an answer are always sent.
+    """
     own = {key: config[key] for key in _SENT if key in config}
-    return {**own, "max_output_tokens": limits.max_output_tokens}
+    put = {"wire": TOOLS, "tool_choice": "auto" if may_speak(request) else REQUIRED} if request.is_native else {}
+    return {**own, "max_output_tokens": limits.max_output_tokens, "cache": True, **put}
 
 
 def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -118,4 +126,7 @@ def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) 
         answer = emptied(tick.slots, answer)
     said = [message for message in new if message.get("type") in ("text", "system")]
     times = repeats["times"] if repeats is not None else 1
+    if request.is_native:
+        turn = Turn(tick.number, answer, tick.first, tick.solution.get("words", ""), tick.set_aside, times)
+        return [*render_functions(request, turn, fates_of(view), before, new), *render_context(said)]
     return [*render_tick(request, tick.number, answer, fates_of(view), before, new, times), *render_context(said)]

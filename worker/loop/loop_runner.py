@@ -262,7 +262,7 @@ class LoopRunner:
         return request_of(self._view, self._services.checker)
 
     def _request(self, attempt: Attempt, messages: Sequence[Mapping[str, Any]]) -> TaskMessage:
-        view, config = self._view, config_of(self._view)
+        view, config = self._view, config_of(self._view, self._asks)
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)

@@ -18,6 +18,7 @@ from acts_celery.protocol.engine.loop_events import Answered, Asked, PartCame, P
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import Request
+from acts_celery.protocol.requests.functions import JSON
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.submission.amendments import SoFar
 from acts_celery.worker.lanes.checking import most_of
@@ -72,6 +73,8 @@ class LoopView:
         """The last entry of the loop's lane."""
         self.asked: list[Mapping[str, str]] = []
         """The chat messages of the last request."""
+        self.wire: str | None = None
+        """How the first request was put, `json` or `tools`, and so all others (SPEC R12.6); None before it."""
         self.schema: Any = None
         """The schema of the last request; but for staged plans the same in every tick."""
         self.asks: Request | None = None
@@ -250,6 +253,7 @@ class LoopView:
                     self.rendered = len(self.messages)
                 self.schema = event.schema if event.schema is not None else self.schema
                 self.asked = [*self.asked, *event.messages]
+                self.wire = event.config.get("wire", JSON)
                 self.ended.clear()
             elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:
                 self._known = list(self.messages)

@@ -30,6 +30,7 @@ from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.data_blocks import compact
+from acts_celery.protocol.requests.function_answers import with_words
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.submission.layout import Layout
@@ -94,7 +95,11 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
         where: dict[str, Any] = {"first": view.first, "begun": view.added or None}
         answer = read_slots(request, choice, slots, said["answer"], view.messages, **where)
         return _solved(request, answer, checker)
-    return read_solution(request, said["answer"], view, checker)
+    try:
+        written = with_words(request, said["answer"], said.get("words", ""))
+    except Unreadable as error:
+        return unanswered({"type": "InvalidAnswer", "message": str(error)})
+    return read_solution(request, written, view, checker)
 
 
 def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
@@ -218,6 +223,7 @@ def note_solution(
         "model": said.get("model"),
         "request": tick.digest,
         "usage": _usage(view, said),
+        **({"words": said["words"]} if "words" in said else {}),
         "_date": date_now(),
     }
     starts = limit is None and not is_lazy and solved.layout is not None
@@ -334,7 +340,13 @@ def fates_of(view: LoopView) -> Iterator[Fate]:
         call = view.call((instance, index))
         path = str(call.output) if call.output is not None else None
         yield Fate(
-            index, call.tool, instance, ended.status.value, path, ended.reason or (ended.error or {}).get("type")
+            index,
+            call.tool,
+            instance,
+            ended.status.value,
+            path,
+            ended.reason or (ended.error or {}).get("type"),
+            ended.messages,
         )
 
 

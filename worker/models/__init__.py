@@ -22,6 +22,9 @@
 `wire_schema` the schema as a provider enforces it
 `wire_size`   how large a schema is by what providers limit
 `unenforced`  what is not enforced, as findings
+`function_fitting` its tools as functions that a provider takes
+`called`      functions that a model calls, as they come
+`anthropic_turns`  a conversation as Anthropic takes it
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
 `wire_text`   what comes over the wire, of bounded size
 `delegates`   a delegate or a latent call as one request

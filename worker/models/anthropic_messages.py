@@ -7,7 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.functions import Function
 
+from .anthropic_turns import mark, turns
 from .content_parts import anthropic_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
@@ -56,6 +58,14 @@ class AnthropicMessages:
                 return self._whole(written, message)
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}:
                 return written.add(text)
+            case {"type": "content_block_start", "index": key, "content_block": {"type": "tool_use", "name": name}}:
+                return written.write(written.called.begin(key, name)) if written.called is not None else ""
+            case {"type": "content_block_delta", "index": key, "delta": {"partial_json": str() as piece}}:
+                written.count(piece)
+                if written.called is not None:
+                    written.called.add(key, piece)
+            case {"type": "content_block_stop"}:
+                return written.write(written.called.end()) if written.called is not None else ""
             case {"type": "message_delta", "delta": dict() as delta, **rest}:
                 _end(written, delta)
                 _count(written, rest.get("usage"))
@@ -69,16 +79,23 @@ class AnthropicMessages:
         content = message.get("content")
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-        return "".join(map(written.add, texts))
+        said = "".join(map(written.add, texts))
+        calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_use"]
+        if written.called is not None:
+            said += "".join(written.write(written.called.whole(call.get("name"), call.get("input"))) for call in calls)
+        return said
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         config = sent.config
         system = [{"type": "text", "text": each["content"]} for each in sent.messages if each.get("role") == "system"]
         messages = anthropic_messages(each for each in sent.messages if each.get("role") != "system")
+        messages = (turns(messages) if sent.functions else messages) or [dict(_NOTHING_SAID)]
+        if config.get("cache"):
+            mark(system, messages)
         body: dict[str, Any] = {
             "model": config["model"],
             "max_tokens": config.get("max_output_tokens") or _MOST_TOKENS,
-            "messages": messages or [_NOTHING_SAID],
+            "messages": messages,
             "stream": True,
             **({"system": system} if system else {}),
         }
@@ -89,10 +106,18 @@ class AnthropicMessages:
             output["effort"] = config["reasoning_effort"]
         if output:
             body["output_config"] = output
+        if sent.functions:
+            body["tools"] = list(map(_tool, sent.functions))
+            body["tool_choice"] = {"type": "any" if sent.must_call else "auto"}
         body |= {key: config[key] for key in ("temperature", "top_p") if config.get(key) is not None}
         if (stop := config.get("stop")) is not None:
             body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
         return {**extra_body(configured), **body}
+
+
+def _tool(function: Function) -> dict[str, Any]:
+    said = {"name": function.name, "description": function.description, "input_schema": function.parameters}
+    return {**said, "strict": True} if function.is_strict else said
 
 
 def _end(written: Written, message: Mapping[str, Any]) -> None:

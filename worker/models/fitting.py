@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.functions import REQUIRED, TOOLS, Function, functions_of
 
+from .function_fitting import fitted_functions
 from .profiles import Profile, profile_of
 from .request import ModelRequest
 from .wire_schema import Inexpressible, Opening, WireSchema, wire_schema
@@ -32,11 +34,16 @@ class Fitted:
     """Whether any JSON is to be enforced, where no schema is."""
     is_strict: bool = False
     findings: tuple[str, ...] = ()
+    functions: tuple[Function, ...] = ()
+    """What the model may call, where its tools go as functions."""
+    must_call: bool = False
+    """Whether it has to call one of them."""
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing is enforced."""
-        return self.format is None and not self.is_json
+        is_enforced = self.must_call or any(function.is_strict for function in self.functions)
+        return self.format is None and not self.is_json and not is_enforced
 
 
 class Fitting:
@@ -56,6 +63,8 @@ class Fitting:
         if request.schema is None:
             return Fitted([dict(message) for message in request.messages], request.config)
         shown = _shown(request)
+        if request.config.get("wire") == TOOLS:
+            return self._functions(request, self._written.get(shown))
         written = self._fit(shown, request.schema)
         if not isinstance(written, WireSchema):
             return self._unenforced(request, written, is_json=self._has_json_mode)
@@ -72,6 +81,8 @@ class Fitting:
         """What is sent where the provider may have refused what it should enforce; None where that was nothing."""
         if sent.is_plain:
             return None
+        if sent.functions:
+            return self._functions(request, reason)
         return self._unenforced(request, reason, is_json=sent.format is not None and self._has_json_mode)
 
     def note_refusal(self, request: ModelRequest, refused: Fitted, reason: str) -> None:
@@ -80,6 +91,17 @@ class Fitting:
             self._has_json_mode = False
         else:
             self._remember(_shown(request), reason)
+
+    def _functions(self, request: ModelRequest, refused: WireSchema | str | None) -> Fitted:
+        """The request with its tools as functions; `refused` says why nothing is enforced, where it is a text."""
+        functions, messages = functions_of(request.schema), [dict(message) for message in request.messages]
+        is_enforced = self._enforce == "auto" and not isinstance(refused, str)
+        profile = self._profile if is_enforced else replace(self._profile, is_strict=False)
+        fitted, findings = fitted_functions(functions, profile)
+        if isinstance(refused, str):
+            findings = (*findings, f"the functions' parameters are not enforced: {refused}")
+        must_call = is_enforced and request.config.get("tool_choice") == REQUIRED
+        return Fitted(messages, request.config, findings=findings, functions=tuple(fitted), must_call=must_call)
 
     def _unenforced(self, request: ModelRequest, reason: str, *, is_json: bool) -> Fitted:
         messages = [dict(message) for message in _telling(request, _shown(request))]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.functions import Function
 from acts_celery.protocol.submission.config import SAMPLING
 
+from .called import Called
 from .content_parts import openai_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
@@ -51,7 +54,12 @@ class OpenAIChat:
             return ""
         if isinstance(said.get("refusal"), str):
             written.refusal += said["refusal"]
-        return written.add(said.get("content"))
+        text = written.add(said.get("content"))
+        if written.called is not None and isinstance(calls := said.get("tool_calls"), list):
+            text += "".join(
+                _call(written, written.called, call, streams=streams) for call in calls if isinstance(call, dict)
+            )
+        return text
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         """What is sent: the schema as the answer's format, and every setting that is given."""
@@ -67,11 +75,36 @@ class OpenAIChat:
             body["response_format"] = {"type": "json_schema", "json_schema": format_}
         elif sent.is_json:
             body["response_format"] = {"type": "json_object"}
+        if sent.functions:
+            body["tools"] = [{"type": "function", "function": _function(each)} for each in sent.functions]
+            body["tool_choice"] = "required" if sent.must_call else "auto"
         body |= {key: config[key] for key in self.settings if config.get(key) is not None}
         if config.get("max_output_tokens") is not None:
             newer = profile_of(configured, self.url).newer_names
             body["max_completion_tokens" if newer else "max_tokens"] = config["max_output_tokens"]
         return {**extra_body(configured), **body}
+
+
+def _function(function: Function) -> dict[str, Any]:
+    said = {"name": function.name, "description": function.description, "parameters": function.parameters}
+    return {**said, "strict": True} if function.is_strict else said
+
+
+def _call(written: Written, called: Called, call: Mapping[str, Any], *, streams: bool) -> str:
+    """Take in a call, or a piece of one. A new one has another index; of servers that do not count, another id."""
+    function = call.get("function")
+    said = function if isinstance(function, dict) else {}
+    key, id_ = call.get("index"), call.get("id")
+    key = key if isinstance(key, int) else None
+    begins = not streams or not called.is_open(key) or (isinstance(id_, str) and id_ not in ("", written.call_id))
+    text = written.write(called.begin(key, said.get("name"))) if begins else ""
+    written.call_id = id_ if begins and isinstance(id_, str) else written.call_id
+    if isinstance(piece := said.get("arguments"), str):
+        written.count(piece)
+        called.add(key, piece)
+    elif isinstance(piece, dict):  # of servers that do not write it as text
+        called.add(key, json.dumps(piece))
+    return text
 
 
 def _usage(usage: Any) -> Usage | None:

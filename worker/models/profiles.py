@@ -50,6 +50,10 @@ class Profile:
     """Whether it shows a model the schema that it enforces; else that stands in a message."""
     has_json_mode: bool = True
     """Whether it can be told to answer with JSON, whatever its schema (`json_object`)."""
+    limits_all_functions: bool = False
+    """Whether the limits hold for the parameters of all functions together."""
+    parameter_names: str | None = None
+    """Which names the parameters of functions may have, as a pattern; None: any."""
     newer_names: bool = False
     """Whether the most tokens of an answer are `max_completion_tokens`, which OpenAI's newer models alone know, and not
     `max_tokens`, which other servers know.
@@ -81,7 +85,14 @@ _GRAMMARS: Final = Rules(is_closed=False, requires_all=False, is_recursive=True,
 PROFILES: Final[Mapping[str, Profile]] = {
     "openai": Profile(rules=_OPENAI, is_strict=True, shows_schema=True, newer_names=True),
     "azure": Profile(rules=_AZURE, is_strict=True, shows_schema=True, newer_names=True),
-    "anthropic": Profile(rules=_ANTHROPIC, is_strict=True, shows_schema=True, has_json_mode=False),
+    "anthropic": Profile(
+        rules=_ANTHROPIC,
+        is_strict=True,
+        shows_schema=True,
+        has_json_mode=False,
+        limits_all_functions=True,
+        parameter_names="[a-zA-Z0-9_.-]{1,64}",
+    ),
     "compatible": Profile(rules=_GRAMMARS),
     "json": Profile(rules=None),
     "text": Profile(rules=None, has_json_mode=False),

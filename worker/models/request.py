@@ -28,7 +28,7 @@ class ModelRequest:
     """The JSON Schema of the answer; None where any JSON value will do."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """`model`, `temperature`, `top_p`, `seed`, `stop`, `reasoning_effort`, `max_output_tokens`, `request_seconds` (SPEC
-    R13.3); other keys are passed over.
+    R13.3); `wire` and `tool_choice`, where its tools go as functions; other keys are passed over.
     """
 
     @property
@@ -85,6 +85,8 @@ class Answer:
     duration_seconds: float = 0.0
     is_fallback: bool = False
     """Whether another model has answered than the one that was named."""
+    words: str = ""
+    """What was said beside the calls, where the tools go as functions (SPEC R12.6); no part of the text."""
     findings: tuple[str, ...] = ()
     """What could not be enforced on the wire, one sentence each (SPEC R12.6)."""
 

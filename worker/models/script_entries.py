@@ -62,7 +62,7 @@ def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, 
         text = {"text": answer.text} if answer is not None and answer.text else {}
         found["error"] = {"type": type(answered).__name__, "message": str(answered), **text}
     else:
-        found["answer"] = answered.text
+        found |= {"answer": answered.text, **({"words": answered.words} if answered.words else {})}
     if answer is not None:
         found |= {"model": answer.model, **({"usage": answer.usage.to_dict()} if answer.usage is not None else {})}
     return recorded(request, found)
@@ -77,7 +77,8 @@ def given(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:
     """What an entry answers, under a name where it says no model, and the error that ends it."""
     error = entry.get("error")
     usage = Usage(**entry["usage"]) if "usage" in entry else None
-    answer = Answer(_text(entry) if error is None else error.get("text", ""), entry.get("model", name), usage)
+    text, words = _text(entry) if error is None else error.get("text", ""), entry.get("words", "")
+    answer = Answer(text, entry.get("model", name), usage, words=words)
     if error is None:
         return answer, None
     return answer, _ERRORS[error["type"]](error["message"], answer=answer if usage or answer.text else None)

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from acts_celery.broker_config import ConfiguredModel
 
+from .called import Called
 from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .fitting import Fitted, Fitting
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
@@ -43,6 +44,10 @@ class Written:
     finish: str | None = None
     """Why it ended: `stop`, `length` or `content_filter`; None where it has not said."""
     refusal: str = ""
+    called: Called | None = None
+    """The calls of functions, where the tools go as functions: then the text is made of them."""
+    call_id: str = ""
+    """The provider's id of the call that is being written."""
     size: int = 0
     pieces: list[str] = field(default_factory=list)
 
@@ -55,18 +60,30 @@ class Written:
         """Take in a piece of text, and return it; nothing where it is none. Raises `InvalidAnswer` for too much."""
         if not isinstance(piece, str) or not piece:
             return ""
+        self.count(piece)
+        if self.called is not None:
+            self.called.say(piece)
+            return ""
         self.pieces.append(piece)
+        return piece
+
+    def write(self, piece: str) -> str:
+        """Take in a piece that calls of functions have come to, and return it."""
+        self.pieces += [piece] if piece else []
+        return piece
+
+    def count(self, piece: str) -> None:
+        """Count what has come. Raises `InvalidAnswer` for too much."""
         self.size += len(piece.encode(errors="replace"))
         if self.size > self.most_bytes:
             raise InvalidAnswer(
                 f"the model's answer has more than {self.most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)",
                 answer=self.so_far(),
             )
-        return piece
 
     def so_far(self) -> Answer:
         """What has come, whole or not."""
-        return Answer(self.text, self.model, self.usage)
+        return Answer(self.text, self.model, self.usage, words=self.called.words if self.called is not None else "")
 
     def answer(self) -> Answer:
         """The answer. Raises `Refused`, `Truncated` and `Unreachable`."""
@@ -75,10 +92,12 @@ class Written:
         if self.finish == "length":
             set_ = "" if self.most_tokens is None else f" ({self.most_tokens})"
             raise Truncated(f"the answer is longer than max_output_tokens{set_}, or than the model can write")
-        if self.finish is None and not self.pieces:
+        if self.finish is None and not self.size:
             raise Unreachable("the model's server has answered with nothing")
         if self.finish is None:
             raise Truncated("the answer broke off before its end")
+        if self.called is not None:
+            self.write(self.called.close())
         return self.so_far()
 
 
@@ -161,7 +180,8 @@ class SdkModel:
 
     async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")
-        written = Written(str(sent.config["model"]), self._bounds.answer_bytes, most_tokens)
+        called = Called(sent.functions) if sent.functions else None
+        written = Written(str(sent.config["model"]), self._bounds.answer_bytes, most_tokens, called=called)
         try:
             with errors_of(self._sdk, self._configured):
                 await self._answer(sent, written, on_text)

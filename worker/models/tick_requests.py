@@ -20,8 +20,9 @@ async def ask_for_tick(
     *,
     send_part: SendPart | None = None,
 ) -> dict[str, Any]:
-    """`answer` the text, `model`, `usage` and `seconds`; or, where it is of no use, `error` and what has to be paid for
-    it. Meanwhile `send_part` gets the text up to the last call that is complete, where the model streams (SPEC R13.8).
+    """`answer` the text, `words` what was said beside it, `model`, `usage` and `seconds`; or, where it is of no use,
+    `error` and what has to be paid for it. Meanwhile `send_part` gets the text up to the last call that is complete,
+    where the model streams (SPEC R13.8).
 
     Raises `ModelError` where there is no answer.
     """
@@ -30,7 +31,7 @@ async def ask_for_tick(
             answer = await models.ask(ModelRequest(messages, schema, config), on_text)
     except (InvalidAnswer, Refused, Truncated) as error:
         return {"error": {"type": type(error).__name__, "message": str(error)}, **_paid(error.answer)}
-    return {"answer": answer.text, **_paid(answer)}
+    return {"answer": answer.text, **({"words": answer.words} if answer.words else {}), **_paid(answer)}
 
 
 def _paid(answer: Answer | None) -> dict[str, Any]:

@@ -154,7 +154,8 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
 
 def tick_answer(value: Any) -> Mapping[str, Any]:
     """What a delegate worker says of a tick's request: `written`, what there is of an answer so far; or `answer`, its
-    text, or `error`, each with the `model`, its `usage` and `seconds`. Anything else is an invalid answer.
+    text, and the `words` beside it, or `error`, each with the `model`, its `usage` and `seconds`. Anything else is an
+    invalid answer.
     """
     try:
         found = asdict(_TICK_ANSWER.validate_python(value))
@@ -197,6 +198,7 @@ class _TickAnswer:
 
     written: str | None = None
     answer: str | None = None
+    words: str | None = None
     error: _TickError | None = None
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     usage: _TickUsage | None = None

@@ -1,0 +1,115 @@
+"""Function answers: what a model has answered by calling functions, as the answer that it is (SPEC R12.6).
+
+    find(city="Omsk", _outputPath="†state.hotel"), output(output="†state.hotel.id")
+    {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}], "output": "†state.hotel.id"}
+
+From there on it is read as any other. Arguments that cannot be read stand in a call as the text that they are, under
+`_arguments`: the call is an error, the others run. What a model says beside its calls is no part of the answer; where
+it calls nothing, and the output may be a text, it is the output.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from acts_celery.protocol.schemas.addresses import normalized
+
+from .answer_texts import Unreadable, decoded
+from .functions import OUTPUT, Function
+from .request import Request
+from .widening import Definitions, Widening
+
+ARGUMENTS: Final = "_arguments"
+"""Where arguments stand that cannot be read, as the text that they are."""
+_BEGIN: Final = '{"calls": ['
+_NO_CALL: Final = (
+    "the answer calls no function: call those of the tools that bring the result nearer, or `output` with the result"
+)
+
+
+class FunctionAnswer:
+    """Writes the answer call by call, so that calls can begin while others are written.
+
+    >>> answer = FunctionAnswer([Function("a.b", "a_b", "", {})])
+    >>> answer.call("a_b", '{"x": 1}') + answer.end()
+    '{"calls": [{"_tool": "a.b", "x": 1}], "output": null}'
+    """
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._tools = {function.name: function.tool for function in functions}
+        self._has_calls = False
+        self._output: str | None = None
+        self._unread: str | None = None
+        """The arguments of the output, where they cannot be read."""
+
+    def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
+        """Take in a call of a function; what it adds to the text of the answer. Raises `Unreadable` where the output is
+        written twice, with different values.
+        """
+        text = (arguments if isinstance(arguments, str) else json.dumps(arguments)).strip() or "{}"
+        tool = self._tools.get(name, name)
+        if tool is None:
+            self._take_output(text)
+            return ""
+        begin = ", " if self._has_calls else _BEGIN
+        self._has_calls = True
+        inside = text[1:] if arguments_problem(text) is None else f"{json.dumps(ARGUMENTS)}: {json.dumps(text)}}}"
+        comma = "" if inside.lstrip() == "}" else ", "
+        return f'{begin}{{"_tool": {json.dumps(tool)}{comma}{inside}'
+
+    def end(self) -> str:
+        """What stands behind the calls. Nothing is added after it."""
+        unread = f", {json.dumps(ARGUMENTS)}: {json.dumps(self._unread)}" if self._unread is not None else ""
+        return f'{"" if self._has_calls else _BEGIN}], "output": {self._output or "null"}{unread}}}'
+
+    def _take_output(self, text: str) -> None:
+        if output_problem(text) is not None:
+            self._unread = text
+            return
+        written = json.dumps(decoded(text)[OUTPUT])
+        if self._output not in (None, written):
+            raise Unreadable(f"the function {OUTPUT} is called twice, with different values: call it once")
+        self._output = written
+
+
+def arguments_problem(text: str) -> str | None:
+    """Why a text is no arguments of a tool; None where it is."""
+    try:
+        value = decoded(text)
+    except Unreadable as error:
+        return f"its arguments cannot be read: {error}"
+    if not isinstance(value, dict):
+        return "its arguments are not a JSON object of parameters"
+    return "its arguments have `_tool`, which is the name of the function" if "_tool" in value else None
+
+
+def output_problem(text: str) -> str | None:
+    """Why a text is no arguments of the output; None where it is."""
+    try:
+        value = decoded(text)
+    except Unreadable as error:
+        return f"the arguments of {OUTPUT} cannot be read: {error}"
+    is_output = isinstance(value, dict) and value.keys() == {OUTPUT}
+    return None if is_output else f"{OUTPUT} has one argument, `{OUTPUT}`, which holds the whole result"
+
+
+def may_speak(request: Request) -> bool:
+    """Whether an answer in words alone is an output: where the output may be a text."""
+    document = normalized(request.schema)
+    return Widening(OUTPUT, document, Definitions()).may_be_text(document)
+
+
+def with_words(request: Request, answer: str | Mapping[str, Any], words: str) -> str | Mapping[str, Any]:
+    """An answer with what was said beside its calls: that is the output where there are none. Raises `Unreadable` where
+    it cannot be one.
+    """
+    if not request.is_native or not words.strip():
+        return answer
+    value = decoded(answer) if isinstance(answer, str) else answer
+    if value != {"calls": [], "output": None}:
+        return answer
+    if not may_speak(request):
+        raise Unreadable(_NO_CALL)
+    return {"calls": [], "output": words}

@@ -1,0 +1,155 @@
+"""Tool messages: what follows a tick whose calls were functions, in the shape of OpenAI's chats (SPEC R12.5, R12.6).
+
+    {"role": "assistant", "content": null, "tool_calls": [{"id": "t000c0000", "type": "function", "function": {…}}]}
+    {"role": "tool", "tool_call_id": "t000c0000", "content": "done\\n## Data: †state.hotel\\n{…}"}
+
+Each call has exactly one, whatever has become of it; the rest of what the tick has brought follows as role user. The
+ids are made of tick and place, so the same log gives the same bytes; nine letters and digits are an id to every
+provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from acts_celery.protocol.language.messages import ERROR, Message
+from acts_celery.protocol.language.visible import one_line
+
+from . import texts
+from .data_blocks import Budget, compact, cut, written_blocks
+from .function_answers import ARGUMENTS
+from .functions import OUTPUT, function_name, names_in
+from .own_places import as_written
+from .receipts import Fate, ended, receipt
+from .request import Request
+
+ChatMessage = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a model has answered in a tick, and what the tick says of that as a whole."""
+
+    tick: int
+    answer: Mapping[str, Any]
+    first: int
+    """The index of its first call."""
+    words: str = ""
+    """What was said beside the calls."""
+    set_aside: str | None = None
+    """Why the output was not accepted."""
+    times: int = 1
+    """How many ticks in a row have come to the same."""
+
+    @property
+    def calls(self) -> Sequence[Any]:
+        """Its calls."""
+        return self.answer.get("calls") or ()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the function of the output was called."""
+        return self.answer.get(OUTPUT) is not None or ARGUMENTS in self.answer
+
+    def id(self, position: int) -> str:
+        """The id of one of its calls; the output stands behind the others."""
+        return f"t{self.tick:03}c{position:04}"
+
+
+def render_turn(request: Request, turn: Turn) -> list[ChatMessage]:
+    """The model's own turn of the conversation; none where it has neither called anything nor said anything."""
+    names = names_in(request)
+    made = [
+        (_name(names, call), _arguments(as_written(request, call, index)))
+        for index, call in enumerate(turn.calls, turn.first)
+    ]
+    if turn.has_output:
+        made.append((OUTPUT, {key: turn.answer[key] for key in _output_keys(turn)}))
+    calls = [
+        {"id": turn.id(at), "type": "function", "function": {"name": name, "arguments": compact(arguments)}}
+        for at, (name, arguments) in enumerate(made)
+    ]
+    if not calls and not turn.words.strip():
+        return []
+    said = {"role": "assistant", "content": turn.words if turn.words.strip() else None}
+    return [{**said, "tool_calls": calls} if calls else said]
+
+
+class ToolMessages:
+    """Tells what has become of the calls of a turn. `new` are the messages that have come since it was asked."""
+
+    def __init__(self, request: Request, turn: Turn, fates: Iterable[Fate], new: Sequence[Message]) -> None:
+        self._turn = turn
+        self._show_bytes = request.config.get("show_bytes")
+        self._budget = Budget(self._show_bytes, request.known.limits.call_bytes)
+        self._fates: dict[int, list[Fate]] = {}
+        for fate in fates:
+            self._fates.setdefault(fate.index - turn.first, []).append(fate)
+        self._new = new
+        self._errors = [message for message in new if message.get("type") == ERROR]
+
+    def messages(self) -> list[ChatMessage]:
+        """One for each id of the turn. Raises `TooLarge`."""
+        count = len(self._turn.calls)
+        told = [(at, "\n".join(self._told(at))) for at in range(count)]
+        if self._turn.has_output:
+            told.append((count, "\n".join(self._told_of_output())))
+        return [{"role": "tool", "tool_call_id": self._turn.id(at), "content": text} for at, text in told]
+
+    def others(self) -> list[str]:
+        """What else there is to say: of calls that others have added, of what they have sent, of the whole answer."""
+        count = len(self._turn.calls)
+        parts = [receipt(fate) for at, fates in self._fates.items() if at not in range(count) for fate in fates]
+        own = {id(message) for at in range(count) for fate in self._fates.get(at, ()) for message in fate.messages}
+        parts += written_blocks([each for each in self._new if id(each) not in own], self._budget)
+        return [*parts, *(self._error(message, "call") for message in self._errors if self._is_other(message))]
+
+    def _told(self, at: int) -> Iterator[str]:
+        fates = self._fates.get(at, [])
+        errors = [message for message in self._errors if _about(message) == at]
+        if not fates:
+            yield texts.INVALID if errors else texts.NOT_RUN
+        for fate in fates:
+            told = replace(fate, path=None) if fate.messages else fate  # it stands above the value
+            yield f"{'' if fate.instance is None else f'{one_line(fate.instance)}: '}{ended(told)}"
+        yield from written_blocks([message for fate in fates for message in fate.messages], self._budget)
+        yield from (self._error(message) for message in errors)
+
+    def _told_of_output(self) -> Iterator[str]:
+        errors = [self._error(message) for message in self._errors if _about(message) == OUTPUT]
+        yield texts.set_aside(None if errors else self._turn.set_aside)
+        yield from errors
+
+    def _is_other(self, message: Message) -> bool:
+        about = _about(message)
+        return about not in range(len(self._turn.calls)) and not (about == OUTPUT and self._turn.has_output)
+
+    def _error(self, message: Message, *parts: str) -> str:
+        data = message.get("data", {})
+        said = {key: data[key] for key in (*parts, "error") if key in data} if isinstance(data, Mapping) else data
+        return f"{texts.ERROR} {cut(compact(said), self._show_bytes, '†error')}"
+
+
+def _about(message: Message) -> int | str | None:
+    """The place of the call that an error is about, or the output; None where it is about neither."""
+    data = message.get("data")
+    error = data.get("error") if isinstance(data, Mapping) else None
+    at = str(error.get("pointer")).split("/")[1:] if isinstance(error, Mapping) else []
+    if len(at) > 1 and at[0] == "calls" and at[1].isdecimal():
+        return int(at[1])
+    return OUTPUT if at and at[0] in (OUTPUT, ARGUMENTS) else None
+
+
+def _output_keys(turn: Turn) -> Iterator[str]:
+    yield ARGUMENTS if ARGUMENTS in turn.answer else OUTPUT
+
+
+def _name(names: Mapping[str, str], call: Any) -> str:
+    tool = call.get("_tool") if isinstance(call, Mapping) else None
+    return names.get(str(tool)) or function_name(str(tool))
+
+
+def _arguments(call: Any) -> Any:
+    return {key: part for key, part in call.items() if key != "_tool"} if isinstance(call, Mapping) else {}

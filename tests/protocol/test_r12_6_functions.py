@@ -1,0 +1,223 @@
+"""Tools as functions of a provider's own tool calling: what they are, what calls of them are, what is told of them
+(SPEC R12.6).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acts_celery.protocol.requests import Fate, Request, read_answer, read_request, render
+from acts_celery.protocol.requests.answer_texts import Unreadable
+from acts_celery.protocol.requests.function_answers import FunctionAnswer, may_speak, with_words
+from acts_celery.protocol.requests.functions import (
+    Function,
+    can_be_carried,
+    function_schema,
+    functions_of,
+    wire_names,
+)
+from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.requests.rendering import render_functions
+from acts_celery.protocol.requests.tool_messages import Turn
+from acts_celery.protocol.submission.checking import Environment
+
+NUMBER = {"type": "integer"}
+ADD: dict[str, Any] = {
+    "description": "Adds.",
+    "properties": {"a": NUMBER, "b": NUMBER},
+    "required": ["a"],
+    "_output": NUMBER,
+}
+NAMES = st.lists(st.text(max_size=70), unique=True, max_size=30)
+
+
+def asked(tools: Any, schema: Any = NUMBER, *context: Any) -> Request:
+    request = read_request(
+        {"context": [*context], "schema": schema, "tools": tools}, Environment(activities={"add": ADD})
+    )
+    return replace(request, is_native=True)
+
+
+def answered(request: Request, *calls: tuple[str, Any]) -> str:
+    answer = FunctionAnswer(functions_of(function_schema(request)))
+    return "".join(answer.call(*call) for call in calls) + answer.end()
+
+
+@given(NAMES)
+def test_every_tool_has_a_name_of_its_own_that_every_provider_admits(tools: list[str]) -> None:
+    names = wire_names(tools)
+    assert list(names) == tools
+    assert len({*names.values(), "output"}) == len(tools) + 1
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in names.values())
+    assert all(
+        name == tool for tool, name in names.items() if re.fullmatch("[a-zA-Z0-9_-]{1,64}", tool) and tool != "output"
+    )
+
+
+def test_tools_whose_names_become_one_have_different_ones_whatever_their_order() -> None:
+    assert wire_names(["a.b", "a/b", "a_b", "output", "Привет"]) == {
+        "a.b": "a_b_2",
+        "a/b": "a_b_3",
+        "a_b": "a_b",
+        "output": "output_2",
+        "Привет": "______",
+    }
+    long = ["x" * 64, "x" * 65, "x" * 66]
+    assert list(wire_names(long).values()) == ["x" * 64, "x" * 62 + "_2", "x" * 62 + "_3"]
+
+
+def test_a_function_has_the_parameters_and_meta_properties_of_its_tool_and_says_which_it_is() -> None:
+    request = asked({"math.add": ADD, "output": ADD})
+    add, other, output = functions_of(function_schema(request))
+    assert (add.tool, add.name, add.description) == ("math.add", "math_add", "The tool math.add.\nAdds.\n-> integer")
+    assert list(add.parameters["properties"]) == [
+        "_reasoningForCall",
+        "a",
+        "b",
+        "_output",
+        "_outputPath",
+        "_outputMethod",
+    ]
+    assert add.parameters["required"] == ["a"]
+    assert (other.tool, other.name) == ("output", "output_2")
+    assert (output.tool, output.name, output.parameters["required"]) == (None, "output", ["output"])
+    assert "Tools" not in render(request)[0]["content"]
+
+
+def test_calls_of_functions_are_the_answer_that_they_would_be_in_json() -> None:
+    request = asked({"math.add": ADD})
+    text = answered(
+        request, ("math_add", '{"a": 1, "_output": 2, "_outputPath": "†state.x"}'), ("output", {"output": "†state.x"})
+    )
+    answer = read_answer(request, text)
+    assert answer.errors == ()
+    assert answer.solution == {
+        "calls": [{"_tool": "math.add", "a": 1, "_output": 2, "_outputPath": "†state.x"}],
+        "output": "†state.x",
+    }
+    assert GrowingAnswer().feed(text)[0]["_tool"] == "math.add"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.dictionaries(st.text(), JSON, max_size=4))))
+def test_an_answer_of_calls_is_json_with_what_they_hold_as_it_grows(calls: list[tuple[str, Any]]) -> None:
+    calls = [(name, arguments) for name, arguments in calls if "_tool" not in arguments]
+    answer, growing = FunctionAnswer([Function("a.x", "a", "", {}), Function("b", "b", "", {})]), GrowingAnswer()
+    tools = {"a": "a.x", "b": "b"}
+    expected = [{"_tool": tools[name], **arguments} for name, arguments in calls]
+    written = ""
+    for (name, arguments), one in zip(calls, expected, strict=True):
+        piece = answer.call(name, json.dumps(arguments, indent=1))
+        written += piece
+        assert growing.feed(piece) == [one]
+    assert json.loads(written + answer.end()) == {"calls": expected, "output": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"a": 1', "not JSON"),
+        ('"{\\"a\\": 1}"', "not a JSON object"),
+        ("[1]", "not a JSON object"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ('{"a": NaN}', "NaN"),
+        ('{"_tool": "other", "a": 1}', "`_tool`"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_arguments_that_cannot_be_read_are_the_error_of_their_call_alone(arguments: str, words: str) -> None:
+    request = asked({"add": ADD})
+    answer = read_answer(request, answered(request, ("add", arguments), ("add", {"a": 1})))
+    assert [(error.pointer, words in error.message) for error in answer.errors] == [("/calls/0", True)]
+    assert answer.positions == (1,)
+
+
+def test_no_arguments_are_an_empty_object() -> None:
+    request = asked({"roll": {"properties": {"a": NUMBER}}})
+    assert read_answer(request, answered(request, ("roll", ""))).errors == ()
+
+
+@pytest.mark.parametrize("arguments", ['{"result": 3}', "3", "{}", '{"output": 3', '{"output": 3, "more": 1}'])
+def test_an_output_that_cannot_be_read_is_an_error_and_the_calls_run(arguments: str) -> None:
+    request = asked({"add": ADD})
+    answer = read_answer(request, answered(request, ("add", {"a": 1}), ("output", arguments)))
+    assert [error.pointer for error in answer.errors] == ["/_arguments"]
+    assert answer.positions == (0,)
+
+
+def test_the_output_is_called_once_or_with_the_same_value() -> None:
+    request = asked({"add": ADD})
+    twice = answered(request, ("output", {"output": 3}), ("output", '{"output":3}'))
+    assert read_answer(request, twice).output == 3
+    with pytest.raises(Unreadable, match="called twice"):
+        answered(request, ("output", {"output": 3}), ("output", {"output": 4}))
+
+
+def test_a_call_that_names_no_place_is_given_one_of_its_own_unless_its_tool_pins_it() -> None:
+    tools = {
+        "add": ADD,
+        "pinned": {**ADD, "_outputPath": {"const": "†state.p"}},
+        "chosen": {**ADD, "properties": {**ADD["properties"], "_outputPath": {"pattern": "^†state\\.[a-z]+$"}}},
+    }
+    request = asked(tools, NUMBER, {"type": "data", "kind": "result", "data": {"c7": 1}})
+    calls = [(name, {"a": 1, "_output": 2}) for name in ("add", "pinned", "chosen", "add")]
+    answer = read_answer(request, answered(request, *calls), first=4)
+    paths = [call.get("_outputPath") for call in answer.solution["calls"]]
+    assert paths == ["†result2.c4", None, None, "†result2.c7"]
+    json_wire = read_answer(replace(request, is_native=False), answered(request, ("add", {"a": 1})))
+    assert "_outputPath" not in json_wire.solution["calls"][0]
+
+
+def test_words_alone_are_an_output_where_that_may_be_a_text() -> None:
+    nothing = '{"calls": [], "output": null}'
+    text = asked({"add": ADD}, {"type": "string"})
+    assert with_words(text, nothing, "Hello!") == {"calls": [], "output": "Hello!"}
+    assert with_words(text, answered(text, ("add", {"a": 1})), "Let me see.") == answered(text, ("add", {"a": 1}))
+    assert with_words(text, nothing, "  ") == nothing
+    with pytest.raises(Unreadable, match="calls no function"):
+        with_words(asked({"add": ADD}), nothing, "Hello!")
+    schemas = [{"type": "string"}, {}, {"enum": ["a"]}, {"anyOf": [NUMBER, {"type": "string"}]}]
+    assert all(may_speak(asked([], schema)) for schema in schemas)
+    assert not any(may_speak(asked([], schema)) for schema in (NUMBER, {"type": "object"}, {"enum": [1]}))
+
+
+def test_staged_plans_and_advice_are_asked_for_in_json() -> None:
+    assert can_be_carried(asked({"add": ADD}))
+    staged = read_request({"schema": NUMBER, "tools": {"add": ADD}, "config": {"plan": "staged"}}, Environment())
+    advised = read_request({"context": [{"type": "meta", "meta": {"version": "1"}}], "schema": NUMBER}, Environment())
+    assert not can_be_carried(staged)
+    assert not can_be_carried(advised)
+
+
+CALLS = st.lists(
+    st.sampled_from([{"_tool": "add", "a": 1}, {"_tool": "x.y", "a": "‡"}, {"_tool": "gone"}, {}, 5, {"_tool": 3}]),
+    max_size=6,
+)
+
+
+@given(CALLS, st.none() | st.integers(), st.text(), st.sets(st.integers(0, 8)), st.integers(0, 3))
+def test_each_call_of_a_turn_has_one_id_and_one_message_whatever_has_become_of_it(
+    calls: list[Any], output: Any, words: str, ended: set[int], tick: int
+) -> None:
+    request = asked({"add": ADD, "x.y": ADD})
+    turn = Turn(tick, {"calls": calls, "output": output}, 7, words, "why" if output is not None else None)
+    fates = [Fate(7 + at, "add", None, "done", "†state.a") for at in sorted(ended)]
+    messages = render_functions(request, turn, fates, request.submission.context, ())
+    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    assert [message["tool_call_id"] for message in messages if message["role"] == "tool"] == ids
+    assert len(set(ids)) == len(ids) == len(calls) + (output is not None)
+    assert all(re.fullmatch("[a-z0-9]{9}", id_) for id_ in ids)
+    assert messages[-1]["role"] in ("tool", "user")
+    assert all(message["content"] or message.get("tool_calls") for message in messages)
+    assert messages == render_functions(request, turn, fates, request.submission.context, ())

@@ -1,0 +1,259 @@
+"""Loops whose tools go as functions of the provider's own tool calling, on real workers (SPEC R12.6)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Event
+from typing import Any
+
+import pytest
+
+from acts_celery import Run
+from acts_celery.broker_config import EmbeddedServer
+from tests.models.server import Reply, model_server
+from tests.models.tool_servers import STREAM, Say, Speaker, Wire, output
+
+from .backend import Backend, Meeting, settings_apart
+from .loops import ADD
+from .test_r14_people import wait_held
+
+TOOLS = {"add": ADD}
+WAIT = {"type": "object", "properties": {"gate": {"type": "string"}, "value": {}}}
+Answer = Say | Callable[[Wire], Reply]
+
+
+@dataclass
+class Native:
+    """A backend whose models call functions, and the wire that they are asked by."""
+
+    backend: Backend
+    speaker: Speaker
+    model: str = "openai"
+    streams: bool = True
+
+    def submit(self, *answers: Answer, **request: Any) -> tuple[Run, str]:
+        """Submit a request whose ticks are answered so; the run and its topic."""
+        topic = secrets.token_hex(4)
+        self.speaker.replies[topic] = list(map(self._reply, answers))
+        context = [{"type": "text", "message": f"topic: {topic}"}, *request.pop("context", [])]
+        config = {"model": self.model, **request.pop("config", {})}
+        document = {"context": context, "schema": {"type": "integer"}, "tools": TOOLS, **request, "config": config}
+        return self.backend.client.submit_document(document), topic
+
+    def bodies(self, topic: str) -> list[Any]:
+        """What was sent, in order; all of it keeps the rules."""
+        assert self.speaker.broken == []
+        return self.speaker.bodies[topic]
+
+    def results(self, topic: str, tick: int = -1) -> dict[str, str]:
+        """What the model was told of its calls when it was asked, by their ids."""
+        found: dict[str, str] = {}
+        for message in self.bodies(topic)[tick]["messages"]:
+            if message["role"] == "tool":
+                found[message["tool_call_id"]] = message["content"]
+            elif isinstance(message["content"], list):
+                blocks = [block for block in message["content"] if block["type"] == "tool_result"]
+                found |= {block["tool_use_id"]: block["content"] for block in blocks}
+        return found
+
+    def _reply(self, answer: Answer) -> Callable[[Wire], Reply]:
+        streams = self.streams
+        return (lambda wire: wire.reply(answer, streams=streams)) if isinstance(answer, Say) else answer
+
+
+@pytest.fixture(scope="module")
+def speaker() -> Speaker:
+    return Speaker()
+
+
+@pytest.fixture(scope="module")
+def backend(
+    server: EmbeddedServer, speaker: Speaker, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Backend]:
+    with model_server(speaker) as model:
+        openai = {"model": "openai:m", "base_url": model.url, "api_key": "k", "wire": "tools"}
+        anthropic = {"model": "anthropic:m", "base_url": model.url.removesuffix("/v1"), "api_key": "k", "wire": "tools"}
+        given: dict[str, Any] = {"models": {"openai": openai, "anthropic": anthropic}, "lease_seconds": 1.5}
+        settings = settings_apart(server, "native", **given, sweep_interval_seconds=0.2, limit_attempts=20)
+        backend = Backend(settings, meeting, tmp_path_factory.mktemp("native"))
+        with backend.worker():
+            yield backend
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def model(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
+def native(request: pytest.FixtureRequest, backend: Backend, speaker: Speaker, model: str) -> Native:
+    return Native(backend, speaker, model, bool(request.param))
+
+
+@pytest.fixture
+def streaming(backend: Backend, speaker: Speaker, model: str) -> Native:
+    return Native(backend, speaker, model)
+
+
+def errors(run: Run) -> list[Any]:
+    return [entry.message["data"]["error"] for entry in run.log() if entry.message["type"] == "error"]
+
+
+def test_calls_of_functions_refer_to_each_other_and_their_results_are_tool_messages(native: Native) -> None:
+    calls = [("add", {"a": 1, "b": 2, "_outputPath": "†state.sum"}), ("add", {"a": "†state.sum", "b": 10})]
+    run, topic = native.submit(Say(calls, "Let me add."), Say([output("†result.c1")]))
+    result = native.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 13)
+    assert native.results(topic) == {
+        "t000c0000": "done\n## Data: †state.sum\n3",
+        "t000c0001": "done\n## Data: †result.c1\n13",
+    }
+    first, second = native.bodies(topic)
+    assert json.dumps(first["messages"])[:-2] in json.dumps(second["messages"]) or native.model == "anthropic"
+    assert "Let me add." in json.dumps(second["messages"])
+    assert "Tools" not in json.dumps(first["messages"])
+    (solution, _) = [entry.message for entry in run.log() if entry.message["type"] == "solution"]
+    assert solution["words"] == "Let me add."
+    assert [tick.usage and tick.usage["input"] for tick in result.ticks or ()] == [
+        111 if native.model == "openai" else 100
+    ] * 2
+
+
+def test_each_call_has_one_tool_message_whatever_has_become_of_it(native: Native) -> None:
+    calls = [
+        ("add", {"a": "one", "b": 2, "_outputPath": "†state.failed"}),
+        ("add", {"a": "†state.failed", "_outputPath": "†state.skipped"}),
+        ("nothing", {"a": 1}),
+        ("add", {"c": 1}),
+        ("add", {"a": 5}),
+    ]
+    run, topic = native.submit(Say(calls), Say([output("†result.c4")]))
+    result = native.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 6)
+    told = native.results(topic)
+    assert list(told) == [f"t000c000{at}" for at in range(5)]
+    begins = [text.partition("\n")[0].partition(" ")[0] for text in told.values()]
+    assert begins == ["failed", "skipped", "invalid:", "invalid:", "done"]
+    assert "declares no tool 'nothing'" in told["t000c0002"]
+
+
+def test_arguments_that_are_no_json_are_the_error_of_their_call_and_the_others_run(streaming: Native) -> None:
+    run, topic = streaming.submit(Say([("add", '{"a": 1'), ("add", {"a": 5})]), Say([output("†result.c1")]))
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 6)
+    assert "its arguments cannot be read" in streaming.results(topic)["t000c0000"]
+    assert [error["pointer"] for error in errors(run)] == ["/calls/0"]
+
+
+def test_an_output_that_is_set_aside_has_a_tool_message_that_says_why(native: Native) -> None:
+    run, topic = native.submit(
+        Say([("add", {"a": "x"}), output(3)]), Say([output("many")]), Say([("output", {"wrong": 1})]), Say([output(4)])
+    )
+    result = native.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 4)
+    told = native.results(topic)
+    assert "a call that came with it failed" in told["t000c0001"]
+    assert "integer" in told["t001c0000"]
+    assert "has one argument" in told["t002c0000"]
+
+
+def test_words_alone_are_an_output_that_may_be_a_text_and_an_error_otherwise(native: Native) -> None:
+    run, topic = native.submit(Say(words="Hello!"), schema={"type": "string"})
+    assert native.backend.wait(run.id).output == "Hello!"
+    assert native.bodies(topic)[0]["tool_choice"] in ("auto", {"type": "auto"})
+    run, topic = native.submit(Say(words="It is four."), Say([output(4)]))
+    result = native.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 4)
+    assert "calls no function" in errors(run)[0]["message"]
+    first, second = native.bodies(topic)
+    assert first["tool_choice"] in ("required", {"type": "any"})
+    assert "It is four." in json.dumps(second["messages"])
+
+
+def test_ten_ticks_keep_the_rules_and_each_begins_with_the_one_before(native: Native) -> None:
+    run, topic = native.submit(
+        *(Say([("add", {"a": at, "_outputPath": f"†state.s{at}"})]) for at in range(9)),
+        Say([output("†state.s8")]),
+        config={"ticks": 10},
+    )
+    result = native.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 9)
+    bodies = native.bodies(topic)
+    assert len(bodies) == 10
+    for before, after in pairwise(bodies):
+        assert before["tools"] == after["tools"]
+        assert unmarked(after["messages"])[: len(before["messages"])] == unmarked(before["messages"])
+    assert len(native.results(topic)) == 9
+
+
+def test_the_requests_to_anthropic_are_marked_where_what_was_sent_before_ends(
+    backend: Backend, speaker: Speaker
+) -> None:
+    native = Native(backend, speaker, "anthropic")
+    run, topic = native.submit(Say([("add", {"a": 1})]), Say([("add", {"a": 2})]), Say([output("†result.c1")]))
+    assert native.backend.wait(run.id).output == 3
+    bodies = native.bodies(topic)
+    assert [[at for at, turn in enumerate(body["messages"]) if marks(turn)] for body in bodies] == [[0], [0, 2], [2, 4]]
+    assert all("cache_control" in body["system"][-1] for body in bodies)
+
+
+def marks(turn: Any) -> list[Any]:
+    content = turn["content"]
+    return [block for block in content if "cache_control" in block] if isinstance(content, list) else []
+
+
+def unmarked(messages: Any) -> Any:
+    return json.loads(json.dumps(messages).replace(', "cache_control": {"type": "ephemeral"}', ""))
+
+
+def test_a_call_begins_while_the_rest_of_the_answer_is_held_back(streaming: Native, meeting: Meeting) -> None:
+    gate, hold = secrets.token_hex(4), Event()
+    say = Say([("waitAtGate", {"gate": gate, "value": 20, "_outputPath": "†state.w"}), ("add", {"a": "†state.w"})])
+
+    def held(wire: Wire) -> Reply:
+        chunks = wire.chunks(say)
+        return Reply([*chunks[:-1], hold, chunks[-1], *wire.end("tool_use")], headers=STREAM)
+
+    run, topic = streaming.submit(held, Say([output("†result.c1")]), tools={**TOOLS, "waitAtGate": WAIT})
+    meeting.take(f"at:{gate}")
+    assert [entry for entry in run.log() if entry.message["type"] == "solution"] == []
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 21)
+    assert list(streaming.results(topic)) == ["t000c0000", "t000c0001"]
+
+
+def test_an_answer_that_breaks_off_behind_a_call_counts_as_far_as_it_came(streaming: Native, meeting: Meeting) -> None:
+    gate, hold = secrets.token_hex(4), Event()
+    say = Say([("waitAtGate", {"gate": gate, "value": 20, "_outputPath": "†state.w"}), ("add", {"a": "†state.w"})])
+
+    def cut(wire: Wire) -> Reply:
+        return Reply([*wire.chunks(say)[:-2], hold], headers=STREAM, is_cut=True)
+
+    run, topic = streaming.submit(cut, Say([output("†state.w")]), tools={**TOOLS, "waitAtGate": WAIT})
+    meeting.take(f"at:{gate}")
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 20)
+    assert list(streaming.results(topic)) == ["t000c0000"]
+    assert [error["type"] for error in errors(run)] == ["Truncated"]
+
+
+def test_a_held_call_that_is_rejected_has_its_tool_message(streaming: Native) -> None:
+    run, topic = streaming.submit(
+        Say([("add", {"a": 1}), ("add", {"a": 2})]), Say([output("†result.c1")]), config={"approve": ["add"]}
+    )
+    wait_held(run, 2)
+    run.reject(0, "no")
+    run.approve(1)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 3)
+    told = streaming.results(topic)
+    assert "Rejected" in told["t000c0000"]
+    assert told["t000c0001"].startswith("done")

@@ -1,0 +1,70 @@
+"""A request's functions as a provider takes them (SPEC R12.6).
+
+A provider that enforces by `strict` does it for each function by itself; what it cannot say of one, or what is more
+than it enforces at once, is left to the validation that each answer gets, with a finding. A function whose parameters
+have names that the provider refuses takes any object, and shows its schema in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from acts_celery.protocol.requests.data_blocks import compact
+from acts_celery.protocol.requests.functions import Function
+
+from .profiles import Profile
+from .wire_schema import Inexpressible, WireSchema, wire_schema
+from .wire_size import Size, size_of
+
+_MOST_STRICT: Final = 20
+"""So many functions Anthropic enforces in one request."""
+_SHOWN: Final = "Its parameters are valid by this JSON Schema: "
+
+
+def fitted_functions(functions: Sequence[Function], profile: Profile) -> tuple[list[Function], tuple[str, ...]]:
+    """The functions, and what is not enforced of them, one sentence each."""
+    named = [_with_names(function, profile) for function in functions]
+    if not profile.is_strict or profile.rules is None:
+        return named, ()
+    fitted, findings = dict[str, Function](), list[str]()
+    total, count = Size(), 0
+    for function in sorted(named, key=lambda one: one.tool is not None):  # the output first
+        written = _strict(function, profile)
+        if isinstance(written, WireSchema):
+            size = total + size_of(written.schema)
+            beyond = size.beyond(profile.rules) if profile.limits_all_functions else []
+            if beyond or count == _MOST_STRICT:
+                written = f"all functions together have {beyond[0] if beyond else f'more than {count}'}"
+            else:
+                total, count = size, count + 1
+        if isinstance(written, WireSchema):
+            fitted[function.name] = replace(function, parameters=written.schema, is_strict=True)
+        else:
+            findings.append(f"the parameters of {function.tool or 'the output'} are not enforced: {written}")
+    return [fitted.get(function.name, function) for function in named], tuple(findings)
+
+
+def _strict(function: Function, profile: Profile) -> WireSchema | str:
+    """The parameters as they are enforced, or why they are not."""
+    assert profile.rules is not None
+    try:
+        written = wire_schema(function.parameters, profile.rules)
+    except Inexpressible as error:
+        return str(error)
+    return written.openings[0].reason if written.openings else written
+
+
+def _with_names(function: Function, profile: Profile) -> Function:
+    if profile.parameter_names is None or not any(_unfit(function, profile.parameter_names)):
+        return function
+    description = "\n".join(
+        [*([function.description] * bool(function.description)), _SHOWN + compact(function.parameters)]
+    )
+    return replace(function, description=description, parameters={"type": "object", "properties": {}})
+
+
+def _unfit(function: Function, admitted: str) -> Iterator[str]:
+    return (name for name in function.parameters["properties"] if not re.fullmatch(admitted, name))
