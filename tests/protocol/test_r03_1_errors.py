@@ -54,7 +54,8 @@ def test_r3_1_a_handler_is_skipped_where_none_of_them_fails() -> None:
 def test_r6_6_what_an_error_does_not_hold_is_not_said_to_come_of_no_failure() -> None:
     result = run(call("fail", to="†state.a"), call(to="†state.b", value="†error.error.code"))
     reason = result.outcome(1).reason
-    assert reason == "†error.error.code is not there and no call can bring it any more"
+    told = "†error.error.code is not there and no call can bring it any more; †error.error has 'type', 'message'"
+    assert reason == told
 
 
 def test_r3_1_a_reader_waits_for_all_calls_before_it_and_for_none_behind_it() -> None:
