@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Truncated,
         Unreachable,
     )
+    from .worker.models.random_answers import random_answers
     from .worker.models.request import Answer, Usage
     from .worker.registry.activities import activity, delegate, model
     from .worker.storage.dead_letters import DeadLetter, DeadLetters
@@ -120,6 +121,7 @@ __all__ = [
     "delegate",
     "local",
     "model",
+    "random_answers",
     "ref",
 ]
 
@@ -158,6 +160,7 @@ _HOMES: Final = {
     "delegate": "acts_celery.worker.registry.activities",
     "local": "acts_celery.worker.client.local",
     "model": "acts_celery.worker.registry.activities",
+    "random_answers": "acts_celery.worker.models.random_answers",
     "ref": "acts_celery.worker.client.authoring",
 }
 """Where a name is that is loaded when it is asked for; type checkers see the imports above."""

@@ -94,7 +94,7 @@ def evaluate(
             with backend(settings, None, None) as effective:
                 is_own = effective is not settings
                 with nullcontext() if is_own else no_worker_hint(settings, lambda: queues_of(plan, settings)):
-                    asyncio.run(_run(effective, trials, done))
+                    asyncio.run(_run(effective, trials, done, is_own=is_own))
             is_whole = True
         except KeyboardInterrupt:
             raise Interrupted(f"{len(done)} of {len(trials)} cases are done; what was under way is cancelled") from None
@@ -175,11 +175,15 @@ def _require(problems: Sequence[Any]) -> None:
         raise Rejected([*problems[:_MOST_TOLD], *more])
 
 
-async def _run(settings: Settings, trials: Trials, done: list[Trial]) -> None:
+async def _run(settings: Settings, trials: Trials, done: list[Trial], *, is_own: bool) -> None:
     from acts_celery.worker.client.async_client import AsyncClient
 
     with _progress(len(trials)) as show:
         async with AsyncClient(settings) as client:
+            if is_own:  # how long the worker takes to begin is no time of a case
+                call = {"_tool": "begin", "_output": True, "_outputPath": "†state.begun"}
+                begun = await client.submit([], {"calls": [call]}, tools={"begin": {"type": "object"}})
+                await begun.wait()
 
             def note(trial: Trial) -> None:
                 done.append(trial)

@@ -8,6 +8,7 @@
 `request_difference` how a request differs from those that were recorded
 `registered`  functions registered with `@model`
 `fake`        a model of a test
+`random_answers` answers at random, for a model of a test
 `known`       which models there are, by their names
 `providers`   making a model from its settings
 `probing`     whether a model can be had, and is there
