@@ -96,7 +96,7 @@ class _Texts:
             is_meta, squeezed = key.startswith("_"), key.replace("_", "").replace("-", "").lower()
             meant = _SQUEEZED.get(squeezed) or (self.speller.nearest(key, _META) if is_meta else None)
             remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which has no effect"
-            is_foreign = isinstance(call.raw[key], dict) if remedy == _WRAPPED else squeezed in _WAITING
+            is_foreign = _is_object(call.raw[key]) if remedy == _WRAPPED else squeezed in _WAITING
             # Without its _ it may be a parameter, unless the tool lists others or its name is unmistakable.
             # A call without a tool has been given an empty one, so that what else is wrong with it can be found.
             is_there = meant in call.raw and (meant != "_tool" or call.tool != "")
@@ -168,3 +168,8 @@ class _Texts:
     def _is_shown(self, call: Call | None, place: Reference) -> bool:
         """Whether the call's scopes give it the value."""
         return call is not None and any(scope.overlaps(place) for scope in call.scopes)
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a value is an object, or the JSON text of one."""
+    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))

@@ -19,7 +19,7 @@ from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.schemas.validation import Checker
 from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.submission.checking import check_calls
+from acts_celery.protocol.submission.checking import RejectedCalls, check_calls
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.output import misfit_problems
 
@@ -176,8 +176,9 @@ class _Reading:
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
         problems = [problem for problem in unread if _call_of(problem) is not None]
-        problems += self.truth.output_problems(output) if output is not None and not problems else []
         problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
+        if output is not None and not any(_call_of(problem) == "output" for problem in problems):
+            problems += self.truth.output_problems(output)
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)
         layout: Layout | None = None
@@ -217,15 +218,20 @@ class _Reading:
 
     def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[Layout | None, list[Problem]]:
         """The layout of calls that may all run; else what is wrong."""
+        layout: Layout | None = None
+        seen: Layout | None = None
         try:
-            layout = self._laid_out(calls, output)
+            layout = seen = self._laid_out(calls, output)
             problems = list(premature(layout))
         except Rejected as rejected:
-            layout, problems = None, list(self.explain(rejected))
+            seen = rejected.layout if isinstance(rejected, RejectedCalls) else None
+            problems = list(rejected.errors)
         about = {_call_of(problem) for problem in problems}
         for index, call in calls.items():
             problems += self.truth.call_problems(index, call) if index not in about else ()
-        return (None if problems else layout), problems
+        if not problems:
+            return layout, []
+        return None, list(self.explain(RejectedCalls(problems, seen) if seen is not None else Rejected(problems)))
 
     def _laid_out(self, calls: Mapping[int, Any], output: Any) -> Layout:
         """The calls as they would run. Raises `Rejected` with what is wrong with any of them."""

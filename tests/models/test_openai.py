@@ -273,6 +273,14 @@ def test_text_that_is_no_utf_8_breaks_nothing() -> None:
     assert answer_of(Reply([event(chunk)], headers={"Content-Type": "text/event-stream"})).text == "\ud800"
 
 
+def test_a_character_whose_halves_come_in_two_pieces_is_one() -> None:
+    pieces: list[str] = []
+    chunks = [delta(content=half) for half in ("a", "\ud83d", "\ude00b\ud83d", "", "\ude00")]
+    reply = Reply([*chunks, *streamed("").chunks], headers={"Content-Type": "text/event-stream"})
+    assert answer_of(reply, on_text=pieces.append).text == "a😀b😀"
+    assert "".join(pieces) == "a😀b😀"
+
+
 def test_a_page_for_people_fails_at_once() -> None:
     page = Reply([b"<html>Please log in</html>"], headers={"Content-Type": "text/html; charset=utf-8"})
     assert "is ACTS_MODEL_BASE_URL right?" in str(failed(page, BadRequest))

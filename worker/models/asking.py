@@ -48,7 +48,7 @@ async def answered(
     """
     began = time.monotonic()
     has_begun = False
-    error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds")
+    error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
 
     def take(piece: str) -> None:
         nonlocal has_begun

@@ -7,6 +7,7 @@ streams; one that comes in one piece is read, too. What differs between provider
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,9 @@ _JSON: Final = "application/json"
 _OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
 _LONGEST_REASON: Final = 300
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+_SECOND: Final = "\udc00"
+"""Halves of characters (UTF-16) from here on are second ones."""
 _PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
 """What errors in mid-stream are called that may pass."""
 
@@ -50,15 +54,19 @@ class Written:
     """The provider's id of the call that is being written."""
     size: int = 0
     pieces: list[str] = field(default_factory=list)
+    half: str = ""
+    """The first half of a character whose second one has not come."""
 
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(self.pieces)
+        return "".join(self.pieces) + self.half
 
     def add(self, piece: Any) -> str:
         """Take in a piece of text, and return it; nothing where it is none. Raises `InvalidAnswer` for too much."""
-        if not isinstance(piece, str) or not piece:
+        if not isinstance(piece, str):
+            return ""
+        if not (piece := self._whole_characters(piece)):
             return ""
         self.count(piece)
         if self.called is not None:
@@ -80,6 +88,14 @@ class Written:
                 f"the model's answer has more than {self.most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)",
                 answer=self.so_far(),
             )
+
+    def _whole_characters(self, piece: str) -> str:
+        """A piece with the half of a character that the one before ended with, and without one at its own end."""
+        text, self.half = self.half + piece, ""
+        if _HALVES.search(text):
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            self.half = text[-1] if _HALVES.match(text[-1]) and text[-1] < _SECOND else ""
+        return text.removesuffix(self.half)
 
     def so_far(self) -> Answer:
         """What has come, whole or not."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 from .configured import Models
 from .errors import InvalidAnswer, Refused, Truncated
 from .partial_answers import PartialAnswers, SendPart
 from .request import Answer, ModelRequest, ignore
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 async def ask_for_tick(
@@ -29,6 +32,8 @@ async def ask_for_tick(
     try:
         with PartialAnswers(send_part) if send_part is not None else nullcontext(ignore) as on_text:
             answer = await models.ask(ModelRequest(messages, schema, config), on_text)
+        if _HALF.search(answer.text):
+            raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
     except (InvalidAnswer, Refused, Truncated) as error:
         return {"error": {"type": type(error).__name__, "message": str(error)}, **_paid(error.answer)}
     return {"answer": answer.text, **({"words": answer.words} if answer.words else {}), **_paid(answer)}
