@@ -165,3 +165,22 @@ def test_a_recording_is_made_of_the_model_of_the_settings_and_then_answers_witho
 
 def test_pytest_has_an_option_by_which_recordings_are_made(pytestconfig: pytest.Config, acts: LocalClient) -> None:
     assert pytestconfig.getoption("--acts-record") is acts.records is False
+
+
+def test_tools_may_go_as_functions_and_what_was_said_beside_them_is_recorded_too(tmp_path: Path) -> None:
+    native = {"model": "openai:gpt-5", "api_key": "k", "wire": "tools"}
+    document = {"context": [{"type": "text", "message": "The total of A-1?"}], "tools": ["fake_find"]}
+    document |= {"schema": {"type": "integer"}, "config": {"model": "a"}}
+    file = tmp_path / "answers.json"
+    with local(models={"a": native}) as client:
+        first = Answer(json.dumps({"calls": [FOUND]}), "told-1", words="I look it up.")
+        fake = client.model(first, {"output": 30})
+        run = client.submit_document(document)
+        assert run.wait(timeout_seconds=SECONDS).output == 30
+        assert "I look it up." in fake.requests[1].text
+        assert fake.requests[1].messages[-1]["role"] == "tool"
+        file.write_text(run.script(), encoding="utf-8")
+        again = client.recorded(file)
+        run = client.submit_document(document)
+        assert run.wait(timeout_seconds=SECONDS).output == 30
+        assert again.requests == fake.requests

@@ -83,7 +83,8 @@ def script_of(history: History) -> str:
             entries.append(recorded(request, {"answer": event.answer}))
         elif isinstance(event, Answered):
             answer = event.message["solution"]
-            entries.append(recorded(request, {"answer": answer if slots is None else emptied(slots, answer)}))
+            words = {"words": event.message["words"]} if "words" in event.message else {}
+            entries.append(recorded(request, {"answer": answer if slots is None else emptied(slots, answer), **words}))
     if not entries:
         raise NoLoop("the run has no answers of a model: it is not a request, or no model was asked yet")
     return json_text(entries, indent=1)
