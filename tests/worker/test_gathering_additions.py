@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 from typing import Any
 
 import pytest
 
 from acts_celery import Run
+from acts_celery.protocol import Limits
+from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.lane import LaneView, RunView
+from acts_celery.worker.storage.log import LogTerms, MessageLog
 
 from .backend import Backend, Meeting
 from .test_control import alone, echo, gate, wait_at
@@ -109,3 +114,35 @@ def test_r11_7_a_replacement_of_what_has_not_begun_lets_go_of_it(backend: Backen
     meeting.open_gate(gate)
     result = backend.wait(run.id)
     assert result.data()["data"] == {"new": ALL}
+
+
+class _AmendedMeanwhile(MessageLog):
+    """A log of a run that is amended once, after it was counted how many lanes its gather calls wait for."""
+
+    run: Run
+
+    async def unsettled(self, run: str) -> dict[int, int]:
+        found = await super().unsettled(run)
+        if max(found) == 3:
+            await asyncio.to_thread(self.run.amend, [gather("†state.m", "†data.second")], add=True)
+        return found
+
+
+def test_r11_7_a_gather_call_that_comes_while_the_lane_is_read_waits_for_its_lanes(alone: Backend) -> None:
+    calls = [echo(2, "†state.n", _instance=mark) for mark in MARKS]
+    run = alone.client.submit(CONTEXT, {"calls": [*calls, gather("†state.n", "†data.all")]})
+    run.amend([echo("†state.n", "†state.m", _instance=mark) for mark in MARKS], add=True)
+    settings = alone.settings
+
+    async def opened() -> LaneView:
+        async with connect_async(settings) as redis:
+            log = _AmendedMeanwhile(
+                redis, settings.key_prefix, LogTerms(published_seconds=60, lease_seconds=30, window=100)
+            )
+            log.run = run
+            view, _ = await RunView.open(log, run.id, Limits(), None)
+            return await LaneView.open(log, view, None)
+
+    lane = asyncio.run(opened())
+    assert {call.index for call in lane.calls} == {3, 7}
+    assert lane.gathering == []

@@ -234,14 +234,17 @@ class LaneView:
         commit.lua) is not that of a loss which is not seen.
         """
         has_gathers = instance is None and run.has_gathers
-        # Read before the entries: where no lane is left, what the calls wait for is among them.
+        # Read before the entries: where no lane is left, what the calls wait for is among them. Of calls that came, or
+        # were undone, after the view nothing was counted then.
+        counted = id_key(run.seen)
         unsettled = await log.unsettled(run.run) if has_gathers else None
         if opened is None or has_gathers:
             opened = await log.open(run.run, instance)
+        laid_out = [id_key(entry.id) for entry in opened.entries[1:] if entry.lays_out]
         is_loop = run.definition.request is not None  # what its ticks brought may be newer than the view
-        if is_loop or any(entry.lays_out for entry in opened.entries[1:]):
+        if is_loop or laid_out:
             run.feed(await log.read(run.run, None, after=run.seen))
-            if instance is None and run.has_gathers and not has_gathers:
+            if instance is None and run.has_gathers and (not has_gathers or max(laid_out, default=counted) > counted):
                 return await cls.open(log, run, instance)
         view = cls(run, instance, opened.entries, opened.mark, unsettled)
         if opened.open_calls:
