@@ -35,6 +35,7 @@ def test_a_plan_is_run_again_with_other_data(backend: Backend, tmp_path: Path) -
     file, rows = tmp_path / "plan.json", tmp_path / "rows.jsonl"
     told = command(backend, "export", run.id, "--plan", "-o", str(file))
     assert (told.code, told.stdout) == (0, "")
+    assert told.stderr == f"acts: run {run.id} is in {file}\n", "a call that gathers stays one"
     rows.write_text("\n".join(map(json.dumps, OTHERS)), encoding="utf-8")
     again = command(backend, "run", str(file), "--context", str(rows), "--json").json
     assert (first.status, again["status"]) == ("completed", "completed")
@@ -59,8 +60,16 @@ def test_what_stands_in_every_instance_is_one_call_and_what_was_replaced_is_none
     run.amend([{"_tool": "echo", "value": 2, "_outputPath": "†state.y"}])
     meeting.open_gate("export")
     backend.wait(run.id)
-    calls = run.export_plan()["context"][0]["calls"]
+    said: list[str] = []
+    calls = run.export_plan(warn=said.append)["context"][0]["calls"]
     assert calls == [gate, word, word, {"_tool": "echo", "value": 2, "_outputPath": "†state.y"}]
+    assert said == [
+        "run once, globally, here, and once in each instance in the plan: 0 (waitAtGate), 6 (echo); a call that reads "
+        'in all instances is given "_gather": true'
+    ]
+    told = command(backend, "export", run.id, "--plan")
+    assert said[0] in told.stderr
+    assert json.loads(told.stdout)["context"][0]["calls"] == calls
 
 
 def test_a_tick_of_a_loop_is_a_plan(loops: Backend) -> None:

@@ -36,7 +36,7 @@ def export(run: str, output: Path | None, *, script: bool, plan: bool, tick: int
     With --script the file is one for ACTS_MODEL=scripted:FILE.json: the same request then has the same answers.
 
     With --plan the file is a submission of one plan message, which runs once for each instance: give other data with
-    `acts run FILE --context ROWS.jsonl`.
+    `acts run FILE --context ROWS.jsonl`. A global call of RUN is one of each instance there, which is said.
 
     Exit codes: 0 written, 3 no server, or the file cannot be written, 4 no such run or tick.
     """
@@ -49,7 +49,7 @@ def export(run: str, output: Path | None, *, script: bool, plan: bool, tick: int
         if script:
             lines = lambda: [found.script()]  # noqa: E731
         elif plan:
-            lines = lambda: [json_text(found.export_plan(tick), indent=1)]  # noqa: E731
+            lines = lambda: [json_text(found.export_plan(tick, warn=tell), indent=1)]  # noqa: E731
         if output is None:
             print_lines(lines())
             flush()

@@ -65,6 +65,7 @@ _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 """A count, or a moment in ms that a date can have."""
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
 _LONGEST_PATH: Final = 200
+_MOST_NAMED: Final = 5
 """Names in a path: more of them than anybody writes, and few enough for what shows a run."""
 _NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported", "sent"})
 """Fields of the state that say something of work under way, or of other runs."""
@@ -90,11 +91,12 @@ def script_of(history: History) -> str:
     return json_text(entries, indent=1)
 
 
-def plan_of(run: RunState, tick: int | None = None) -> dict[str, Any]:
+def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
     """A run's calls as a plan, to be run again: a submission of one plan message, with the tools and delegates that the
     calls name; of a tick of its loop, where that is given. What was replaced is not among them.
 
-    A call that stands once for each instance is one call of the plan. Raises `NoLoop`, `NoSuchTick`.
+    A call that stands once for each instance is one call of the plan. `warn` is told of global calls beside those of
+    instances: a plan runs them in each. Raises `NoLoop`, `NoSuchTick`.
     """
     if tick is not None:
         if run.loop is None:
@@ -110,6 +112,14 @@ def plan_of(run: RunState, tick: int | None = None) -> dict[str, Any]:
         chosen = (call for index, call in lane.known.items() if tick is None or ticks.get(index) == tick)
         found |= {call.index: call for call in chosen if not _is_replaced(lane.end(call.index))}
     calls = [found[index] for index in sorted(found)]
+    shared = [f"{call.index} ({call.tool})" for call in calls if call.instance is None and not call.gather]
+    if warn is not None and shared and not run.definition.is_template and len(run.lanes) > 1:
+        more = f" and {len(shared) - _MOST_NAMED} more" if len(shared) > _MOST_NAMED else ""
+        warn(
+            "run once, globally, here, and once in each instance in the plan: "
+            f"{', '.join(shared[:_MOST_NAMED])}{more}; "
+            'a call that reads in all instances is given "_gather": true'
+        )
     named = {name for call in calls for name in (call.tool, call.runner.name)}
     definition = run.definition
     return {

@@ -149,9 +149,10 @@ class ReadableRun:
         with redis_errors(self._settings):
             yield from export_lines(self._redis, self._keys, result)
 
-    def export_plan(self, tick: int | None = None) -> dict[str, Any]:
+    def export_plan(self, tick: int | None = None, *, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
         """The run's calls as a submission of one plan message, with the tools and delegates that they name, to be run
-        again with other data; of a `tick` of its loop alone, where one is given. Raises `NoLoop`, `NoSuchTick`.
+        again with other data; of a `tick` of its loop alone, where one is given. `warn` is given a line about calls
+        that the plan runs more often than this run has. Raises `NoLoop`, `NoSuchTick`.
         """
         from .archive import plan_of
 
@@ -159,7 +160,7 @@ class ReadableRun:
         with redis_errors(self._settings):
             run = RunState(self._history.definition(), self._history.instances())
             run.feed(self._history.entries())
-        return plan_of(run, tick)
+        return plan_of(run, tick, warn)
 
     def script(self) -> str:
         """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
