@@ -39,6 +39,7 @@ from .worker.errors import (
 
 if TYPE_CHECKING:
     from .protocol import Message, Output
+    from .protocol.engine.costs import Cost
     from .protocol.engine.statuses import CallStatus
     from .worker.client.async_client import AsyncClient, AsyncRun
     from .worker.client.authoring import Draft, Ref, ref
@@ -80,6 +81,7 @@ __all__ = [
     "CallStatus",
     "Client",
     "ContextTooLong",
+    "Cost",
     "CurrentCall",
     "DeadLetter",
     "DeadLetters",
@@ -134,6 +136,7 @@ _HOMES: Final = {
     "CallStatus": "acts_celery.protocol.engine.statuses",
     "Client": "acts_celery.worker.client.client",
     "ContextTooLong": "acts_celery.worker.models.errors",
+    "Cost": "acts_celery.protocol.engine.costs",
     "CurrentCall": "acts_celery.worker.wire.attempts",
     "DeadLetter": "acts_celery.worker.storage.dead_letters",
     "DeadLetters": "acts_celery.worker.storage.dead_letters",

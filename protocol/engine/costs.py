@@ -4,11 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final, Self
 
 from acts_celery.protocol.language.limits import MOST
 
-_COUNTS: Final = ("requests", "tokens", "estimated", "input", "output", "cached")
+CURRENCY: Final = "USD"
+"""In which all prices and amounts are."""
+_NANO: Final = 10**9
+_MOST_NANODOLLARS: Final = 2**53 - 1
+
+
+def nanodollars(dollars: Decimal | float) -> int:
+    """An amount in billionths of a dollar, rounded up."""
+    exact = Decimal(str(dollars)) * _NANO
+    return min(int(exact.to_integral_value(ROUND_CEILING)), _MOST_NANODOLLARS)
+
+
+def dollars_of(amount: int) -> str:
+    """An amount of nanodollars in dollars, as a decimal number."""
+    return f"{(Decimal(amount) / _NANO).normalize():f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a request may take at most."""
+
+    tokens: int
+    nanodollars: int | None = None
+    """None where no price is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,31 +50,46 @@ class Cost:
     output: int = 0
     cached: int = 0
     """How many tokens of the input were read from a provider's cache."""
+    nanodollars: int = 0
+    """What those of the requests cost whose price is known."""
+    unpriced: int = 0
+    """How many of the requests are others."""
     seconds: float = 0.0
     """How long was waited for answers, one after the other."""
 
     @classmethod
-    def of_request(cls, usage: Any, estimate: int, losses: int = 0, seconds: float = 0.0) -> Self:
-        """Of one request: what was reported, else the estimate; attempts that were lost before are charged whole."""
-        lost = losses * estimate
-        if (counts := reported(usage)) is None:
-            return cls(1 + losses, lost + estimate, lost + estimate, seconds=seconds)
-        input_, output, cached = counts
-        return cls(1 + losses, lost + input_ + output, lost, input_, output, cached, seconds)
+    def of_request(
+        cls, usage: Any, estimate: Estimate, losses: int = 0, seconds: float = 0.0, amount: int | None = None
+    ) -> Self:
+        """Of one request: what was reported, and its price in nanodollars, else the estimate; attempts that were lost
+        before are charged whole.
+        """
+        counts = reported(usage)
+        whole = losses + (counts is None)
+        input_, output, cached = counts or (0, 0, 0)
+        estimated = whole * estimate.tokens
+        paid = [estimate.nanodollars] * whole
+        paid += [estimate.nanodollars if amount is None else amount] * (counts is not None)
+        known = [one for one in paid if one is not None]
+        tokens = estimated + input_ + output
+        return cls(
+            1 + losses, tokens, estimated, input_, output, cached, sum(known), len(paid) - len(known), float(seconds)
+        )
 
     @classmethod
     def read(cls, packed: Mapping[str, Any]) -> Self:
         """The inverse of `pack`, also of what a version before this has written, or a worker that is not trusted."""
-        usage = reported(packed.get("usage"))
-        input_, output, cached = usage if usage is not None else (0, 0, 0)
-        seconds = packed.get("seconds")
+        input_, output, cached = reported(packed.get("usage")) or (0, 0, 0)
+        requests, seconds = _count(packed.get("requests"), 1), packed.get("seconds")
         return cls(
-            _count(packed.get("requests"), 1),
+            requests,
             _count(packed.get("tokens")),
             _count(packed.get("estimated")),
             input_,
             output,
             cached,
+            _count(packed.get("nanodollars")),
+            _count(packed.get("unpriced"), 0 if "nanodollars" in packed else requests),
             seconds if isinstance(seconds, int | float) and seconds > 0 else 0.0,
         )
 
@@ -61,8 +100,22 @@ class Cost:
             "tokens": self.tokens,
             **({"estimated": self.estimated} if self.estimated else {}),
             "usage": {"input": self.input, "output": self.output, "cached": self.cached},
+            **({"nanodollars": self.nanodollars} if self.unpriced < self.requests else {}),
+            **({"unpriced": self.unpriced} if 0 < self.unpriced < self.requests else {}),
             "seconds": round(self.seconds, 3),
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: `money` is a decimal number in `currency`, null where no price is known; `unpriced` is there where
+        it leaves requests out, `estimated` where tokens are an estimate.
+        """
+        shown = {key: value for key, value in self.pack().items() if key != "nanodollars"}
+        return {**shown, "money": self.money, "currency": CURRENCY}
+
+    @property
+    def money(self) -> str | None:
+        """What was paid, in dollars, as a decimal number; None where no price is known."""
+        return dollars_of(self.nanodollars) if self.unpriced < self.requests or not self.requests else None
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ProtocolError
 
-from .costs import Cost
+from .costs import Cost, Estimate
 from .loop_events import (
     Answered,
     Approved,
@@ -101,6 +101,7 @@ def request_index(stage: Stage, tick: int) -> int:
 
 
 _FREE: Final = Cost()
+_NO_ESTIMATE: Final = Estimate(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,8 @@ class Tick:
     """One tick of a loop, as far as it has come."""
 
     number: int
-    estimate: int = 0
-    """What its request may cost, in tokens, reported usage aside (SPEC R13.3)."""
+    estimate: Estimate = _NO_ESTIMATE
+    """What its request may cost, reported usage aside (SPEC R13.3)."""
     digest: str = ""
     repeats: Mapping[str, Any] | None = None
     """What the tick before has come to, as its request has it."""
@@ -174,7 +175,7 @@ class Loop:
 
     @property
     def spent(self) -> int:
-        """The tokens that the ticks before and this one have cost, and what their calls have asked for."""
+        """The tokens of that."""
         return self.cost.tokens
 
     @property
@@ -188,9 +189,9 @@ class Loop:
         return Cost.of_request(None, self.tick.estimate) if self.is_asking else _FREE
 
     @property
-    def own_tokens(self) -> int:
-        """The tokens that its own requests have cost."""
-        return sum(tick.cost.tokens for tick in self.ticks)
+    def own_cost(self) -> Cost:
+        """What its own requests have cost."""
+        return sum((tick.cost for tick in self.ticks), _FREE)
 
     @property
     def known(self) -> int | None:
@@ -199,9 +200,9 @@ class Loop:
         return tick.known if tick is not None else None
 
     @property
-    def claimed_tokens(self) -> int:
+    def claimed(self) -> Cost:
         """The same, and what the one may take whose answer is being written."""
-        return self.own_tokens + (self.tick.estimate if self.stage is Stage.OPEN else 0)
+        return self.own_cost + (self.open_cost if self.stage is Stage.OPEN else _FREE)
 
     @property
     def calls(self) -> int:
@@ -245,7 +246,8 @@ class Loop:
 
     def _ask(self, event: Asked) -> Loop:
         repeats = event.repeats if event.slots is None else self.tick.repeats
-        return self._in_tick(estimate=event.estimate, digest=event.digest, slots=event.slots, repeats=repeats)
+        estimate = Estimate(event.estimate, event.nanodollars)
+        return self._in_tick(estimate=estimate, digest=event.digest, slots=event.slots, repeats=repeats)
 
     def _choose(self, event: ToolsChosen) -> Loop:
         return self._in_tick(cost=_paid(event, event.usage), choice=event, known=event.known)

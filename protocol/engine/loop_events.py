@@ -40,6 +40,8 @@ class Asked:
     """Where it is another one than that of the request before."""
     slots: Mapping[str, Any] | None = None
     """Of the second request of a staged tick: what its answer is held against, beside the schema (SPEC R12.7)."""
+    nanodollars: int | None = None
+    """What it may cost in money, where the price is known."""
     repeats: Mapping[str, Any] | None = None
     """What the tick before has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from .costs import CURRENCY, Cost, Estimate, dollars_of, nanodollars
 from .loop import Loop
 
 TICKS: Final = 8
@@ -15,6 +16,10 @@ REPEATS: Final = 3
 """So many ticks, one after the other, with the same calls and the same results end a loop: it does not get on."""
 MAX_OUTPUT_TOKENS: Final = 4_096
 """What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
+PRICE_REMEDY: Final = (
+    'set its price, as {"input": …, "output": …} in US dollars for a million tokens, in ACTS_MODEL_PRICE or ACTS_MODELS'
+)
+"""What to do where a model has no price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,15 @@ class LoopLimits:
     seconds: float | None = None
     request_seconds: float | None = None
     max_output_tokens: int = MAX_OUTPUT_TOKENS
+    money: int | None = None
+    """In nanodollars."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], most: Mapping[str, Any] = MappingProxyType({})) -> LoopLimits:
         """The limits that a valid `config` sets, where an operator allows at `most` so much (SPEC R4.2a)."""
         limits = cls(**{name: config[name] for name in cls.__slots__ if config.get(name) is not None})
+        if limits.money is not None:
+            limits = replace(limits, money=nanodollars(limits.money))
         own = {name: getattr(limits, name) for name in most}
         tightest: dict[str, Any] = {
             name: min((n for n in (own[name], most[name]) if n is not None), default=None) for name in most
@@ -56,19 +65,30 @@ class LoopLimits:
             "(acts say), or let it go on (acts resume --ticks)"
         )
 
-    def token_limit(self, loop: Loop, estimate: int, losses: int = 0) -> str | None:
-        """Why a request of this estimate may not begin, where its tokens do not fit what is left.
+    @property
+    def counts_spending(self) -> bool:
+        """Whether what requests cost is limited."""
+        return self.tokens is not None or self.money is not None
+
+    def request_limit(self, loop: Loop, estimate: Estimate, losses: int = 0) -> str | None:
+        """Why a request of this estimate may not begin, where it does not fit what is left of tokens or money.
 
         `losses` are the attempts at the same request whose answers were lost: each is charged whole.
         """
-        if self.tokens is None:
-            return None
-        left = self.tokens - loop.spent - losses * estimate
-        if estimate <= left:
-            return None
-        return (
-            f"the next request may take {estimate} tokens and {max(left, 0)} of {self.tokens} (config.tokens) are left"
-        )
+        spent = loop.cost
+        if self.tokens is not None:
+            left = self.tokens - spent.tokens - losses * estimate.tokens
+            if estimate.tokens > left:
+                next_ = f"the next request may take {estimate.tokens} tokens"
+                return f"{next_} and {max(left, 0)} of {self.tokens} (config.tokens) are left"
+        if self.money is not None:
+            if estimate.nanodollars is None:
+                return f"no price is known of the model, which config.money needs: {PRICE_REMEDY}"
+            left = self.money - spent.nanodollars - losses * estimate.nanodollars
+            if estimate.nanodollars > left:
+                next_ = f"the next request may cost {_amount(estimate.nanodollars)}"
+                return f"{next_} and {_amount(max(left, 0))} of {_amount(self.money)} (config.money) are left"
+        return None
 
     def call_limit(self, loop: Loop, runs: int) -> str | None:
         """Why a solution of so many calls may not start, or not go on where some of it has begun (SPEC R13.8)."""
@@ -79,17 +99,24 @@ class LoopLimits:
         started = f"{begun} of the last solution were started" if begun else "none of the last solution was started"
         return f"{calls} calls, where {self.calls} (config.calls) are allowed: {started}"
 
-    def spending_limit(self, loop: Loop, charged: int) -> str | None:
+    def spending_limit(self, loop: Loop, cost: Cost) -> str | None:
         """Why the loop ends with an answer that has cost so much: more than was left."""
-        if self.tokens is None or loop.spent + charged <= self.tokens:
-            return None
-        return f"{loop.spent + charged} tokens were billed, where {self.tokens} (config.tokens) are allowed"
+        spent = loop.cost + cost
+        if self.tokens is not None and spent.tokens > self.tokens:
+            return f"{spent.tokens} tokens were billed, where {self.tokens} (config.tokens) are allowed"
+        if self.money is not None and spent.nanodollars > self.money:
+            return f"{_amount(spent.nanodollars)} were billed, where {_amount(self.money)} (config.money) are allowed"
+        return None
 
     def time_limit(self, seconds: float) -> str | None:
         """Why a loop that has run for so long may not go on."""
         if self.seconds is None or seconds < self.seconds:
             return None
         return f"the limit of {self.seconds:g} seconds (config.seconds) is reached"
+
+
+def _amount(amount: int) -> str:
+    return f"{dollars_of(amount)} {CURRENCY}"
 
 
 def estimate_tokens(new_bytes: int, max_output_tokens: int, known: int = 0) -> int:

@@ -99,6 +99,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "ticks": Setting(*_COUNT, in_request=True),
     "calls": Setting(*_COUNT, in_request=True),
     "tokens": Setting(*_COUNT, in_request=True),
+    "money": Setting(_is_positive, "a number of US dollars, more than 0 and at most a billion", in_request=True),
     "seconds": Setting(*_SECONDS, in_request=True),
     "request_seconds": Setting(*_SECONDS, in_submission=True, in_definition=True),
     "promise_seconds": Setting(*_SECONDS, in_submission=True),

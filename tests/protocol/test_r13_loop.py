@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol.engine.costs import Cost
+from acts_celery.protocol.engine.costs import Cost, Estimate
 from acts_celery.protocol.engine.loop import TRANSITIONS, BrokenLog, Loop, Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
@@ -83,15 +83,17 @@ def test_r13_3_no_request_begins_whose_estimate_does_not_fit_what_is_left() -> N
     limits = LoopLimits(tokens=10_000, max_output_tokens=1_000)
     assert estimate_tokens(3_000, limits.max_output_tokens) == 4_000
     loop = ran(Loop(), charged=6_000)
-    assert limits.token_limit(loop, 4_000) is None
-    assert limits.token_limit(loop, 4_001) is not None
+    assert limits.request_limit(loop, Estimate(4_000)) is None
+    assert limits.request_limit(loop, Estimate(4_001)) is not None
 
 
 def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
     limits = LoopLimits(tokens=10_000)
-    assert limits.token_limit(Loop(), 4_000, losses=1) is None
-    assert limits.token_limit(Loop(), 4_000, losses=2) is not None
-    assert Cost.of_request({"input": 10, "output": 5}, 4_000, losses=1) == Cost(2, 4_015, 4_000, 10, 5)
+    assert limits.request_limit(Loop(), Estimate(4_000), losses=1) is None
+    assert limits.request_limit(Loop(), Estimate(4_000), losses=2) is not None
+    assert Cost.of_request({"input": 10, "output": 5}, Estimate(4_000), losses=1) == Cost(
+        2, 4_015, 4_000, 10, 5, unpriced=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,13 +113,13 @@ def test_r13_3_an_attempt_whose_answer_was_lost_is_charged_whole() -> None:
     ],
 )
 def test_r13_3_unknown_usage_is_charged_whole(usage: Any) -> None:
-    assert Cost.of_request(usage, 4_000) == Cost(1, 4_000, 4_000)
+    assert Cost.of_request(usage, Estimate(4_000)) == Cost(1, 4_000, 4_000, unpriced=1)
 
 
 def test_r13_3_what_is_billed_beyond_the_limit_ends_the_run() -> None:
     limits = LoopLimits(tokens=100)
-    assert limits.spending_limit(Loop(), 100) is None
-    limit = limits.spending_limit(Loop(), 101)
+    assert limits.spending_limit(Loop(), Cost(1, 100)) is None
+    limit = limits.spending_limit(Loop(), Cost(1, 101))
     assert limit is not None
     assert "101 tokens were billed" in limit
 

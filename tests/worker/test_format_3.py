@@ -109,7 +109,9 @@ _SINCE = ("worker", "version")
 
 def former(result: Result) -> dict[str, Any]:
     """Of a result what the version before has said of it."""
-    said = {name: value for name, value in result.to_dict().items() if name != "instance_status"}
+    said = {name: value for name, value in result.to_dict().items() if name not in ("instance_status", "cost")}
+    for tick in said.get("ticks", ()):
+        del tick["cost"]
     return said | {"calls": [{name: call[name] for name in call if name not in _SINCE} for call in said["calls"]]}
 
 

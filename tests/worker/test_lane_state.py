@@ -36,4 +36,4 @@ def test_r12_7_a_staged_tick_has_cost_what_both_its_requests_have() -> None:
         Answered({}, 0, 0, 4, ()),
     ):
         loop = loop.apply(event)
-    assert loop.own_tokens == 7
+    assert loop.own_cost.tokens == 7

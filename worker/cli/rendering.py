@@ -254,3 +254,13 @@ def _cause(call: Mapping[str, Any], cut: Cut) -> str:
         return cut_line(f"{call['error'].get('type')}: {call['error'].get('message')}", cut)
     reason = cut_line(call["reason"] or "", cut)
     return ", ".join(filter(None, ("stale" if call.get("stale") else "", reason)))
+
+
+def cost_line(cost: Mapping[str, Any] | None) -> str:
+    """What asking models has cost: `0.0123 USD, 1234 tokens in 3 requests`; money where a price is known. Nothing where
+    no usage was reported.
+    """
+    if cost is None or cost["tokens"] == cost.get("estimated", 0):
+        return ""
+    money = f"{cost['money']} {cost['currency']}, " if cost["money"] is not None else ""
+    return f"{money}{counted(cost['tokens'], 'token')} in {counted(cost['requests'], 'request')}"

@@ -11,7 +11,7 @@ from .failures import COMPLETED, FAILED, Failed
 from .inspect import found_run
 from .options import Common, common_options
 from .output import escaped, print_either, print_text, tell
-from .rendering import counts_line, status_word
+from .rendering import cost_line, counts_line, status_word
 from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 )
 @common_options
 def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Common) -> int:
-    """Print the newest runs: id, name and tags, status, calls, age and duration. With --json one document a line.
+    """Print the newest runs: id, name and tags, status, calls, age, duration, cost. With --json one document a line.
 
     Runs that have ended are listed for as long as they are kept.
 
@@ -92,7 +92,8 @@ def _line(summary: Summary) -> str:
     times = (
         f"{_span(summary.age_seconds)} ago, {'took' if summary.finished else 'for'} {_span(summary.duration_seconds)}"
     )
-    parts = (summary.run, called, status_word(summary.status), counts_line(summary.calls), times)
+    stands = (status_word(summary.status), counts_line(summary.calls), times, cost_line(summary.cost))
+    parts = (summary.run, called, *stands)
     return "  ".join(part for part in parts if part)
 
 

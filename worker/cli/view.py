@@ -19,6 +19,7 @@ from .output import escaped, flush, print_either, tell
 from .rendering import (
     background_line,
     calls_lines,
+    cost_line,
     counted,
     counts_line,
     data_lines,
@@ -135,6 +136,8 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if below := document.get("held_below"):
         waits = "waits" if below == 1 else "wait"
         yield f"  {counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"
+    if cost := cost_line(document.get("cost")):
+        yield f"  {cost}"
     if document.get("background") is not None:
         yield f"  {background_line(document['background'], document['run'])}"
 

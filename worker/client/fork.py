@@ -8,6 +8,7 @@ never counts as a run.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -23,7 +24,7 @@ from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.worker.errors import BeingAmended, RunNotFound
 from acts_celery.worker.storage import fields
 from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.budgets import TOKENS
+from acts_celery.worker.storage.budgets import SPENT
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
 from acts_celery.worker.storage.definition import gather_counts, unpack_definition
@@ -268,7 +269,12 @@ def _loop_fields(run: RunState, failed: int) -> dict[str, Any]:
     """What the run's state says of its loop."""
     if run.loop is None:
         return {}
-    found: dict[str, Any] = {"loop": run.loop.name, TOKENS: run.loop.own_tokens}
+    own = run.loop.own_cost
+    found: dict[str, Any] = {
+        "loop": run.loop.name,
+        **dict(zip(SPENT, (own.tokens, own.nanodollars), strict=True)),
+        "loop:cost": json.dumps(run.loop.cost.to_dict()),
+    }
     if (end := run.loop.ended) is None:
         return found | {"loop:lane": LOOP}
     return found | {"loop:forgiven": failed} | ({"loop:fault": end.reason} if end.reason else {})

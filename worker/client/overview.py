@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ class Summary:
     """Since its submission."""
     duration_seconds: float
     """From its submission to its end, or to now."""
+    cost: Mapping[str, Any] | None = None
+    """What its loop has cost so far, as `Cost.to_dict` has it (SPEC R13.12); None where it is no request."""
 
     def to_dict(self) -> dict[str, Any]:
         """As `acts runs --json` prints it."""
@@ -52,6 +55,7 @@ class Summary:
             "finished": date_of(self.finished) if self.finished is not None else None,
             "age_seconds": self.age_seconds,
             "duration_seconds": self.duration_seconds,
+            **({"cost": dict(self.cost)} if self.cost is not None else {}),
         }
 
 
@@ -119,6 +123,7 @@ def _summary(run: str, state: Mapping[str, str], now_ms: int) -> Summary:
         finished=_moment(finished) if finished is not None else None,
         age_seconds=max(0, now_ms - submitted) / 1000,
         duration_seconds=max(0, (finished or now_ms) - submitted) / 1000,
+        cost=json.loads(state["loop:cost"]) if "loop:cost" in state else None,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.client import Pipeline
 
+from acts_celery.protocol.engine.costs import CURRENCY, Cost
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.engine.statuses import CallStatus, Status
@@ -66,8 +67,9 @@ class CallResult:
     version: str | None = None
     """Which version of its code that was; None where a model has answered, too."""
     cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost: `tokens` that were charged, and where they are known `model`, `usage` and
-    `seconds`, or `calls`, how many its run has started (SPEC R13.3).
+    """What asking models for it has cost: `requests`, `tokens` that were charged, `usage`, `seconds`, `money` and
+    `currency` where the price is known, the `model` of a single request, `calls`, how many its run has started (SPEC
+    R13.3).
     """
     stale: bool = False
     """Whether it has read what a retry may have written otherwise since (SPEC R11.8)."""
@@ -111,6 +113,8 @@ class TickResult:
     errors: int = 0
     set_aside: str | None = None
     """Why its output was not accepted."""
+    cost: Cost | None = None
+    """What its requests have cost (SPEC R13.12)."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; `set_aside` is there only where there is a reason."""
@@ -120,6 +124,7 @@ class TickResult:
             "usage": dict(self.usage) if self.usage is not None else None,
             "calls": list(self.calls),
             "errors": self.errors,
+            **({"cost": self.cost.to_dict()} if self.cost is not None else {}),
             **({"set_aside": self.set_aside} if self.set_aside is not None else {}),
         }
 
@@ -144,6 +149,8 @@ class Result:
     """
     ticks: Sequence[TickResult] | None = None
     """The ticks of its loop that were answered, where it is a request."""
+    cost: Cost | None = None
+    """What asking models has cost in all, by its loop, its calls and their child runs (SPEC R13.12)."""
     background: Background | None = None
     """How what it has sent and not awaited stands (SPEC R5.1); None where that is nothing, or at a past moment."""
     plain_output: Any = MISSING
@@ -160,8 +167,8 @@ class Result:
         return html(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape of `acts run --json`; `ticks`, `background`, `conflicts` and `reason` are there only where there
-        are any.
+        """The shape of `acts run --json`; `ticks`, `cost`, `background`, `conflicts` and `reason` are there only where
+        there are any.
         """
         ticks = {"ticks": [tick.to_dict() for tick in self.ticks]} if self.ticks is not None else {}
         background = {"background": self.background.to_dict()} if self.background is not None else {}
@@ -176,6 +183,7 @@ class Result:
             "instance_status": dict(self.instance_status),
             "calls": [call.to_dict() for call in self.calls],
             **ticks,
+            **({"cost": self.cost.to_dict()} if self.cost is not None else {}),
             **background,
             **conflicts,
             **reason,
@@ -229,6 +237,7 @@ class Assembly:
             instance_status=instance_statuses(instances, calls, status, stopped.reason if stopped else None),
             conflicts=tuple(dict.fromkeys(conflicts)),
             ticks=_ticks(run.loop, calls) if run.loop is not None else None,
+            cost=_cost(run, status),
         )
 
     def _stopped(self, status: str) -> End | None:
@@ -267,7 +276,7 @@ class Assembly:
                     timing=timing,
                     worker=code.worker if code is not None else None,
                     version=code.version if code is not None else None,
-                    cost=state.cost,
+                    cost=_shown_cost(state.cost),
                     stale=state.is_stale,
                 )
 
@@ -277,6 +286,22 @@ class Assembly:
             return None
         ends = (lane.end(index) or self._state.shared.end(index) for index in before)
         return max((since_ms, *(moment_ms(end.id) for end in ends if end is not None)))
+
+
+def _cost(run: RunState, status: str) -> Cost | None:
+    """What asking models has cost in all. One that was under way when the run ended counts as it was estimated."""
+    if (loop := run.loop) is not None:
+        return loop.cost + loop.open_cost if status in ENDED else loop.cost
+    costs = [Cost.read(call.cost) for lane in run.lanes.values() for call in lane.calls.values() if call.cost]
+    return sum(costs, Cost()) if costs else None
+
+
+def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What a call has cost, for readers: an amount in the currency, where its price is known."""
+    if cost is None or "nanodollars" not in cost:
+        return cost
+    kept = {key: value for key, value in cost.items() if key != "nanodollars"}
+    return {**kept, "money": Cost.read(cost).money, "currency": CURRENCY}
 
 
 def _ticks(loop: Loop, calls: Iterable[CallResult]) -> tuple[TickResult, ...]:
@@ -290,7 +315,7 @@ def _ticks(loop: Loop, calls: Iterable[CallResult]) -> tuple[TickResult, ...]:
 
 def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
     assert tick.solution is not None
-    paid = {key: tick.solution[key] for key in ("model", "usage")}
+    paid = {key: tick.solution[key] for key in ("model", "usage")} | {"cost": tick.cost}
     return TickResult(tick.number, **paid, calls=tuple(calls), errors=tick.errors, set_aside=tick.set_aside)
 
 

@@ -4,12 +4,17 @@ have ended. A request that does not fit what is left waits as long as others may
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
 
 from acts_celery.broker_config import Settings
+from acts_celery.protocol.engine.costs import Cost, Estimate
 from acts_celery.protocol.engine.decisions import Failure, Outcome
-from acts_celery.protocol.engine.loop_limits import LoopLimits
-from acts_celery.worker.models.delegates import estimate
+from acts_celery.protocol.engine.loop_limits import PRICE_REMEDY, LoopLimits
+from acts_celery.worker.models.delegates import most_tokens
+from acts_celery.worker.models.known import KnownModels
+from acts_celery.worker.models.prices import estimate_of
 from acts_celery.worker.storage.budgets import Reservation, Shortfall
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.log import MessageLog
@@ -19,6 +24,7 @@ from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .checking import most_of
 
+_FREE: Final = Cost()
 WAIT_SECONDS: Final = 0.5
 """How long a request waits for others to give back what they have reserved and not needed."""
 
@@ -26,21 +32,25 @@ WAIT_SECONDS: Final = 0.5
 class CallBudget:
     """The tokens of one run's calls."""
 
-    def __init__(self, log: MessageLog, settings: Settings, definition: Definition) -> None:
+    def __init__(self, log: MessageLog, settings: Settings, definition: Definition, models: KnownModels) -> None:
         self._log = log
+        self._models = models
         self._settings = settings
         self._limits = LoopLimits.of(definition.config, most_of(settings)) if definition.request is not None else None
 
     @property
     def is_limited(self) -> bool:
         """Whether they are counted while they run; where they are not, the log alone says what they have cost."""
-        return self._limits is not None and self._limits.tokens is not None
+        return self._limits is not None and self._limits.counts_spending
 
     async def reserve(self, attempt: Attempt, message: TaskMessage) -> Failure | Retry | None:
         """Reserve what a request may cost; else why it is not sent. An attempt that was lost is charged whole."""
         call = unpack(message.body)
-        tokens = estimate(call["context"], call["schema"], call["config"])
-        shortfall = await self._take(attempt.id, (attempt.losses + 1) * tokens, tokens)
+        estimate = await asyncio.to_thread(self._estimate, call)
+        if self._limits is not None and self._limits.money is not None and estimate.nanodollars is None:
+            return Failure("LimitReached", f"no price is known of its model, which config.money needs: {PRICE_REMEDY}")
+        whole = Cost.of_request(None, estimate, attempt.losses)
+        shortfall = await self._take(attempt.id, whole, Cost.of_request(None, estimate))
         if shortfall is None:
             return None
         failure = Failure("LimitReached", shortfall.text)
@@ -48,12 +58,20 @@ class CallBudget:
 
     async def charge(self, id_: CallId, outcome: Outcome) -> None:
         """Put what a call has cost in the place of what it has reserved."""
-        await self._take(id_, outcome.cost["tokens"] if outcome.cost is not None else 0)
+        await self._take(id_, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
 
-    async def _take(self, id_: CallId, tokens: int, reserved: int = 0) -> Shortfall | None:
+    def _estimate(self, call: Mapping[str, Any]) -> Estimate:
+        """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
+        tokens = most_tokens(call["context"], call["schema"], call["config"])
+        counts_money = self._limits is not None and self._limits.money is not None
+        return estimate_of(self._models.asked(call["config"].get("model")) if counts_money else (), *tokens)
+
+    async def _take(self, id_: CallId, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
         assert self._limits is not None
         budgets = await self._log.budgets(id_.run, self._limits)
-        return await self._log.reserve(budgets, Reservation(f"{id_.run}\x1f{id_.member}", tokens, reserved))
+        taken = {"tokens": cost.tokens, "open": reserved.tokens}
+        money = {"money": cost.nanodollars, "open_money": reserved.nanodollars}
+        return await self._log.reserve(budgets, Reservation(f"{id_.run}\x1f{id_.member}", **taken, **money))
 
 
 def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:

@@ -12,6 +12,7 @@ from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
 from acts_celery.protocol.calls.call import place_in
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.engine.loop_limits import PRICE_REMEDY
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.paths import MISSING
@@ -162,7 +163,7 @@ class Checker:
 
     def _completed(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
-        problems = [*self._loosened(plan), *self._unfit_models(plan), *_reserved(plan)]
+        problems = [*self._loosened(plan), *self._unfit_models(plan), *self._unpriced(plan), *_reserved(plan)]
         has_default = KnownModels(self._settings, self._registry).find(None) is not None
         for call in plan.calls if not has_default else ():
             name = call.runner.name
@@ -225,6 +226,24 @@ class Checker:
             for each in (model, *known.fallbacks(model)) if model is not None else ():
                 for key in missing_settings(each, own):
                     yield Problem(pointer(*at, key), f"{each.model} has no such setting: leave it out")
+
+    def _unpriced(self, plan: Plan) -> Iterator[Problem]:
+        """Money that is limited where a model has no price that may be asked (SPEC R13.3)."""
+        config, delegates = plan.submission.config, plan.submission.delegates
+        owns = {("delegates", name, "config"): definition.get("config") or {} for name, definition in delegates.items()}
+        if config.get("money") is None and all(own.get("money") is None for own in owns.values()):
+            return
+        from acts_celery.worker.models.prices import price_of
+        from acts_celery.worker.models.request import Usage
+
+        known, is_limited = KnownModels(self._settings, self._registry), config.get("money") is not None
+        for at, own in ((("config",), config), *owns.items()):
+            asked = known.asked(own.get("model") or config.get("model"))
+            unpriced = [model.model for model in asked if price_of(model, Usage(0, 0)) is None]
+            if unpriced and (is_limited or own.get("money") is not None):
+                place = at if own.get("money") is not None else ("config",)
+                text = f"no price is known of {unpriced[0]}, which {pointer(*at)} asks: {PRICE_REMEDY}"
+                yield Problem(pointer(*place, "money"), text)
 
 
 def _reserved(plan: Plan) -> Iterator[Problem]:

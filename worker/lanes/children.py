@@ -18,13 +18,14 @@ from acts_celery.protocol import Plan, Rejected
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.delegates import declares_tools, delegate_context
 from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.engine.costs import dollars_of
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import digests
 from acts_celery.protocol.language.messages import is_promise
 from acts_celery.worker.storage.audit import Actor, AuditRecord
-from acts_celery.worker.storage.budgets import TOKENS, Budget, left_of, sum_fields
+from acts_celery.worker.storage.budgets import SPENT, Budget, left_of, sum_fields
 from acts_celery.worker.storage.child_links import PARENT, Parent, budgets_of, child_id, result_of
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import Definition
@@ -99,13 +100,15 @@ class Children:
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Budget, ...], dict[str, float]]:
         """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
         keys = Keys(self._settings.key_prefix, run)
-        fields: Any = self._redis.hmget(keys.state, PARENT, TOKENS)
+        fields: Any = self._redis.hmget(keys.state, PARENT, *SPENT)
         above = Parent.read(fields[0])
         if definition.request is None:
             return above, (), {}
         budgets = budgets_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
         taken: Any = self._redis.hmget(Keys(keys.prefix, budgets[-1].run).budget, sum_fields(budgets))
         left: dict[str, float] = {**left_of(budgets, taken)}
+        if "money" in left:
+            left["money"] = float(dollars_of(int(left["money"])))
         due: Any = self._redis.zscore(keys.leases, loop_alarm())
         if due is not None:
             left["seconds"] = (due - server_ms(self._redis)) / 1000
@@ -155,7 +158,7 @@ def child_config(
 ) -> dict[str, Any]:
     """The settings of a child: its own, tightened by what its parent has left and what the operator allows."""
     config = {key: value for key, value in own.items() if value is not None}
-    for key in ("calls", "tokens", "seconds"):
+    for key in ("calls", "tokens", "seconds", "money"):
         limits = [one for one in (config.get(key), left.get(key), most_of(settings).get(key)) if one is not None]
         if limits:
             config[key] = min(limits)

@@ -11,6 +11,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.decisions import Failure, Outcome, Start
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language.errors import Conflict
+from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import FileGone
@@ -38,7 +39,9 @@ class Starter:
         self._view = view
         self._instance = instance
         self._inline = inline
-        self._budget = CallBudget(services.log, services.settings, view.definition)
+        self._budget = CallBudget(
+            services.log, services.settings, view.definition, KnownModels(services.settings, services.checker.registry)
+        )
 
     def claim(self, call: Call) -> Claim:
         """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""

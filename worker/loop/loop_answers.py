@@ -71,18 +71,18 @@ class Answers:
         """Write down the answer, and the calls that come of it; before it so many attempts were lost."""
         view, loop, limits = self._view, self._view.loop, self._view.limits
         request = request_of(view, self._checker)
-        cost = Cost.of_request(said.get("usage"), loop.tick.estimate, losses, said.get("seconds", 0.0))
-        charged = cost.tokens
+        paid = {"seconds": said.get("seconds", 0.0), "amount": said.get("nanodollars")}
+        cost = Cost.of_request(said.get("usage"), loop.tick.estimate, losses, **paid)
         limit: str | None
         if (beyond := read_beyond(said, view)) is not None:
             solved, limit = beyond
         else:
             read = read_end if loop.stage is Stage.OPEN else read_tick
             solved = read(request, said, view, self._checker)
-            limit = limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, charged)
+            limit = limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, cost)
         calls = 0 if limit else solved.runs - loop.tick.runs
-        if (shortfall := await self._budget.charge(charged, calls=calls)) is not None:
-            await self._budget.charge(charged)
+        if (shortfall := await self._budget.charge(cost, calls=calls)) is not None:
+            await self._budget.charge(cost)
             limit = shortfall.text
         step = self._begin()
         if solved.choice is not None and limit is None:

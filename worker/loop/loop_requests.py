@@ -8,7 +8,7 @@ from typing import Any
 
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
-from acts_celery.protocol.engine.loop_limits import LoopLimits, estimate_tokens
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.function_answers import may_speak
@@ -19,6 +19,8 @@ from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.models.known import KnownModels
+from acts_celery.worker.models.prices import estimate_of
 from acts_celery.worker.wire.packing import pack
 
 from .loop_view import LoopView
@@ -45,7 +47,7 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     return view.asks
 
 
-def next_request(view: LoopView, request: Request) -> Asked:
+def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked:
     """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
     with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
     `TooLarge` for another.
@@ -53,13 +55,17 @@ def next_request(view: LoopView, request: Request) -> Asked:
     config = config_of(view, request)
     kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
-    size, most = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
-    if (sent := size + sent_bytes(messages)) > most:
-        raise TooLarge(f"the request would have {sent} bytes, where {most} may be sent (ACTS_LIMIT_CALL_BYTES)")
+    size, most_bytes = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
+    if (sent := size + sent_bytes(messages)) > most_bytes:
+        raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
+    most = view.limits.max_output_tokens
+    asked = models.asked(config.get("model")) if view.limits.money is not None else ()
+    estimate = estimate_of(asked, _estimate(view, added, schema, size), most)
     return kind(
         messages=added,
         config=config,
-        estimate=_estimate(view, added, schema, size),
+        estimate=estimate.tokens,
+        nanodollars=estimate.nanodollars,
         digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
         schema=schema if schema != view.schema else None,
         **own,
@@ -67,16 +73,15 @@ def next_request(view: LoopView, request: Request) -> Asked:
 
 
 def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, size: int) -> int:
-    """What a request of so many bytes may take, in tokens (SPEC R13.3). Where those of the request before are known,
+    """The tokens that a request of so many bytes may have (SPEC R13.3). Where those of the request before are known,
     and of its answer, which is the first of the `added` messages, only what is new counts by its bytes.
     """
-    most, known = view.limits.max_output_tokens, view.loop.known
+    known = view.loop.known
     if known is None:
-        return estimate_tokens(size, most)
-    answer, *others = added
-    new = len(pack(others)) + len(pack(dict.fromkeys(answer)))
-    new += len(pack(schema)) if schema != view.schema else 0
-    return estimate_tokens(new, most, known)
+        return size
+    is_answer = [place == 0 and message.get("role") == "assistant" for place, message in enumerate(added)]
+    new = len(pack([dict.fromkeys(each) if is_ else each for each, is_ in zip(added, is_answer, strict=True)]))
+    return known + new + (len(pack(schema)) if schema != view.schema else 0)
 
 
 _Parts = tuple[type[Asked], list[dict[str, Any]], Any, dict[str, Any]]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.costs import Estimate
 from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded
@@ -24,6 +25,8 @@ from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.lanes.call_budget import WAIT_SECONDS, waits
 from acts_celery.worker.lanes.mailbox import Mailbox
 from acts_celery.worker.lanes.services import Services
+from acts_celery.worker.models.errors import Unreachable
+from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.storage.child_links import Parent, child_result
 from acts_celery.worker.storage.commits import Claim, Rest
 from acts_celery.worker.storage.files import FileGone, filled
@@ -51,6 +54,7 @@ class LoopRunner:
         self._services = services
         self._view = view
         self._log = LoopLog(services, view)
+        self._models = KnownModels(services.settings, services.checker.registry)
         self._budget = LoopBudget(services.log, view)
         self._answers = Answers(view, services.checker, self._budget, self._log.begin)
         self._mailbox = Mailbox()
@@ -109,7 +113,7 @@ class LoopRunner:
             await self._take_result()
             return True
         elif (limit := view.limits.time_limit(self._log.ran_seconds)) is not None:
-            await self._fail(limit)
+            await self._fail(limit, int(view.loop.is_asking))
             return True
         elif stage in _STEPS and (view.status == "running" or stage is Stage.RAN) and await _STEPS[stage](self):
             return True  # a paused run begins nothing: what ends a tick is written all the same
@@ -149,14 +153,16 @@ class LoopRunner:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
         try:
-            if loop.stage is Stage.CHOSEN:  # proving which references fit may take a second: the loop should turn
-                request = await asyncio.to_thread(next_request, view, asks)
+            if loop.stage is Stage.CHOSEN or view.limits.money is not None:
+                # Proving which references fit, or loading prices, may take a second: the loop should turn.
+                request = await asyncio.to_thread(next_request, view, asks, self._models)
             else:
-                request = next_request(view, asks)
+                request = next_request(view, asks, self._models)
         except (Rejected, TooLarge) as error:
             return await self._fail(f"TooLarge: {error}")
         times = request.repeats["times"] if request.repeats is not None else 1
-        limit = view.limits.repeat_limit(loop, times) or view.limits.token_limit(loop, request.estimate)
+        estimate = Estimate(request.estimate, request.nanodollars)
+        limit = view.limits.repeat_limit(loop, times) or view.limits.request_limit(loop, estimate)
         if limit is not None:
             return await self._fail(limit)
         step = self._log.begin()
@@ -182,11 +188,11 @@ class LoopRunner:
             self._results.append((replace(attempt, number=number - 1), _LOST))
             return True
         if attempt.losses >= settings.limit_attempts:
-            return await self._fail(f"the workers that asked the model were lost {attempt.losses} times")
-        estimate = view.loop.tick.estimate
-        if (limit := view.limits.token_limit(view.loop, estimate, attempt.losses)) is not None:
-            return await self._fail(limit)
-        if (shortfall := await self._budget.reserve(estimate * (attempt.losses + 1))) is None:
+            text = f"the workers that asked the model were lost {attempt.losses} times"
+            return await self._fail(text, attempt.losses)
+        if (limit := view.limits.request_limit(view.loop, view.loop.tick.estimate, attempt.losses)) is not None:
+            return await self._fail(limit, attempt.losses)
+        if (shortfall := await self._budget.reserve(attempt.losses)) is None:
             try:
                 messages = filled(view.asked, await self._services.log.files(view.run, digests(view.asked)))
             except FileGone as error:
@@ -195,7 +201,7 @@ class LoopRunner:
         elif waits(shortfall, failures, settings):
             await self._rest(attempt, WAIT_SECONDS)
         else:
-            await self._fail(shortfall.text)
+            await self._fail(shortfall.text, attempt.losses)
         return True
 
     async def _start(self) -> bool:
@@ -218,10 +224,10 @@ class LoopRunner:
         await self._take(step)
         return True
 
-    async def _fail(self, reason: str) -> bool:
-        """End the run with a reason; everything is kept."""
+    async def _fail(self, reason: str, lost: int = 0) -> bool:
+        """End the run with a reason; everything is kept. So many attempts at its request may have cost something."""
         step = self._log.begin()
-        step.note(LoopEnded("failed", reason, None))
+        step.note(LoopEnded("failed", reason, None, lost))
         await self._take(step)
         return True
 
@@ -243,7 +249,8 @@ class LoopRunner:
             await self._rest(attempt, result.delay_seconds)
             self._results.pop(0)
         else:
-            await self._fail(f"{result.type}: {result.message}")
+            lost = attempt.losses + (result.type == Unreachable.__name__)  # it may have answered, and was not heard
+            await self._fail(f"{result.type}: {result.message}", lost)
 
     async def _take_part(self, text: str) -> None:
         if (step := await self._answers.part(text)) is not None:

@@ -17,6 +17,7 @@
 `sdk_model`   models behind an SDK: loading it, asking, reading what comes
 `anthropic_messages` Anthropic's Messages
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions
+`prices`      what requests cost in money
 `content_parts` pictures and documents in messages, as a provider takes them
 `profiles`    what each provider takes, as data
 `fitting`     a request as a provider takes it

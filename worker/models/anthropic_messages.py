@@ -135,6 +135,6 @@ def _count(written: Written, usage: Any) -> None:
     counts = {key: count for key, value in usage.items() if (count := count_of(value)) is not None}
     read = counts.get("cache_read_input_tokens", before.cached)
     fresh = counts.get("input_tokens")
-    made = counts.get("cache_creation_input_tokens", 0)
+    made = counts.get("cache_creation_input_tokens", before.written if fresh is None else 0)
     total = before.input if fresh is None else fresh + read + made
-    written.usage = Usage(total, counts.get("output_tokens", before.output), read)
+    written.usage = Usage(total, counts.get("output_tokens", before.output), read, made)

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
+from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.backoff import Backoff
 
 from .errors import ModelError, Truncated, Unreachable
+from .prices import price_of
 from .request import Answer, Model, ModelRequest, OnText
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,14 @@ class Candidate:
     model: Model
     name: str
     is_fallback: bool = False
+    configured: ConfiguredModel | None = None
+    """Says what it costs."""
+
+    def priced(self, answer: Answer) -> Answer:
+        """An answer of it, with what it cost."""
+        usage, configured = answer.usage, self.configured
+        amount = price_of(configured, usage) if configured is not None and usage is not None else None
+        return replace(answer, nanodollars=amount, is_fallback=self.is_fallback)
 
 
 Failed = Callable[[ModelError, int, float], None]
@@ -63,10 +73,12 @@ async def answered(
                     own = replace(request, config={**request.config, "model": candidate.name})
                     try:
                         answer = await candidate.model.ask(own, take)
-                        seconds = time.monotonic() - began
-                        return replace(answer, duration_seconds=seconds, is_fallback=candidate.is_fallback)
+                        return replace(candidate.priced(answer), duration_seconds=time.monotonic() - began)
                     except ModelError as raised:
                         error = raised
+                        if (part := error.answer) is not None:
+                            seconds = time.monotonic() - began
+                            error.answer = replace(candidate.priced(part), duration_seconds=seconds)
                     if not error.is_transient:
                         raise error
                     if has_begun:

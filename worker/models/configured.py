@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel, Settings
+from acts_celery.protocol.engine.costs import Estimate
 from acts_celery.worker.registry.activities import Registry
 
 from .asking import Candidate, Failed, answered
 from .errors import BadRequest, ContextTooLong
 from .http_client import Bounds
 from .known import KnownModels
+from .prices import estimate_of, load_prices
 from .providers import make_model, missing_settings
 from .registered import OnThread
 from .request import Answer, Listing, Model, ModelRequest, OnText, ignore
@@ -46,19 +48,24 @@ class Models:
         if configured is None:
             what = "no model is configured" if name is None else f"no model {name!r} is configured"
             raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
-        models = (configured, *self._known.fallbacks(configured))
+        models = self._known.asked(name)
         for each in models:
             if missing := missing_settings(each, request.config):
                 raise BadRequest(f"{each.model} has no {', '.join(missing)}: leave it out of config")
         if (own := configured.max_output_tokens) is not None:  # of fallbacks, too: it is part of the estimate
             request = replace(request, config={"max_output_tokens": own, **request.config})
         candidates = self._candidates(request, models)
+        await load_prices(models)
         seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
         answer = await answered(candidates, request, on_text, seconds, self._failed)
         logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
         for finding in answer.findings:
             logger.warning("%s: %s", answer.model, finding)
         return answer
+
+    def estimate(self, name: str | None, input_tokens: int, output_tokens: int) -> Estimate:
+        """What a request to a model of that name may cost."""
+        return estimate_of(self._known.asked(name), input_tokens, output_tokens)
 
     async def close(self) -> None:
         """Close the connections to all of them."""
@@ -82,7 +89,7 @@ class Models:
     def _candidate(self, configured: ConfiguredModel, *, is_fallback: bool) -> Candidate:
         if configured not in self._made:
             self._made[configured] = make_model(configured, self._registry, self._on_thread, self._bounds)
-        return Candidate(self._made[configured], configured.name, is_fallback)
+        return Candidate(self._made[configured], configured.name, is_fallback, configured)
 
 
 def verify_models(settings: Settings, registry: Registry) -> None:

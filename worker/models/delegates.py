@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS, estimate_tokens
+from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.rendering import render_context
@@ -48,9 +48,9 @@ async def solve(
         answer = await models.ask(request)
     except ModelError as error:
         if error.answer is not None or isinstance(error, Unreachable):
-            pay(_cost(request, error.answer))
+            pay(_cost(models, request, error.answer))
         raise
-    pay(_cost(request, answer))
+    pay(_cost(models, request, answer))
     output = _output(answer)
     if schema is None:
         return output
@@ -62,21 +62,23 @@ async def solve(
     return output
 
 
-def estimate(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> int:
-    """What the request may cost at most, in tokens (SPEC R13.3)."""
-    return _estimate(ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config))
+def most_tokens(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> tuple[int, int]:
+    """The tokens that the request may have at most, and those of its answer (SPEC R13.3)."""
+    return _most_tokens(ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config))
 
 
-def _estimate(request: ModelRequest) -> int:
+def _most_tokens(request: ModelRequest) -> tuple[int, int]:
     size = len(compact([list(request.messages), request.schema]).encode())
-    return estimate_tokens(size, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS))
+    return size, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
 
 
-def _cost(request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
-    usage = answer.usage.to_dict() if answer is not None and answer.usage is not None else None
-    seconds = answer.duration_seconds if answer is not None else 0.0
-    cost = Cost.of_request(usage, _estimate(request), seconds=seconds).pack()
-    return cost if answer is None else {**cost, "usage": usage, "model": answer.model}
+def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
+    estimate = models.estimate(request.config.get("model"), *_most_tokens(request))
+    if answer is None:
+        return Cost.of_request(None, estimate).pack()
+    usage = answer.usage.to_dict() if answer.usage is not None else None
+    cost = Cost.of_request(usage, estimate, seconds=answer.duration_seconds, amount=answer.nanodollars)
+    return {**cost.pack(), "usage": usage, "model": answer.model}
 
 
 def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

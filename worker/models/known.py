@@ -55,6 +55,11 @@ class KnownModels:
         """What is asked when that model does not answer."""
         yield from filter(None, map(self.find, model.fallbacks))
 
+    def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
+        """The model of that name, and those that are asked in its stead; none where there is none."""
+        found = self.find(name)
+        return (found, *self.fallbacks(found)) if found is not None else ()
+
     def configured(self) -> Iterator[ConfiguredModel]:
         """Those of the settings."""
         if self._default is not None:

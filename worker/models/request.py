@@ -67,6 +67,8 @@ class Usage:
     output: int
     cached: int = 0
     """How many of the input's tokens were read from the provider's cache."""
+    written: int = field(default=0, compare=False)
+    """How many of them were written to it: some providers take more for these."""
 
     def to_dict(self) -> dict[str, int]:
         """As the log has it (SPEC R13.5)."""
@@ -83,6 +85,8 @@ class Answer:
     usage: Usage | None = None
     """None where the provider does not say."""
     duration_seconds: float = 0.0
+    nanodollars: int | None = None
+    """What it cost, where a price is known: billionths of a US dollar."""
     is_fallback: bool = False
     """Whether another model has answered than the one that was named."""
     words: str = ""

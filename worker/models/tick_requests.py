@@ -47,5 +47,6 @@ def _paid(answer: Answer | None) -> dict[str, Any]:
         "model": answer.model,
         "usage": answer.usage.to_dict() if answer.usage is not None else None,
         "seconds": round(answer.duration_seconds, 3),
+        "nanodollars": answer.nanodollars,
         "is_fallback": answer.is_fallback or None,
     }

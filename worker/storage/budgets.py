@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 
-TOKENS: Final = "loop:tokens"
-"""The field of a run's state that says what the requests of its loop have cost."""
-_SUMS: Final = ("=tokens", "=open", "=calls")
+SPENT: Final = ("loop:tokens", "loop:money")
+"""The fields of a run's state that say what the requests of its loop have cost: tokens and nanodollars."""
+_SUMS: Final = ("=tokens", "=open", "=calls", "=money", "=open_money")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,13 @@ class Budget:
     run: str
     tokens: int | None
     calls: int | None
+    money: int | None = None
+    """In nanodollars."""
 
     @classmethod
-    def of(cls, run: str, limits: LoopLimits, spent: int) -> Self:
-        """The budget of a loop of those limits, whose own requests have taken so many tokens."""
-        return cls(run, None if limits.tokens is None else max(limits.tokens - spent, 0), limits.calls)
+    def of(cls, run: str, limits: LoopLimits, tokens: int, money: int) -> Self:
+        """The budget of a loop of those limits, whose own requests have taken so many tokens, and nanodollars."""
+        return cls(run, _left(limits.tokens, tokens), limits.calls, _left(limits.money, money))
 
 
 Budgets = Sequence[Budget]
@@ -60,6 +63,9 @@ class Reservation:
     calls: int | None = None
     tick: int = 0
     """Of the member's loop: only a later one lowers its calls."""
+    money: int = 0
+    """In nanodollars; it counts where `tokens` are given, too."""
+    open_money: int = 0
 
     def to_request(self, budgets: Budgets) -> dict[str, Any]:
         """As the script takes it. What was billed is recorded, also beyond what is left."""
@@ -67,6 +73,8 @@ class Reservation:
             "member": self.member,
             "tokens": self.tokens,
             "open": self.open,
+            "money": None if self.tokens is None else self.money,
+            "open_money": self.open_money,
             "calls": self.calls,
             "tick": self.tick,
             "limits": [
@@ -75,6 +83,7 @@ class Reservation:
                     "is_own": budget.run == self.member,
                     "tokens": budget.tokens if self.open else None,
                     "calls": budget.calls,
+                    "money": budget.money if self.open_money else None,
                 }
                 for budget, sums in zip(budgets, _sums(budgets), strict=True)
             ],
@@ -90,8 +99,12 @@ class Reservation:
         if answer["what"] == "calls":
             text = f"{left} calls are left of those that run {run} and its child runs may start together (config.calls)"
             return Shortfall(text, may_pass=False)
-        text = f"the next request may take {self.open} tokens, and {left} are left of those that run {run}"
-        return Shortfall(f"{text} and its child runs may take together (config.tokens)", answer["open"] > 0)
+        if answer["what"] == "money":
+            next_ = f"the next request may cost {dollars_of(self.open_money)} {CURRENCY}"
+            text = f"{next_}, and {dollars_of(left)} are left of what run {run}"
+        else:
+            text = f"the next request may take {self.open} tokens, and {left} are left of those that run {run}"
+        return Shortfall(f"{text} and its child runs may take together (config.{answer['what']})", answer["open"] > 0)
 
 
 def sum_fields(budgets: Budgets) -> list[str]:
@@ -100,18 +113,27 @@ def sum_fields(budgets: Budgets) -> list[str]:
 
 
 def left_of(budgets: Budgets, found: Iterable[Any]) -> dict[str, int]:
-    """What is left for a child that begins now, by the keys of `config`; `found` are the values of `sum_fields`.
+    """What is left for a child that begins now, by the keys of `config`, money in nanodollars; `found` are the values
+    of `sum_fields`.
 
     What others have only reserved may be given back: the child waits for it, as any request does.
     """
     numbers = [int(number or 0) for number in found]
     left: dict[str, int] = {}
     for at, budget in enumerate(budgets):
-        tokens, reserved, calls = numbers[3 * at : 3 * at + 3]
-        for key, most, taken in (("tokens", budget.tokens, tokens - reserved), ("calls", budget.calls, calls)):
+        tokens, reserved, calls, money, reserved_money = numbers[len(_SUMS) * at : len(_SUMS) * (at + 1)]
+        for key, most, taken in (
+            ("tokens", budget.tokens, tokens - reserved),
+            ("calls", budget.calls, calls),
+            ("money", budget.money, money - reserved_money),
+        ):
             if most is not None:
                 left[key] = min(max(most - taken, 0), left.get(key, most))
     return left
+
+
+def _left(most: int | None, spent: int) -> int | None:
+    return None if most is None else max(most - spent, 0)
 
 
 def _sums(budgets: Budgets) -> list[list[str]]:

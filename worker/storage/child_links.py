@@ -47,7 +47,7 @@ class Parent:
     def to_fields(self) -> dict[str, Any]:
         """The fields of the child's state."""
         call = self.call
-        budgets = [[budget.run, budget.tokens, budget.calls] for budget in self.budgets]
+        budgets = [[budget.run, budget.tokens, budget.calls, budget.money] for budget in self.budgets]
         return {PARENT: json.dumps([call.run, call.instance, call.index, self.attempt, self.depth, budgets])}
 
     @classmethod
@@ -78,10 +78,11 @@ def _is_child(condition: Condition, child: str) -> bool:
     return condition.kind is Kind.CHILD and condition.holder == child
 
 
-def budgets_of(run: str, limits: LoopLimits, parent: bytes | None, tokens: bytes | None) -> tuple[Budget, ...]:
+def budgets_of(run: str, limits: LoopLimits, parent: bytes | None, *spent: bytes | None) -> tuple[Budget, ...]:
     """What the calls of a loop take from, by the fields of its state: its own budget, and those above it."""
+    tokens, money = (int(each or 0) for each in spent)
     above = Parent.read(parent)
-    return Budget.of(run, limits, int(tokens or 0)), *(above.budgets if above is not None else ())
+    return Budget.of(run, limits, tokens, money), *(above.budgets if above is not None else ())
 
 
 def child_result(status: str, loop: Loop) -> Success | Failure:

@@ -18,7 +18,7 @@ from acts_celery.worker.wire.packing import unpack
 from acts_celery.worker.wire.tokens import Tokens
 
 from . import fields as names
-from .budgets import TOKENS, Budget, Budgets, Reservation, Shortfall
+from .budgets import SPENT, Budget, Budgets, Reservation, Shortfall
 from .child_links import PARENT, Parent, budgets_of, is_answered_by
 from .codes import MOST_CODES
 from .commits import Commit, Committed, LoopCommitted, milliseconds
@@ -209,7 +209,7 @@ class MessageLog:
 
     async def budgets(self, run: str, limits: LoopLimits) -> tuple[Budget, ...]:
         """What the calls of a loop take from: its own budget, and those above it."""
-        fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, TOKENS)
+        fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, *SPENT)
         return budgets_of(run, limits, *fields)
 
     async def parent(self, run: str) -> Parent | None:

@@ -6,6 +6,7 @@ message of a solution, and one for each event (`protocol.engine.loop_events`), w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -171,7 +172,9 @@ class LoopStep:
             "alone": TickClosed in kinds,
             "pauses": self.after.stage is waits and self.loop.stage is not waits,
             "alarm": self.alarm_ms,
-            "spent": str(self.after.claimed_tokens) if charges else None,
+            "spent": str(self.after.claimed.tokens) if charges else None,
+            "spent_money": str(self.after.claimed.nanodollars) if charges else None,
+            "cost": json.dumps(self.after.cost.to_dict()) if charges or TickClosed in kinds else None,
             "published_ms": published_ms,
             "most_bytes": most_bytes,
             "refuses": refuses,

@@ -203,6 +203,7 @@ class _TickAnswer:
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
     usage: _TickUsage | None = None
     seconds: _Seconds | None = None
+    nanodollars: Count | None = None
     is_fallback: bool | None = None
     """Whether another model has answered than the one that was asked."""
 
@@ -227,6 +228,8 @@ class _Cost:
     seconds: _Seconds | None = None
     requests: Count | None = None
     estimated: Count | None = None
+    nanodollars: Count | None = None
+    unpriced: Count | None = None
 
 
 def _cost(packed: _PackedDelivery) -> Mapping[str, Any] | None:

@@ -2,7 +2,8 @@
 -- only where the log has not changed since; so each step is taken once, whichever process decides it, however often.
 --
 -- `state` has `loop` (stage and tick, see protocol/engine/loop.py), `loop:lane`, `loop:fault` (why it ended without an output),
--- `loop:forgiven` (how many calls had failed when it ended), `loop:tokens` (what it has taken itself).
+-- `loop:forgiven` (how many calls had failed when it ended), `loop:tokens` and `loop:money` (what it has taken itself),
+-- `loop:cost` (what it and its calls have cost, as JSON).
 --
 -- KEYS: calls leases published gathers *
 -- USES: status lanes condition
@@ -12,7 +13,7 @@
 --          request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends, or ""), alone (whether
 --          every call has to have ended), pauses (whether the run is paused with it), extends (a run that has ended goes on:
 --          the tick, or nil), alarm (when to look at the loop again, in ms, or nil), spent (the tokens that the loop has taken
---          itself, or nil: see budget.lua), published_ms (how long a published task may lie before it counts as lost),
+--          itself, or nil: see budget.lua), spent_money (the same in nanodollars), cost (in all, as JSON, or nil), published_ms (how long a published task may lie before it counts as lost),
 --          most_bytes (what a run may write), refuses (whether a step that goes beyond is not taken; else the run fails with it)
 -- Answer: status (of the run; "gone" where there is none), is_taken, bytes (where it was refused for them: what the run had
 --         written), woken (lanes to be published), due (when something becomes due, where that is sooner than the sweep would
@@ -49,7 +50,10 @@ end
 redis.call('HSET', state, 'loop', request.to)
 redis.call('HDEL', state, 'drives:' .. request.lane) -- it gets on (see drive.lua)
 if request.spent then
-    redis.call('HSET', state, 'loop:tokens', request.spent)
+    redis.call('HSET', state, 'loop:tokens', request.spent, 'loop:money', request.spent_money)
+end
+if request.cost then
+    redis.call('HSET', state, 'loop:cost', request.cost)
 end
 if request.answered then
     local field = request.lane .. '\31' .. request.answered
