@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from threading import Event as Gate
 from typing import Any
@@ -17,7 +18,8 @@ from acts_celery.worker.cli.progress import Ticks
 from tests.models.server import Reply, delta, model_server, streamed
 
 from .backend import Backend, Meeting, settings_apart
-from .test_r13_8_streaming import SUM, Speaker, Streaming, answer, waiting
+from .test_control_cli import command
+from .test_r13_8_streaming import ASK, SUM, Speaker, Streaming, answer, waiting
 
 TEXT = {"type": "string"}
 
@@ -103,9 +105,9 @@ def test_a_terminal_shows_the_tick_and_the_end_of_the_text() -> None:
     assert len(lines[1]) < 80
 
 
-async def followed(backend: Backend, run: Run) -> list[Event]:
+async def followed(backend: Backend, run: Run, **how: Any) -> list[Event]:
     async with AsyncClient(backend.settings) as client:
-        return [event async for event in client.run_of(run.id).follow()]
+        return [event async for event in client.run_of(run.id).follow(**how)]
 
 
 def test_r13_12_ticks_tell_their_calls_usage_and_errors(streaming: Streaming) -> None:
@@ -190,3 +192,29 @@ def test_r13_12_a_long_text_makes_few_entries(streaming: Streaming) -> None:
     assert len(pieces) < 200
     assert words.startswith(shown(events))
     assert run.result().output == words
+
+
+def test_r13_9_who_follows_with_children_is_told_of_them_before_the_end(streaming: Streaming) -> None:
+    told = streaming.delegate(lambda: streamed(answer(SUM)), lambda: streamed(answer(output=3)))
+    run, _ = streaming.submit(lambda: streamed(answer(ASK)), lambda: streamed(answer(output="†state.asked")), **told)
+    events = list(run.follow(children=True, timeout_seconds=60))
+    (child,) = (event.child for event in events if event.kind == "child")
+    of_child = [replace(event, run=None) for event in events if event.run is not None]
+    assert {event.run for event in events} == {None, child}
+    assert of_child == list(streaming.backend.client.run(child or "").follow())
+    assert [event for event in events if event.run is None] == list(run.follow())
+    assert [event.is_end for event in events].index(True) == len(events) - 1
+    assert asyncio.run(followed(streaming.backend, run, children=True))[-1] == events[-1]
+    assert len(list(run.follow(children=True))) == len(events)
+
+
+def test_r14_1_acts_wait_and_acts_run_tell_that_a_child_run_holds_a_call(streaming: Streaming) -> None:
+    told = streaming.delegate(lambda: streamed(answer(SUM)), lambda: streamed(answer(output="†state.sum")))
+    document: dict[str, Any] = {**told, "context": [], "solution": {"calls": [ASK]}, "config": {"approve": ["add"]}}
+    run = streaming.backend.client.submit_document(document)
+    next(event for event in run.follow(children=True, timeout_seconds=60) if event.kind == "held")
+    waited = command(streaming.backend, "wait", run.id, "--timeout", "1")
+    assert (waited.code, f"acts held {run.id}" in waited.stderr) == (3, True)
+    (held,) = run.held()
+    run.approve(held["call"])
+    assert command(streaming.backend, "wait", run.id).code == 0

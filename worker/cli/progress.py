@@ -35,7 +35,7 @@ def wait(
         _wait_with_bar(run, on_held, timeout_seconds)
     else:
         with nullcontext() if is_quiet else watching(run, _Teller()):
-            for event in run.follow(timeout_seconds=timeout_seconds):
+            for event in run.follow(children=True, timeout_seconds=timeout_seconds):
                 if event.kind == "held":
                     on_held()
 
@@ -55,6 +55,8 @@ class Elements:
     def take(self, event: Event) -> bool:
         """Take in an event; says whether it has changed anything."""
         call = event.instance, event.index
+        if event.run is not None:
+            return False
         if event.kind == "each":
             self._calls[call] = 0, event.elements or 0
             return True
@@ -76,6 +78,8 @@ class Ticks:
 
     def take(self, event: Event) -> bool:
         """Take in an event; says whether it has changed anything."""
+        if event.run is not None:
+            return False
         if event.kind == "text":
             self._text = self._text[: event.at] + (event.text or "")
             words = escaped(" ".join(self._text.split())[-_SHOWN:])
@@ -123,7 +127,7 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
         failed = skipped = 0
         elements, ticks = Elements(), Ticks()
         with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):
-            for event in run.follow(timeout_seconds=timeout_seconds):
+            for event in run.follow(children=True, timeout_seconds=timeout_seconds):
                 if event.kind == "held":
                     progress.stop()
                     on_held()
@@ -132,7 +136,7 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
                     progress.update(bar, elements=elements.text)
                 if ticks.take(event):
                     progress.update(bar, loop=ticks.line)
-                if event.kind == "call":
+                if event.kind == "call" and event.run is None:
                     failed += event.status == "failed"
                     skipped += event.status == "skipped"
                     progress.update(bar, advance=1, failed=failed, skipped=skipped)

@@ -25,6 +25,7 @@
 `display`        what a notebook shows of a result
 `absence`        why a value is not there
 `progress`       a run's events
+`streams`        the streams that they are read from
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun
 `retrying`       failed calls again, or given by hand

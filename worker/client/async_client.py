@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from acts_celery.broker_config import Settings
+from acts_celery.broker_config import Settings, is_cluster
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Registry
@@ -24,9 +24,10 @@ from acts_celery.worker.storage.keys import ENDED, Keys
 from .awaiting import Twin, awaited, converted, in_threads, iterated
 from .client import Client
 from .log_entries import LogEntry
-from .progress import AT_ONCE, Deadline, Event, event_of, is_newest, read_stream
+from .progress import Deadline, Event, event_of
 from .results import Result
 from .runs import Run
+from .streams import AT_ONCE, Found, Streams, read_streams
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -120,12 +121,14 @@ class AsyncRun(Twin[Run]):
             pass
         return await self.result()
 
-    async def follow(self, *, after: str = "0-0", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
-        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended. Raises
-        `TimeoutError`.
+    async def follow(
+        self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
+    ) -> AsyncIterator[Event]:
+        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`.
         """
-        async for entry in self._entries(self._keys.log, timeout_seconds, after):
-            if (event := event_of(entry)) is not None:
+        async for run, entry in self._entries(self._keys.log, timeout_seconds, after, has_children=children):
+            if (event := event_of(entry, run)) is not None:
                 yield event
 
     async def log(
@@ -137,7 +140,7 @@ class AsyncRun(Twin[Run]):
             async for shown in in_threads(reading.past()):
                 yield shown
         if follow:
-            async for entry in self._entries(self._keys.log, None, reading.seen):
+            async for _, entry in self._entries(self._keys.log, None, reading.seen):
                 for shown in reading.shown(entry):
                     yield shown
 
@@ -179,30 +182,42 @@ class AsyncRun(Twin[Run]):
         """How many calls the run has, over all instances: `await run.total`."""
         return to_thread(lambda: self._plain.total)
 
-    async def _entries(self, stream: str, timeout_seconds: float | None, seen: str = "0-0") -> AsyncIterator[Entry]:
-        """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
+    async def _entries(
+        self, stream: str, timeout_seconds: float | None, seen: str = "0-0", *, has_children: bool = False
+    ) -> AsyncIterator[tuple[str | None, Entry]]:
+        """As `Progress` reads: the entries of a stream behind an id, as they come, until the run has ended, with those
+        of child runs. Raises `TimeoutError`.
+        """
         await to_thread(self._plain.require)
-        deadline = Deadline(self.id, timeout_seconds)
+        is_on_several = has_children and is_cluster(self._settings.require_redis())
+        streams = Streams(self._keys, stream, seen, has_children=has_children, is_cluster=is_on_several)
+        deadline, end = Deadline(self.id, timeout_seconds), None
         is_over = (await self._newest()).run_status in ENDED
-        while True:
-            found = await self._next(stream, seen, deadline, blocks=not is_over)
-            for entry in found:
-                yield entry
-                if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == (await self._newest()).id):
-                    return
-            if found:
-                seen = found[-1].id
-            elif is_over or (await self._newest()).run_status in ENDED:
-                return
+        while not streams.is_over:
+            found = await self._next(streams, deadline, blocks=not is_over)
+            for run, entry in streams.take(found):
+                is_end = run is None and entry.run_status in ENDED
+                if is_end and (streams.may_be_last(entry) or entry.id == (await self._newest()).id):
+                    end, is_over = entry, True
+                    streams.leave_own()
+                    break
+                yield run, entry
+            if not found and (is_over or (await self._newest()).run_status in ENDED):
+                break
+        if end is not None:
+            yield None, end
 
-    async def _next(self, stream: str, seen: str, deadline: Deadline, *, blocks: bool) -> list[Entry]:
+    async def _next(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
         """As `Progress` waits."""
         pauses = deadline.pauses()
         with redis_errors(self._settings):
             while True:
                 block = deadline.block_ms() if blocks else None
                 try:
-                    return read_stream(await self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+                    for seen, block_ms in streams.readings(block):
+                        if found := read_streams(await self._redis.xread(seen, block=block_ms, count=AT_ONCE)):
+                            return found
+                    return []
                 except PASSING:
                     pause = next(pauses, None)
                     if pause is None:

@@ -6,15 +6,22 @@ Nothing here polls: a caller that waits blocks on a stream of the run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
+from acts_celery.broker_config import Settings, is_cluster
 from acts_celery.protocol.calls.elements import element_of
-from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, ElementEnded, FanOutBegun
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    ChildStarted,
+    ElementEnded,
+    FanOutBegun,
+)
 from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEnded, OutputGrew, TickClosed
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.backoff import Backoff
@@ -23,21 +30,22 @@ from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.entries import Entry, RunStatusChanged, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
-AT_ONCE: Final = 200
+from .streams import AT_ONCE, Found, Streams, read_streams
+
 _BLOCK_MS: Final = 5_000
 _BACKOFF: Final = Backoff(0.1, 2.0)
 _FAILOVER_SECONDS: Final = 60
 """Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
 
 
-EventKind = Literal["run", "call", "held", "decided", "each", "element", "tick", "text"]
+EventKind = Literal["run", "call", "held", "decided", "each", "element", "child", "tick", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened: a call ended (`kind` "call"), waits for a person ("held"), was decided on ("decided"; the
-    status says how), begins to be carried out for so many `elements` ("each"), one of them ended ("element"), or the
-    run's status changed ("run").
+    status says how), begins to be carried out for so many `elements` ("each"), one of them ended ("element"), is to be
+    answered by a `child` run ("child"), or the run's status changed ("run").
 
     Of a loop also: a tick was "asked", "answered", or has "ended" (`kind` "tick"), and an output that is a text has
     come so far ("text"). Each event has an `id` of its own; they come in the order of their ids.
@@ -50,6 +58,10 @@ class Event:
     index: int | None = None
     elements: int | None = None
     element: int | None = None
+    child: str | None = None
+    """The child run that answers the call."""
+    run: str | None = None
+    """Of an event in a child run, that run; its index, tick and id are those of that run."""
     tick: int | None = None
     """Of a loop, where the event is about one."""
     text: str | None = None
@@ -73,7 +85,7 @@ class Event:
     @property
     def is_end(self) -> bool:
         """Whether the run has ended with it."""
-        return self.kind == "run" and self.status in ENDED
+        return self.run is None and self.kind == "run" and self.status in ENDED
 
 
 class Progress:
@@ -89,18 +101,23 @@ class Progress:
         """Block until the run has ended. Raises `TimeoutError`."""
         newest = self._newest()
         if newest.run_status not in ENDED:
-            for _ in self._after(self._keys.statuses, newest.id, deadline, is_over=False):
+            for _ in self._after(self._streams(self._keys.statuses, newest.id), deadline, is_over=False):
                 pass
 
     def entries(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Entry]:
         """The entries of the log behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        deadline, is_over = Deadline(self._run, timeout_seconds), self._newest().run_status in ENDED
-        yield from self._after(self._keys.log, after, deadline, is_over=is_over)
+        for _, entry in self._entries(self._streams(self._keys.log, after), timeout_seconds):
+            yield entry
 
-    def events(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Event]:
-        """Every event behind an id, as it happens, until the run has ended. Raises `TimeoutError`."""
-        for entry in self.entries(after, timeout_seconds=timeout_seconds):
-            if (event := event_of(entry)) is not None:
+    def events(
+        self, after: str, *, has_children: bool = False, timeout_seconds: float | None = None
+    ) -> Iterator[Event]:
+        """Every event behind an id, as it happens, until the run has ended; also those of child runs that begin behind
+        it. Raises `TimeoutError`.
+        """
+        streams = self._streams(self._keys.log, after, has_children=has_children)
+        for run, entry in self._entries(streams, timeout_seconds):
+            if (event := event_of(entry, run)) is not None:
                 yield event
 
     def submitted(self) -> str:
@@ -124,27 +141,44 @@ class Progress:
             raise RunNotFound(self._run)
         return read_entry(*found[0])
 
-    def _after(self, stream: str, seen: str, deadline: Deadline, *, is_over: bool) -> Iterator[Entry]:
-        """The entries of a stream behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        while True:
-            found = self._wait(stream, seen, deadline, blocks=not is_over)
-            for entry in found:
-                yield entry
-                if entry.run_status in ENDED and (is_newest(entry, found) or entry.id == self._newest().id):
-                    return
-            if found:
-                seen = found[-1].id
-            elif is_over or self._newest().run_status in ENDED:
-                return
+    def _streams(self, stream: str, after: str, *, has_children: bool = False) -> Streams:
+        is_on_several = has_children and is_cluster(self._settings.require_redis())
+        return Streams(self._keys, stream, after, has_children=has_children, is_cluster=is_on_several)
 
-    def _wait(self, stream: str, seen: str, deadline: Deadline, *, blocks: bool) -> list[Entry]:
-        """The next entries behind an id; none where none came for a while. A server that fails over is waited for."""
+    def _entries(self, streams: Streams, timeout_seconds: float | None) -> Iterator[tuple[str | None, Entry]]:
+        deadline, is_over = Deadline(self._run, timeout_seconds), self._newest().run_status in ENDED
+        return self._after(streams, deadline, is_over=is_over)
+
+    def _after(self, streams: Streams, deadline: Deadline, *, is_over: bool) -> Iterator[tuple[str | None, Entry]]:
+        """The entries of streams, as they come, until the run has ended, each with the child run that it is of. What
+        child runs have comes before the end. Raises `TimeoutError`.
+        """
+        end: Entry | None = None
+        while not streams.is_over:
+            found = self._wait(streams, deadline, blocks=not is_over)
+            for run, entry in streams.take(found):
+                is_end = run is None and entry.run_status in ENDED
+                if is_end and (streams.may_be_last(entry) or entry.id == self._newest().id):
+                    end, is_over = entry, True
+                    streams.leave_own()
+                    break
+                yield run, entry
+            if not found and (is_over or self._newest().run_status in ENDED):
+                break
+        if end is not None:
+            yield None, end
+
+    def _wait(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
+        """The next entries; none where none came for a while. A server that fails over is waited for."""
         pauses = deadline.pauses()
         with redis_errors(self._settings):
             while True:
                 block = deadline.block_ms() if blocks else None
                 try:
-                    return read_stream(self._redis.xread({stream: seen}, block=block, count=AT_ONCE))
+                    for seen, block_ms in streams.readings(block):
+                        if found := read_streams(self._redis.xread(seen, block=block_ms, count=AT_ONCE)):
+                            return found
+                    return []
                 except PASSING:
                     pause = next(pauses, None)
                     if pause is None:
@@ -179,8 +213,13 @@ class Deadline:
             yield min(wait_seconds, left)
 
 
-def event_of(entry: Entry) -> Event | None:
-    """The event that an entry of the log tells of."""
+def event_of(entry: Entry, run: str | None = None) -> Event | None:
+    """The event that an entry of the log tells of, or of that of a child run."""
+    event = _event_of(entry)
+    return replace(event, run=run) if event is not None and run is not None else event
+
+
+def _event_of(entry: Entry) -> Event | None:
     id_, instance = entry.id, entry.instance
     if entry.tick is not None:
         return _loop_event(entry)
@@ -193,6 +232,8 @@ def event_of(entry: Entry) -> Event | None:
             return Event(id_, "held", Status.HELD.value, instance, event.call)
         case CallDecided() as event:
             return Event(id_, "decided", event.ruling.verdict.value, instance, event.call)
+        case ChildStarted() as event:
+            return Event(id_, "child", Status.RUNNING.value, instance, event.call, child=event.run)
         case FanOutBegun() as event:
             return Event(id_, "each", Status.RUNNING.value, instance, event.call, entry.elements)
         case ElementEnded() as event:
@@ -218,21 +259,3 @@ def _loop_event(entry: Entry) -> Event | None:
             why = event.set_aside
             return Event(id_, "tick", "ended", tick=tick, errors=event.errors, reason=why, output=output)
     return None
-
-
-def is_newest(entry: Entry, page: Sequence[Entry]) -> bool:
-    """Whether nothing stood behind an entry when its page was read, as far as the page tells."""
-    return entry is page[-1] and len(page) < AT_ONCE
-
-
-def read_stream(found: Any) -> list[Entry]:
-    """The entries of one stream, from what `XREAD` answers."""
-    if not found:
-        return []
-    streams = found.items() if isinstance(found, dict) else found
-    return [read_entry(id_, fields) for _, entries in streams for id_, fields in _flat(entries)]
-
-
-def _flat(entries: Any) -> Any:
-    """redis-py's RESP3 answer has one list more around the entries than its RESP2 answer."""
-    return entries[0] if entries and isinstance(entries[0], list) else entries

@@ -93,12 +93,14 @@ class ReadableRun:
             raise
         return self.result()
 
-    def follow(self, *, after: str = "0-0", timeout_seconds: float | None = None) -> Iterator[Event]:
-        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended. Raises
-        `TimeoutError`.
+    def follow(
+        self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
+    ) -> Iterator[Event]:
+        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`.
         """
         self._state()
-        yield from self._progress.events(after, timeout_seconds=timeout_seconds)
+        yield from self._progress.events(after, has_children=children, timeout_seconds=timeout_seconds)
 
     def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
         """Which messages a value came from, as a reader in the instance sees it, now or at an id of the log.
