@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import repeated_key
@@ -56,7 +57,21 @@ def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS) -> dict[str, Any
     """The object in a text that has one of these keys. Raises `Unreadable` where there is none, or where several
     differ.
     """
-    found: list[dict[str, Any]] = []
+    return _found(text, keys)[0][0]
+
+
+def words_beside(text: str, keys: Collection[str] = ANSWER_KEYS) -> str:
+    """What stands around that object; nothing where there is none."""
+    words, at = "", 0
+    with suppress(Unreadable):
+        for _, start, end in _found(text, keys):
+            words, at = words + text[at:start], end
+    return (words + text[at:]).strip() if at else ""
+
+
+def _found(text: str, keys: Collection[str]) -> list[tuple[dict[str, Any], int, int]]:
+    """The object as often as it stands there, each time with its place."""
+    found: list[tuple[dict[str, Any], int, int]] = []
     at, left, broken = 0, _MOST_PASSED * len(text), 0
     while (stop := _STOP.search(text, at)) is not None and left > 0 and broken < _MOST_BROKEN:
         at = stop.start()
@@ -68,8 +83,9 @@ def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS) -> dict[str, Any
         elif not _BEGINS.match(text, at):
             at += 1
         else:
+            start = at
             try:
-                value, at = _DECODER.raw_decode(text, at)
+                value, at = _DECODER.raw_decode(text, start)
             except (ValueError, RecursionError) as error:
                 behind = _end_of(text, at)
                 if not _is_shape(text, error) and _names(text[at:behind], keys):
@@ -78,14 +94,14 @@ def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS) -> dict[str, Any
                 at = at + 1 if behind is None else behind
                 broken += 1
             else:
-                found += [value] if isinstance(value, dict) and value.keys() & set(keys) else []
+                found += [(value, start, at)] if isinstance(value, dict) and value.keys() & set(keys) else []
     if stop is not None:
         raise Unreadable("too much of it begins like JSON and is none")
     if not found:
         raise Unreadable(missing(keys) if text.strip() else f"it is empty; {expected(keys)}")
-    if any(_compact(each) != _compact(found[0]) for each in found):
+    if any(_compact(each) != _compact(found[0][0]) for each, *_ in found[1:]):
         raise Unreadable(f"it has {len(found)} different objects with {_either(keys)}: write one")
-    return found[0]
+    return found
 
 
 def _end_of(text: str, at: int) -> int | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
+from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer, words_beside
 
 from .schema_strategies import schema_values
 
@@ -68,6 +68,20 @@ def test_the_answer_is_found_whatever_stands_around_it(text: str) -> None:
 def test_what_is_no_answer_says_what_was_expected(text: str, words: str) -> None:
     with pytest.raises(Unreadable, match=words.replace("{", r"\{").replace("}", r"\}")):
         find_answer(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        (TEXT, ""),
+        (f"Sure:\n```json\n{TEXT}\n```\nDone!", "Sure:\n```json\n\n```\nDone!"),
+        (f"<think>{OTHER}</think>{TEXT} or {TEXT}.", f"<think>{OTHER}</think> or ."),
+        ("I cannot say.", ""),
+        (f"{TEXT} or {OTHER}", ""),
+    ],
+)
+def test_what_stands_around_the_answer_is_told(text: str, beside: str) -> None:
+    assert words_beside(text) == beside
 
 
 words = st.text(st.sampled_from("ab .,:;-*#`'\"\\\n†{}[]<>/"), max_size=12).filter(lambda text: '"' not in text)

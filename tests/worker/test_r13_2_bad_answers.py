@@ -51,6 +51,8 @@ class Row:
     is_charged: bool = True
     """Whether what the provider reported of it is counted."""
     config: dict[str, Any] = field(default_factory=dict)
+    words: str | None = None
+    """What the log keeps of what stood around the answer."""
 
 
 def both(name: str, answer: str, *says: str, **more: Any) -> Iterator[tuple[str, Row]]:
@@ -73,8 +75,9 @@ def rows() -> Iterator[tuple[str, Row]]:
     unread = ("InvalidAnswer", "the answer cannot be read: ")
     expected = 'expected {"calls": …, "output": …}'
     # What stands around the answer changes nothing.
-    yield from both("prose before it", f"Sure, here is what I do:\n{CALLS}", **done)
-    yield from both("prose behind it", f"{CALLS}\n\nDone! Anything else?", **done)
+    sure, ending = "Sure, here is what I do:", "Done! Anything else?"
+    yield from both("prose before it", f"{sure}\n{CALLS}", **done, words=sure)
+    yield from both("prose behind it", f"{CALLS}\n\n{ending}", **done, words=ending)
     yield from both("thinking", f'<think>{{"output": 1}}?</think>\n{CALLS}', **done)
     yield from both("a fence", f"```json\n{CALLS}\n```", **done)
     yield from both("it twice", f"{CALLS}\n{CALLS}", **done)
@@ -234,7 +237,9 @@ def test_what_becomes_of_an_answer(name: str, backend: Backend, speaker: Speaker
         assert row.fails in str(result.reason)
         return
     assert (result.status, result.output) == ("completed", GOOD)
-    usages = [message["usage"] for message in messages if message["type"] == "solution"]
+    solutions = [message for message in messages if message["type"] == "solution"]
+    usages = [message["usage"] for message in solutions]
+    assert row.words in (None, solutions[0].get("words"))
     assert len(usages) == len(set(row.asked))
     assert (usages[0] is not None) == (row.is_charged or len(usages) == 1), usages
     assert (not errors) == (not row.says), shown

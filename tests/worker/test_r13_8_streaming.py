@@ -158,6 +158,24 @@ def test_r13_8_an_answer_that_breaks_off_or_turns_invalid_behind_a_call_counts_a
     assert error["type"] == "Truncated"
 
 
+def test_r13_8_what_stands_behind_an_answer_whose_calls_have_begun_changes_nothing(
+    streaming: Streaming, meeting: Meeting
+) -> None:
+    hold, gate = Event(), secrets.token_hex(4)
+    text = f"{answer(waiting(gate))}\n\nDone! Anything else?"
+    run, topic = streaming.submit(
+        lambda: held(text, f'"†state.{gate}"}}', hold=hold), lambda: streamed(answer(output=f"†state.{gate}"))
+    )
+    meeting.take(f"at:{gate}")
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output, len(result.calls)) == ("completed", 1, 1)
+    assert streaming.speaker.asked[topic] == [0, 1]
+    assert [entry for entry in run.log() if entry.message["type"] == "error"] == []
+    assert solutions(run)[0]["words"] == "Done! Anything else?"
+
+
 def test_r13_8_a_call_of_a_child_run_begins_while_both_answers_are_held_back(
     streaming: Streaming, meeting: Meeting
 ) -> None:

@@ -28,7 +28,7 @@ from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
-from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
+from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer, words_beside
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.function_answers import with_words
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
@@ -216,6 +216,8 @@ def note_solution(
     """
     tick = view.loop.tick
     errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
+    text = said.get("answer")
+    words = said.get("words") or (words_beside(text) if isinstance(text, str) else "")
     message = {
         "type": "solution",
         "tick": tick.number,
@@ -223,7 +225,7 @@ def note_solution(
         "model": said.get("model"),
         "request": tick.digest,
         "usage": _usage(view, said),
-        **({"words": said["words"]} if "words" in said else {}),
+        **({"words": words} if words else {}),
         "_date": date_now(),
     }
     starts = limit is None and not is_lazy and solved.layout is not None
