@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -17,6 +19,7 @@ from acts_celery.worker.errors import BeingAmended
 from acts_celery.worker.storage.child_links import child_id
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.wire.attempts import CallId
+from tests.acceptance.command import acts
 from tests.models.server import Reply, delta, model_server, streamed
 
 from .backend import Backend, Meeting, settings_apart
@@ -174,6 +177,25 @@ def test_r13_8_what_stands_behind_an_answer_whose_calls_have_begun_changes_nothi
     assert streaming.speaker.asked[topic] == [0, 1]
     assert [entry for entry in run.log() if entry.message["type"] == "error"] == []
     assert solutions(run)[0]["words"] == "Done! Anything else?"
+
+
+def test_r13_8_the_command_that_follows_a_run_shows_it_to_its_end_though_its_calls_begin_early(
+    streaming: Streaming, meeting: Meeting, tmp_path: Path
+) -> None:
+    topic, gate, hold = secrets.token_hex(4), secrets.token_hex(4), Event()
+    text = answer(waiting(gate), SUM, output=f"†state.{gate}")
+    streaming.speaker.replies[topic] = [lambda: held(text, f'"†state.{gate}"}}', hold=hold)]
+    context = [{"type": "text", "message": f"topic: {topic}"}]
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"context": context, "schema": {"type": "integer"}, "tools": TOOLS}))
+    with ThreadPoolExecutor(1) as pool:
+        command = pool.submit(acts, "run", str(request), "--json", env=streaming.backend.settings.to_environment())
+        meeting.take(f"at:{gate}")
+        hold.set()
+        meeting.open_gate(gate)
+        ended = command.result()
+    assert ended.code == 0, ended.stderr
+    assert json.loads(ended.stdout)["output"] == 1
 
 
 def test_r13_8_a_call_of_a_child_run_begins_while_both_answers_are_held_back(
