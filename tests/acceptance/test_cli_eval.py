@@ -203,3 +203,27 @@ def test_ctrl_c_keeps_what_was_done_and_prints_it(module: Path) -> None:
     assert found.code == 130, found
     assert [each["case"] for each in found.json["cases"]] == ["quick"]
     assert "1 of 2 cases are done" in found.stderr
+
+
+def test_sigterm_keeps_what_was_done_too(module: Path) -> None:
+    pipe = module.with_name("asked")
+    os.mkfifo(pipe)
+    cases = [case("Who?", {"value": "a"}, name="quick"), case("wait for ever", {"value": 1}, name="slow")]
+    process = start(
+        *arguments(module, cases, "--model", "a", "--concurrency", "1"),
+        env={"ACTS_MODELS": json.dumps(MODELS), "ASKED": str(pipe)},
+    )
+    assert pipe.read_text(encoding="utf-8") == "asked"
+    process.send_signal(signal.SIGTERM)
+    found = finish(process)
+    assert found.code == 143, found
+    assert "1 of 1 (100%)" in found.stdout
+
+
+@pytest.mark.nightly
+def test_a_thousand_cases_fan_out_over_the_worker(module: Path) -> None:
+    cases = [case(f"Who are you, {number}?", {"value": "a"}) for number in range(1_000)]
+    process = start(*arguments(module, cases, "--model", "a", "--json"), env={"ACTS_MODELS": json.dumps(MODELS)})
+    found = finish(process)
+    assert found.code == 0, found
+    assert found.json["models"][0]["passed"] == 1_000

@@ -237,11 +237,13 @@ def _failure(trial: Trial, *, has_runs: bool) -> str:
 
 
 def _table(summaries: Sequence[dict[str, Any]]) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [("model", "passed", "requests", "tokens in", "out", "seconds")]
+    rows: list[tuple[str, ...]] = [("model", "passed", "requests", "tokens in", "out", "money", "seconds")]
     for each in summaries:
         cost, cases = each["cost"], each["cases"]
         passed = f"{each['passed']} of {cases}" + (f" ({each['passed'] / cases:.0%})" if cases else "")
-        figures = [f"{cost[key]:,}" for key in ("requests", "input", "output")]
+        usage, money = cost["usage"], cost["money"]
+        figures = [f"{count:,}" for count in (cost["requests"], usage["input"], usage["output"])]
+        figures.append(f"{float(money):,.4f} {cost['currency']}" if money is not None else "?")
         seconds = "" if each["seconds"] is None else f"{each['seconds']:,.1f}"
         rows.append((escaped(each["model"] or "(as configured)"), passed, *figures, seconds))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

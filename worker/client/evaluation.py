@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any, Final
 
 from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.language.errors import pointer, shortened
 from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.schemas import SchemaError, compiled
@@ -41,7 +42,6 @@ _SHAPE: Final = (
     "be left out"
 )
 _TAG: Final = "eval"
-_COUNTED: Final = ("requests", "input", "output", "cached")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Trial:
     difference: str | None = None
     """What was not as expected; None where the case has passed."""
     output: Any = None
-    cost: Mapping[str, Any] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
     seconds: float = 0.0
     """From its submission until its end."""
 
@@ -84,7 +84,7 @@ class Trial:
             "difference": self.difference,
             "output": self.output,
             "run": self.run,
-            "cost": dict(self.cost),
+            "cost": self.cost.to_dict(),
             "seconds": round(self.seconds, 3),
         }
 
@@ -169,7 +169,7 @@ class Trials:
             raise
         seconds = time.monotonic() - began
         difference = _failure(result) or await asyncio.to_thread(case.judge, result)
-        return replace(trial, difference=difference, output=result.output, cost=_cost(result), seconds=seconds)
+        return replace(trial, difference=difference, output=result.output, cost=result.cost or Cost(), seconds=seconds)
 
 
 def summary(trials: Sequence[Trial], model: str | None) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def summary(trials: Sequence[Trial], model: str | None) -> dict[str, Any]:
         "model": model,
         "cases": len(own),
         "passed": sum(trial.has_passed for trial in own),
-        "cost": _total([trial.cost for trial in own]),
+        "cost": sum((trial.cost for trial in own), Cost()).to_dict(),
         "seconds": round(median(trial.seconds for trial in own), 3) if own else None,
     }
 
@@ -207,16 +207,6 @@ def _failure(result: Result) -> str | None:
     failed = ((call.tool, call.error) for call in result.calls if call.error is not None and result.ticks is None)
     reason = next((f"{tool}: {error['type']}: {error['message']}" for tool, error in failed), result.reason)
     return f"the run is {result.status}" + (f": {shortened(reason)}" if reason else "")
-
-
-def _cost(result: Result) -> dict[str, Any]:
-    """What its model was asked, in requests and tokens."""
-    usages = [tick.usage or {} for tick in result.ticks or ()]
-    return {"requests": len(usages), **{key: sum(each.get(key) or 0 for each in usages) for key in _COUNTED[1:]}}
-
-
-def _total(costs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {key: sum(cost.get(key) or 0 for cost in costs) for key in _COUNTED}
 
 
 def _judge(expect: Any, functions: Functions) -> Judge:
