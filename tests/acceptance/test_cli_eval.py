@@ -110,7 +110,7 @@ def test_people_are_shown_what_was_not_as_expected_and_a_table(module: Path) -> 
     assert found.code == 1, found
     table = [re.split(r" {2,}", line) for line in found.stdout.splitlines()]
     assert table[0] == ['name, long: the output: "long", and "a" is expected']
-    assert table[3] == ["model", "passed", "requests", "tokens in", "out", "seconds"]
+    assert table[3] == ["model", "passed", "requests", "tokens in", "out", "money", "seconds"]
     assert table[4][:3] == ["long", "0 of 2 (0%)", "2"]
     assert table[5][:3] == ["a", "2 of 2 (100%)", "2"]
     passed = evaluated(module, CASES[:2], "--model", "a")
