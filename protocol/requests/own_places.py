@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any, Final
@@ -36,6 +36,12 @@ def with_places(request: Request, answer: Mapping[str, Any], first: int) -> Mapp
         for index, call in enumerate(calls, first)
     ]
     return {**answer, "calls": given}
+
+
+def given_places(request: Request, calls: Sequence[Any], first: int) -> list[str]:
+    """The places that calls were given, in their order; `first` is the index of the first of them."""
+    indexed = enumerate(calls, first)
+    return [own_place(request, index) for index, call in indexed if as_written(request, call, index) is not call]
 
 
 def as_written(request: Request, call: Any, index: int) -> Any:

@@ -257,3 +257,74 @@ def test_a_held_call_that_is_rejected_has_its_tool_message(streaming: Native) ->
     told = streaming.results(topic)
     assert "Rejected" in told["t000c0000"]
     assert told["t000c0001"].startswith("done")
+
+
+def test_a_loop_of_functions_that_repeats_itself_is_told_so_and_ends(streaming: Native) -> None:
+    run, topic = streaming.submit(*[Say([("add", {"a": 1}), ("add", {"a": 2, "_outputPath": "†state.b"})])] * 3)
+    result = streaming.backend.wait(run.id)
+    assert "the last 3 ticks were the same" in (result.reason or "")
+    assert "in a row" in json.dumps(streaming.bodies(topic)[2]["messages"][-1])
+
+
+def test_a_fork_and_more_ticks_go_on_with_the_wire_that_the_run_began_with(streaming: Native) -> None:
+    run, topic = streaming.submit(
+        Say([("add", {"a": 1})]), Say([("add", {"a": 2})]), Say([output(5)]), config={"ticks": 1}
+    )
+    assert streaming.backend.wait(run.id).status == "failed"
+    run.resume(ticks=2)
+    assert streaming.backend.wait(run.id).output == 5
+    fork = run.fork()
+    assert streaming.backend.wait(fork.id).output == 5
+    (entry,) = [entry for entry in run.log() if entry.message.get("tick") == 0]
+    fork = run.fork(entry.id)
+    assert streaming.backend.wait(fork.id).status == "failed"  # the ticks were added later
+    fork.resume(ticks=2)
+    assert streaming.backend.wait(fork.id).output == 5
+    assert len(streaming.bodies(topic)) == 3
+
+
+def test_a_child_run_is_asked_by_the_wire_of_its_own_model(streaming: Native) -> None:
+    topic = secrets.token_hex(4)
+    streaming.speaker.replies[topic] = [
+        lambda wire: wire.reply(Say([("add", {"a": 1})]), streams=True),
+        lambda wire: wire.reply(Say([output("†result.c0")]), streams=True),
+    ]
+    inner = {"context": [{"type": "text", "message": f"topic: {topic}"}], "schema": {"type": "integer"}, "tools": TOOLS}
+    ask = {"type": "object", "properties": {"_delegate": {"const": "inner"}}}
+    run, outer = streaming.submit(
+        Say([("ask", {})]), Say([output("†result.c0")]), delegates={"inner": inner}, tools={"ask": ask}
+    )
+    result = streaming.backend.wait(run.id)
+    assert (result.status, result.output) == ("completed", 2)
+    assert [tool["name"] for tool in functions(streaming.bodies(topic)[0])] == ["add", "output"]
+    assert [tool["name"] for tool in functions(streaming.bodies(outer)[0])] == ["ask", "output"]
+
+
+def functions(body: Any) -> list[Any]:
+    return [tool.get("function", tool) for tool in body["tools"]]
+
+
+def test_a_plan_that_waits_for_an_approval_has_its_places(streaming: Native) -> None:
+    run, topic = streaming.submit(Say([("add", {"a": 1})]), Say([output("†result.c0")]), config={"mode": "lazy"})
+    while (plan := run.plan()) is None:
+        run.status()
+    assert plan["calls"][0]["_outputPath"] == "†result.c0"
+    run.approve_plan(plan["plan"])
+    while (plan := run.plan()) is None and run.status()["status"] != "completed":
+        run.status()
+    if plan is not None:
+        run.approve_plan(plan["plan"])
+    assert streaming.backend.wait(run.id).output == 2
+    assert streaming.results(topic)["t000c0000"].startswith("done")
+
+
+def test_an_answer_of_far_too_many_calls_starts_none(streaming: Native) -> None:
+    run, _ = streaming.submit(lambda wire: wire.reply(Say([("add", {"a": 1})] * 5_000), streams=False))
+    result = streaming.backend.wait(run.id)
+    assert (result.status, [*result.calls]) == ("failed", [])
+    assert "config.calls" in (result.reason or "")
+    run, _ = streaming.submit(
+        lambda wire: wire.reply(Say([("add", {"a": 1})] * 100_000), streams=False), Say([output(5)])
+    )
+    result = streaming.backend.wait(run.id)
+    assert (result.output, [*result.calls]) == (5, [])

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from redis import Redis
@@ -102,12 +102,16 @@ class Died(BaseException):
 class World:
     """A log, a broker that is a list, and processes that come and go."""
 
+    models: ClassVar[Mapping[str, Any]] = {}
+    document: ClassVar[Mapping[str, Any]] = REQUEST
+
     def __init__(
         self, server: EmbeddedServer, seed: int, *, deaths: int, disturbs: bool = False, is_staged: bool = False
     ) -> None:
-        name = f"{'disturbed' if disturbs else 'staged' if is_staged else 'crashes'}{seed}"
+        kind = "disturbed" if disturbs else "staged" if is_staged else "crashes"
+        name = f"{type(self).__name__}-{kind}{seed}"
         self.answers = STAGED_ANSWERS if is_staged else dict(enumerate(ANSWERS))
-        self.settings: Settings = settings_apart(server, name, limit_attempts=20)
+        self.settings: Settings = settings_apart(server, name, limit_attempts=20, models=self.models)
         self.disturbs = disturbs
         self.redis: Any = Redis.from_url(server.redis_url)
         self.chance = random.Random(seed)
@@ -116,7 +120,7 @@ class World:
         self.deaths_left = deaths
         self.deaths = 0
         self.commands_left = self._lifetime()
-        self.run: Run = Client(self.settings).submit_document(STAGED if is_staged else REQUEST)
+        self.run: Run = Client(self.settings).submit_document(STAGED if is_staged else self.document)
         self.keys = Keys(self.settings.key_prefix, self.run.id)
 
     def _lifetime(self) -> int:

@@ -2,16 +2,18 @@
 
 A tick is compared with the one before by the log alone: its calls as they were written, and what has become of each. A
 call with references counts as the same where nothing that it may read has changed meanwhile. The places that the engine
-gives in a staged plan, another one for each call of the run, count as the same by their order in the tick.
+gives, another one for each call of the run, count as the same by their order in the tick.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 from acts_celery.protocol.engine.loop import Tick
 from acts_celery.protocol.engine.solution_output import holds_references
+from acts_celery.protocol.requests.own_places import given_places
 from acts_celery.worker.wire.packing import pack
 
 from .loop_view import LoopView
@@ -28,7 +30,7 @@ def repeats_of(view: LoopView) -> dict[str, Any] | None:
     calls = [call for call in written if isinstance(call, dict)]
     if tick is None or not calls:
         return None
-    digest = hashlib.sha256(pack(_in_slots(tick, [_written(calls), _ends(view, tick)]))).hexdigest()
+    digest = hashlib.sha256(pack(_in_slots(_given(view, tick), [_written(calls), _ends(view, tick)]))).hexdigest()
     before = tick.repeats or {}
     is_same = before.get("digest") == digest and not _has_moved(view, calls)
     return {"digest": digest, "times": before["times"] + 1 if is_same else 1}
@@ -39,9 +41,17 @@ def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: part for key, part in call.items() if key != "_reasoningForCall"} for call in calls]
 
 
-def _in_slots(tick: Tick, value: Any) -> Any:
-    """A value with the places that the engine gave in the tick named by their order."""
-    paths = tick.slots["paths"] if tick.slots is not None else ()
+def _given(view: LoopView, tick: Tick) -> Sequence[str | None]:
+    """The places that the engine gave in the tick: of a staged plan, or of calls that were functions."""
+    if tick.slots is not None:
+        paths: list[str | None] = tick.slots["paths"]
+        return paths
+    calls = tick.solution["solution"]["calls"] if tick.solution is not None else ()
+    return given_places(view.asks, calls, tick.first) if view.asks is not None else ()
+
+
+def _in_slots(paths: Sequence[str | None], value: Any) -> Any:
+    """A value with these places named by their order."""
     given = [(path, f"{path.rpartition('.')[0]}.slot {at}") for at, path in enumerate(paths) if path is not None]
     keys = {path.rpartition(".")[2]: named.rpartition(".")[2] for path, named in given}
 

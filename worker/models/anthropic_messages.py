@@ -82,7 +82,10 @@ class AnthropicMessages:
         said = "".join(map(written.add, texts))
         calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_use"]
         if written.called is not None:
-            said += "".join(written.write(written.called.whole(call.get("name"), call.get("input"))) for call in calls)
+            for call in calls:
+                text = written.called.whole(call.get("name"), call.get("input"))
+                written.count(text)
+                said += written.write(text)
         return said
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
