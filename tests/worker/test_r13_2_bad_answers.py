@@ -154,12 +154,16 @@ def rows() -> Iterator[tuple[str, Row]]:
         "a length, whole",
         Row(whole("", finish="length"), ("Truncated", "max_output_tokens (64)"), config={"max_output_tokens": 64}),
     )
-    yield "a function call", Row(whole("", finish="tool_calls", **called('{"a": 1}')), (*unread, "empty"))
-    yield "a function call of broken JSON", Row(whole("", finish="tool_calls", **called('{"a": ')), (*unread, "empty"))
+    stray = ("InvalidAnswer", "the answer is a function call, and no functions were offered")
+    yield "a function call", Row(whole("", finish="tool_calls", **called('{"a": 1}')), stray)
+    yield "a function call of broken JSON", Row(whole("", finish="tool_calls", **called('{"a": ')), stray)
     yield (
         "an error inside",
         Row(body({"error": {"message": f"no, {KEY}", "type": "x"}}), ("InvalidAnswer", "no, ***"), is_charged=False),
     )
+    streamed_call = Reply([delta(**called('{"a": 1}')), *streamed("").chunks], headers=EVENTS)
+    yield "a function call, streamed", Row(streamed_call, stray)
+    yield "a function call beside an answer", Row(whole(CALLS, **called('{"a": 1}')), **done)
     # What is asked again, and spends no tick.
     again: dict[str, Any] = {"asked": (0, 0), "is_charged": False}
     yield "no choices", Row(body({"choices": [], "model": "m"}), **again)
@@ -246,3 +250,35 @@ def test_what_becomes_of_an_answer(name: str, backend: Backend, speaker: Speaker
     for words in row.says:
         assert words in errors[0]["error"]["type"] + errors[0]["error"]["message"], shown
     assert all(len(error["error"]["message"]) < 1_000 for error in errors)
+
+
+DELEGATED: Final[dict[str, tuple[Reply, str]]] = {
+    "prose around it": (whole('Sure:\n```json\n{"output": 3}\n```\nDone!'), ""),
+    "thinking": (streamed('<think>{"output": 1}?</think>{"output": 3}'), ""),
+    "calls that are none": (whole('{"calls": [], "output": 3}'), ""),
+    "a bare output": (whole("3"), 'expected {"output": …}'),
+    "two objects": (whole('{"output": 1} {"output": 3}'), "2 different objects"),
+    "calls": (whole(text(SUM, output=3)), "it has calls, where there are no tools"),
+    "no output": (whole('{"output": null}'), "it has no output"),
+    "nothing": (whole(""), "it is empty"),
+    "what does not fit": (whole('{"output": "three"}'), "not what the schema demands"),
+    "a length": (whole('{"output": ', finish="length"), "max_output_tokens"),
+    "a filter": (whole("", finish="content_filter"), "filtered"),
+    "a refusal": (whole("", refusal="No."), "the model refuses: No."),
+    "a function call": (whole("", finish="tool_calls", **called("{}")), "is a function call"),
+    "a page for people": (Reply([b"<html>"], headers={"Content-Type": "text/html"}), "ACTS_MODEL_BASE_URL"),
+    "half a character": (whole('{"output": "\ud800"}'), "not what the schema demands"),
+}
+
+
+@pytest.mark.parametrize("name", DELEGATED)
+def test_what_becomes_of_the_answer_of_a_delegate(name: str, backend: Backend, speaker: Speaker) -> None:
+    (reply, fails), topic = DELEGATED[name], secrets.token_hex(4)
+    speaker.rows[topic] = Row(reply)
+    inner = {"context": [{"type": "text", "message": f"topic: {topic}"}], "schema": {"type": "integer"}}
+    call = {"_tool": "ask", "_delegate": "inner", "_outputPath": "†state.asked"}
+    result = backend.run([call], delegates={"inner": inner})
+    (ended,) = result.calls
+    assert ended.status == ("failed" if fails else "done"), ended.error
+    assert fails in str(ended.error)
+    assert fails or result.data()["state"]["asked"] == 3

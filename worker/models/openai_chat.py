@@ -55,7 +55,10 @@ class OpenAIChat:
         if isinstance(said.get("refusal"), str):
             written.refusal += said["refusal"]
         text = written.add(said.get("content"))
-        if written.called is not None and isinstance(calls := said.get("tool_calls"), list):
+        calls = said.get("tool_calls")
+        if written.called is None:
+            written.has_stray_calls = written.has_stray_calls or bool(calls)
+        elif isinstance(calls, list):
             text += "".join(
                 _call(written, written.called, call, streams=streams) for call in calls if isinstance(call, dict)
             )

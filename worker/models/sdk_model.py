@@ -29,6 +29,10 @@ _JSON: Final = "application/json"
 _OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
 _LONGEST_REASON: Final = 300
+_STRAY: Final = (
+    "the answer is a function call, and no functions were offered: answer with the text of one JSON object (a model "
+    'that is to call functions has "wire": "tools" in its settings)'
+)
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 _SECOND: Final = "\udc00"
 """Halves of characters (UTF-16) from here on are second ones."""
@@ -50,6 +54,8 @@ class Written:
     refusal: str = ""
     called: Called | None = None
     """The calls of functions, where the tools go as functions: then the text is made of them."""
+    has_stray_calls: bool = False
+    """Whether it calls functions, and none were offered."""
     call_id: str = ""
     """The provider's id of the call that is being written."""
     size: int = 0
@@ -102,7 +108,7 @@ class Written:
         return Answer(self.text, self.model, self.usage, words=self.called.words if self.called is not None else "")
 
     def answer(self) -> Answer:
-        """The answer. Raises `Refused`, `Truncated` and `Unreachable`."""
+        """The answer. Raises `InvalidAnswer`, `Refused`, `Truncated` and `Unreachable`."""
         if self.refusal or self.finish == "content_filter":
             raise Refused(f"the model refuses: {self.refusal or 'its provider has filtered the answer'}")
         if self.finish == "length":
@@ -114,6 +120,8 @@ class Written:
             raise Truncated("the answer broke off before its end")
         if self.called is not None:
             self.write(self.called.close())
+        elif self.has_stray_calls and not self.text.strip():
+            raise InvalidAnswer(_STRAY, answer=self.so_far())
         return self.so_far()
 
 

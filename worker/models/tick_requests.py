@@ -32,7 +32,7 @@ async def ask_for_tick(
     try:
         with PartialAnswers(send_part) if send_part is not None else nullcontext(ignore) as on_text:
             answer = await models.ask(ModelRequest(messages, schema, config), on_text)
-        if _HALF.search(answer.text):
+        if _HALF.search(answer.text + answer.words):
             raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
     except (InvalidAnswer, Refused, Truncated) as error:
         return {"error": {"type": type(error).__name__, "message": str(error)}, **_paid(error.answer)}
