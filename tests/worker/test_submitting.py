@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, assert_type, get_args
 
 import pytest
 from pydantic import AfterValidator, BaseModel
+from typing_extensions import TypedDict
 
 from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local
 from acts_celery.broker_config import load
@@ -96,6 +98,32 @@ def test_what_the_class_refuses_beyond_its_schema_is_told_with_where_the_output_
     with pytest.raises(OutputUnfit, match=r"EvenInvoice refuses its output: total: .*must be even.*result\(\)\.output"):
         run.wait(timeout_seconds=SECONDS)
     assert client.run(run.id).result().output == {"total": 9}
+
+
+class Bought(TypedDict):
+    lines: list[Line]
+    total: int
+
+
+@dataclass
+class Sum:
+    total: int
+
+
+def test_the_output_is_had_as_any_type_also_where_the_run_was_submitted_elsewhere(client: Client) -> None:
+    run = client.submit("Order three of whatever is cheaper.", schema=Bought, tools=[price, order])
+    result = run.wait(timeout_seconds=SECONDS)
+    assert result.output == {"lines": [Line(item="tea", pieces=3)], "total": 9}
+    for found in (result, client.run(run.id).result()):
+        invoice = found.output_as(Invoice)
+        assert_type(invoice, Invoice)
+        assert_type(found.output_as(Bought)["lines"][0].item, str)
+        assert invoice == Invoice(lines=[Line(item="tea", pieces=3)], total=9)
+        assert found.output_as(Sum).total == 9
+    with pytest.raises(OutputUnfit, match="EvenInvoice refuses its output"):
+        result.output_as(EvenInvoice)
+    with pytest.raises(OutputUnfit, match="is failed: it has no output"):
+        client.submit("what no answer is there for", schema=Invoice).wait(timeout_seconds=SECONDS).output_as(Invoice)
 
 
 def test_a_run_that_has_not_completed_has_no_object_and_says_so_by_its_status(client: Client) -> None:
