@@ -22,6 +22,7 @@
 `profiles`    what each provider takes, as data
 `fitting`     a request as a provider takes it
 `wire_schema` the schema as a provider enforces it
+`wire_writer` writing each part of it
 `wire_size`   how large a schema is by what providers limit
 `unenforced`  what is not enforced, as findings
 `function_fitting` its tools as functions that a provider takes
