@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
@@ -21,6 +22,8 @@ from acts_celery.protocol.submission.config import SAMPLING
 
 from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable
+from .image_tokens import request_tokens
+from .prices import estimate_of
 from .request import Answer, ModelRequest
 
 logger = logging.getLogger(__name__)
@@ -62,18 +65,21 @@ async def solve(
     return output
 
 
-def most_tokens(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> tuple[int, int]:
-    """The tokens that the request may have at most, and those of its answer (SPEC R13.3)."""
-    return _most_tokens(ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config))
+def most_tokens(
+    context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any], asked: Sequence[ConfiguredModel]
+) -> tuple[int, int]:
+    """The tokens that the request may have at most, and those of its answer (SPEC R13.3); `asked` may answer it."""
+    return _most_tokens(ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config), asked)
 
 
-def _most_tokens(request: ModelRequest) -> tuple[int, int]:
-    size = len(compact([list(request.messages), request.schema]).encode())
-    return size, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
+def _most_tokens(request: ModelRequest, asked: Sequence[ConfiguredModel]) -> tuple[int, int]:
+    tokens = request_tokens(request.messages, asked) + len(compact(request.schema).encode())
+    return tokens, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
 
 
 def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
-    estimate = models.estimate(request.config.get("model"), *_most_tokens(request))
+    asked = models.asked(request.config.get("model"))
+    estimate = estimate_of(asked, *_most_tokens(request, asked))
     if answer is None:
         return Cost.of_request(None, estimate).pack()
     usage = answer.usage.to_dict() if answer.usage is not None else None
