@@ -134,9 +134,15 @@ def test_a_run_that_has_not_completed_has_no_object_and_says_so_by_its_status(cl
 
 def test_what_this_backend_lacks_is_told_at_its_place_in_a_list_of_calls(tmp_path: Path) -> None:
     (tmp_path / "judge.json").write_text('{"context": [], "schema": {"type": "string"}}', encoding="utf-8")
-    checker = Checker(load(env_file=None, delegates=[str(tmp_path)]))
+    checker = Checker(load(env_file=None, delegates=[str(tmp_path)], models={"small": {"model": "scripted:x.json"}}))
+    call = {"_tool": "t", "_delegate": "judge", "_outputPath": "†state.a"}
     with pytest.raises(Rejected, match="/1/_delegate: delegate 'judge' needs a model, and none is configured"):
-        checker.check([{"type": "input", "a": 1}, {"_tool": "t", "_delegate": "judge", "_outputPath": "†state.a"}])
+        checker.check([{"type": "input", "a": 1}, call])
+    checker.check({"solution": {"calls": [call]}, "config": {"model": "small"}})  # one that is named will do
+    (tmp_path / "judge.json").write_text(
+        '{"context": [], "schema": {}, "config": {"model": "small"}}', encoding="utf-8"
+    )
+    checker.check([call])
 
 
 def test_a_function_that_is_no_activity_is_refused_by_its_name(client: Client) -> None:
