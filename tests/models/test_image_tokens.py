@@ -84,7 +84,8 @@ def test_a_large_picture_is_not_counted_by_its_bytes() -> None:
     text = [{"role": "user", "content": "what is it?"}]
     parts: tuple[dict[str, Any], ...] = (url, own, {**given, "pixels": [1024, 1024]}, {**given, "data": data})
     for part in parts:
-        messages = [*text, {"role": "user", "content": [{"type": "text", "text": "this"}, part]}]
+        shown: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "this"}, part]}
+        messages = [*text, shown]
         found = request_tokens(messages, [OPENAI, CLAUDE])
         assert 1_399 < found < 1_399 + 200  # the dearer of the two
     there: dict[str, Any] = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
