@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from acts_celery import Client
-from acts_celery.broker_config import load
+from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import solve
@@ -272,6 +272,9 @@ def test_an_answer_that_cannot_be_read_is_not_quoted_where_others_may_read_the_e
     class Leaking:
         async def ask(self, request: ModelRequest) -> Answer:
             return Answer("I was told: " + request.messages[-1]["content"], "leaking", None)
+
+        def asked(self, _: str | None) -> list[ConfiguredModel]:
+            return [ConfiguredModel(model="leaking:1")]
 
     context = [{"type": "text", "message": "the code is 4711"}]
     with pytest.raises(InvalidAnswer, match="cannot be read: it has no JSON object") as refused:
