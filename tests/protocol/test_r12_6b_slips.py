@@ -18,8 +18,10 @@ from acts_celery.protocol.requests import Answer, Request, compose, read_answer,
 from acts_celery.protocol.requests.streaming import begin_answer, end_answer
 from acts_celery.protocol.submission.checking import Environment
 
+from .foreign_plans import calls_of
 from .laws import law
 from .strategies import expressions
+from .test_analysis_slips import FOREIGN, TEXTS, slipped
 
 TEXT: dict[str, Any] = {"type": "string"}
 CONTEXT: list[dict[str, Any]] = [
@@ -186,3 +188,31 @@ def test_with_the_corrected_text_an_answer_is_valid(before: str, place: Referenc
 
 def test_what_a_tool_says_of_texts_is_not_sent_to_a_model() -> None:
     assert "_literal" not in json.dumps(compose(asked()))
+
+
+def answered(value: dict[str, Any]) -> Answer:
+    """The calls of a plan as a model's answer."""
+    solution = value["solution"] if "solution" in value else {"calls": calls_of(value)}
+    parts = {key: value[key] for key in ("tools", "delegates") if key in value}
+    context = [message for message in value.get("context", []) if message.get("type") != "plan"]
+    request = read_request({**parts, "context": context, "schema": {}}, Environment())
+    return read_answer(request, {"output": None, **solution})
+
+
+def are_slips(answer: Answer) -> list[str]:
+    said = ("inside a text", "names a place and has no †", "other systems replace", "white space before the †")
+    return [error.message for error in answer.errors if any(words in error.message for words in said)]
+
+
+def test_plans_that_were_not_made_for_this_have_no_slips() -> None:
+    assert FOREIGN
+    said = [said for _, value in FOREIGN for said in are_slips(answered(value))]
+    own = "has '$var"  # NESTFUL reads in the middle of a formula, too, which is no reference here
+    assert [each for each in said if not each.startswith(own)] == []
+
+
+@pytest.mark.parametrize("slip", sorted(TEXTS.keys() - {"angle brackets", "braces"}))
+def test_a_slip_in_such_a_plan_is_an_error_that_names_what_was_meant(slip: str) -> None:
+    made = [each for _, value in FOREIGN for each in slipped(value, TEXTS[slip])]
+    assert made
+    assert [meant for meant, value in made if not any(meant in said for said in are_slips(answered(value)))] == []
