@@ -1,9 +1,10 @@
 """Visibility: which calls can ever see a value, proven from the submission alone (SPEC R8).
 
-A call is given its parameters and its scopes, and nothing else. It *sees* a place directly where a parameter reads at,
-above or below it, or a scope covers any of it. What comes of such a call may tell of the value, so a call that reads
-its results or errors, and theirs in turn, is listed apart as *derived*: also where no code is handed the value because
-the call's result is written in it, and where a call fails since what it writes does not go with what is there.
+A call is given its parameters and its scopes, and nothing else; the model of a latent call sees all of its instance. It
+*sees* a place directly where a parameter reads at, above or below it, or a scope covers any of it. What comes of such a
+call may tell of the value, so a call that reads its results or errors, and theirs in turn, is listed apart as
+*derived*: also where no code is handed the value because the call's result is written in it, and where a call fails
+since what it writes does not go with what is there.
 
 A delegate gets its own messages, those scopes and those parameters (`delegates.delegate_context`); its context is made
 of nothing else, and a call inside it reads that context only. So its inner calls can narrow what it was given and never
@@ -124,6 +125,8 @@ def _ways(call: Call, place: Reference) -> Iterator[str]:
     for scope in call.scopes:
         if scope.overlaps(place):
             yield f"scope {scope}" if scope.path else f"scope {scope.kind}"
+    if call.runner.executor is Executor.LATENT and _is_handed(call):
+        yield "the whole context"
 
 
 class _Derivation:

@@ -6,6 +6,7 @@
 `extending`  what the signature of an activity adds to its declaration
 `toolbox`    what may be called, and by whom it is run
 `outputs`    where a result goes, and what message it becomes; `partial_values` what a kind's schema says of it
+`alternatives` the places among which a model chooses
 `elements`   calls that are carried out for each element of a list
 `approvals`  which calls a person decides on
 `delegates`  the context of an isolated sub-request

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypedDict, Unpack
 
+from acts_celery.protocol.calls.alternatives import Alternative, alternative
 from acts_celery.protocol.calls.approvals import Approvals
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of, element_of
@@ -36,7 +37,7 @@ from acts_celery.protocol.schemas.work import METER, STEP_WORK
 from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.gathered import Gathered
-from acts_celery.protocol.state.scopes import scoped, scoped_messages
+from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
 
 from .decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
 from .elements import Elements
@@ -154,13 +155,20 @@ class Execution(Standing):
         return gathered.scoped(call.scopes) if gathered is not None else scoped(self._fold, call.scopes)
 
     def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
-        """The parent's part of a delegate's context (SPEC R9.2)."""
+        """What a delegate is given of the context (SPEC R9.2); of a latent call all that its model sees, which is the
+        whole context with the scopes last (SPEC R8.3).
+        """
         if call.index in self._snapshots:
             return [copied(message) for message in self._snapshots[call.index].messages]
-        gathered = self._gathered(call) if call.gather else None
-        return (
-            gathered.scoped_messages(call.scopes) if gathered is not None else scoped_messages(self._fold, call.scopes)
-        )
+        is_latent = call.runner.executor is Executor.LATENT
+        if call.gather and (gathered := self._gathered(call)) is not None:
+            return gathered.all_messages(call.scopes) if is_latent else gathered.scoped_messages(call.scopes)
+        return all_messages(self._fold, call.scopes) if is_latent else scoped_messages(self._fold, call.scopes)
+
+    def alternatives(self, call: Call) -> tuple[Alternative, ...]:
+        """The places among which the model that a call asks chooses, where there are several (SPEC R4.4)."""
+        groups = call.output.alternatives if call.output is not None else ()
+        return tuple(alternative(group, call.method, self._fold) for group in groups) if len(groups) > 1 else ()
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
@@ -271,6 +279,9 @@ class Execution(Standing):
             places = gathered.places(call.scopes) if gathered is not None else map(self._fold.value, call.scopes)
             for value in places:
                 allowance.take(value)
+            if call.runner.executor is Executor.LATENT and self._terms.approvals.hold(call):
+                for kind in self._fold.kinds():  # all of it goes into the snapshot
+                    allowance.take(self._fold.root(kind))
         except (Conflict, TooLarge) as problem:
             return self._terms.failed(call, Failure(type(problem).__name__, str(problem)), date)
         if call.reads and (invalid := self._terms.invalid(call, parameters, date)) is not None:

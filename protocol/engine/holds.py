@@ -94,7 +94,7 @@ def narrowed(snapshot: Snapshot, call: Call, scopes: Sequence[str]) -> Snapshot:
     messages = [
         render_data(kind, parts[kind]) if kind in parts else message
         for message in snapshot.messages
-        if (kind := message.get("kind", message["type"])) in parts or kind in kinds - parted
+        if (kind := message.get("kind", message.get("type"))) in parts or kind in kinds - parted
     ]
     return Snapshot(snapshot.parameters, values, tuple(messages))
 

@@ -31,6 +31,11 @@ def shown(message: Message) -> dict[str, Any]:
     return {key: value for key, value in message.items() if key not in PROVENANCE and key != "_instance"}
 
 
+def is_chat(message: Message) -> bool:
+    """Whether a message has the shape of a chat: `{"role", "content"}` (SPEC R1.1)."""
+    return message.get("type") is None and "role" in message
+
+
 @dataclass(frozen=True, slots=True)
 class DataMessage:
     """A message that carries a value under an identity (SPEC R1.2, R1.3)."""

@@ -13,6 +13,7 @@
 `receipts`      what became of calls, in one line each
 `data_blocks`   data as a model is shown it
 `empty_places`  what the state requires and is not there yet
+`results`       a request for the result of one call alone
 `rendering`     the messages in which a model is asked, and what follows a tick
 `texts`         the engine's own words in them
 `answer_texts`  the object that a text has as its answer, whatever stands around it

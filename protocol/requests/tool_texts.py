@@ -30,7 +30,7 @@ _PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null", "ob
 
 def tool_text(request: Request, tool: Tool) -> str:
     """What a model is shown of a tool: a few lines."""
-    return "\n".join([signature(request, tool), *(f"  {line}" for line in _said(tool))])
+    return text_of(tool, _result(request, tool))
 
 
 def function_text(request: Request, tool: Tool) -> Iterator[str]:
@@ -41,7 +41,12 @@ def function_text(request: Request, tool: Tool) -> Iterator[str]:
     yield from _pinned(tool)
 
 
-def signature(request: Request, tool: Tool) -> str:
+def text_of(tool: Tool, result: CompiledSchema | None) -> str:
+    """The lines of a tool of which this is known of its results."""
+    return "\n".join([_signature(tool, result), *(f"  {line}" for line in _said(tool))])
+
+
+def _signature(tool: Tool, result: CompiledSchema | None) -> str:
     """The first line: name, parameters, and the type of the result where it is known."""
     parts = conjuncts((tool.document,), tool.document)
     required = {name for part in parts for name in part.get("required", ())}
@@ -51,7 +56,6 @@ def signature(request: Request, tool: Tool) -> str:
         for name, schema in properties.items()
         if not name.startswith("_")
     ]
-    result = _result(request, tool)
     returns = f" -> {type_text(result.document, result.document)}" if result is not None else ""
     return f"{one_line(tool.name)}({', '.join(parameters)}){returns}"
 

@@ -265,10 +265,18 @@ def joined(said: Sequence[Any]) -> Any:
         for keyword, value in part.items():
             if made.setdefault(keyword, value) == value or keyword in _SAYS_NOTHING:
                 continue
-            if keyword != "type" or {made[keyword], value} != {"integer", "number"}:
+            types = _common_types(made[keyword], value) if keyword == "type" else []
+            if not types:
                 return {"allOf": list(said)}
-            made[keyword] = "integer"
+            made[keyword] = types[0] if len(types) == 1 else types
     return made
+
+
+def _common_types(one: Any, other: Any) -> list[str]:
+    """The types that are among both; an integer is a number."""
+    mine, theirs = ({each} if isinstance(each, str) else set(each) for each in (one, other))
+    narrow = {"integer"} if {"integer", "number"} <= mine | theirs and "number" not in mine & theirs else set()
+    return sorted((mine & theirs) | narrow)
 
 
 def untitled(properties: Any) -> Any:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Conflict, Unresolved, shortened
-from acts_celery.protocol.language.messages import ERROR, TEXT_TYPES, Message, is_promise, is_written
+from acts_celery.protocol.language.messages import ERROR, TEXT_TYPES, Message, is_chat, is_promise, is_written
 from acts_celery.protocol.language.paths import MISSING, copied, type_name
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.language.templates import as_text
@@ -45,7 +45,7 @@ class Fold:
         """
         operation = read_operation(message, source, writer)
         if operation is None:
-            if message.get("type") in TEXT_TYPES:
+            if message.get("type") in TEXT_TYPES or is_chat(message):
                 self._texts.append(message)
             return
         if not is_promise(message):
@@ -167,7 +167,9 @@ class Fold:
             verify(operation, MISSING)
 
     def texts(self) -> list[Message]:
-        """The texts and system messages that the reader sees, in the order of the log: the base's first (SPEC R8.3)."""
+        """The texts, system and chat messages that the reader sees, in the order of the log: the base's first
+        (SPEC R8.3).
+        """
         return [*(self._base.texts() if self._base is not None else ()), *self._texts]
 
     def _all(self) -> Iterator[tuple[str, Kind]]:

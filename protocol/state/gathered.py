@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Unresolved
 from acts_celery.protocol.language.messages import TEXT_TYPES, render_data
@@ -11,7 +11,10 @@ from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import Expression, Reference
 
 from .fold import Fold
-from .scopes import scoped, scoped_messages
+from .scopes import all_messages, scoped, scoped_messages
+
+OF_INSTANCES: Final = "of each instance, by its name"
+"""What a model is told of gathered values."""
 
 
 class Gathered:
@@ -63,6 +66,17 @@ class Gathered:
         """What scopes yield, as messages (SPEC R1.5): global texts as they are, then what `scoped` gives."""
         texts = scoped_messages(self._shared, [scope for scope in scopes if scope.kind in TEXT_TYPES])
         return texts + [render_data(kind, value) for kind, value in self.scoped(scopes).items()]
+
+    def all_messages(self, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
+        """All that a global reader sees, as messages, and last what `scoped` gives of the instances, which is said to
+        be theirs.
+        """
+        kinds = dict.fromkeys(scope.kind for scope in scopes)
+        own = [kind for kind in kinds if self._is_own([scope for scope in scopes if scope.kind == kind])]
+        values = self.scoped([scope for scope in scopes if scope.kind in own])
+        whole = {scope.kind for scope in scopes if not scope.path and scope.kind in values}
+        seen = all_messages(self._shared, scopes, but=whole)
+        return seen + [render_data(kind, value, description=OF_INSTANCES) for kind, value in values.items()]
 
     def _is_own(self, places: Sequence[Reference]) -> bool:
         return any(fold.has_own(place) for fold in self._folds.values() for place in places)

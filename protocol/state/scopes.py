@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -112,16 +112,26 @@ def scoped_messages(fold: Fold, scopes: Sequence[Reference]) -> list[dict[str, A
     then the values as canonical messages; a whole kind brings its schema and description (SPEC R1.5).
     """
     whole = {scope.kind for scope in scopes if not scope.path}
-    texts = [shown(message) for message in fold.texts() if message["type"] in whole]
+    texts = [shown(message) for message in fold.texts() if message.get("type") in whole]
     return texts + [
-        render_data(
-            kind,
-            value,
-            schema=fold.schema(kind) if kind in whole else MISSING,
-            description=fold.description(kind) if kind in whole else None,
-        )
+        _rendered(fold, kind, value) if kind in whole else render_data(kind, value)
         for kind, value in scoped(fold, scopes).items()
     ]
+
+
+def all_messages(fold: Fold, scopes: Sequence[Reference], *, but: Container[str] = ()) -> list[dict[str, Any]]:
+    """All that a reader sees, as messages: texts, system and chat messages as they are, then the values, each kind with
+    its schema and description. What scopes name or name a part of stands last (SPEC R8.3). Some kinds may be left out.
+    """
+    texts = [(message.get("type"), shown(message)) for message in fold.texts()]
+    kinds = [kind for kind in fold.kinds() if kind not in but]
+    found = [*texts, *((kind, _rendered(fold, kind, copied(fold.root(kind)))) for kind in kinds)]
+    named = {scope.kind for scope in scopes}
+    return [message for is_last in (False, True) for kind, message in found if (kind in named) is is_last]
+
+
+def _rendered(fold: Fold, kind: str, value: Any) -> dict[str, Any]:
+    return render_data(kind, value, schema=fold.schema(kind), description=fold.description(kind))
 
 
 def _joined(base: Any, path: tuple[str | int, ...], value: Any) -> Any:

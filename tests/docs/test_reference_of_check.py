@@ -16,7 +16,7 @@ OPEN = frozenset({"simulation.global", "simulation.instances", "simulation.calls
 READER = {"_tool": "t", "value": "†state.b", "_outputPath": "†data.c", "_scopes": ["input"]}
 VALID: dict[str, Any] = {
     "context": [{"type": "state", "a": 1}, {"type": "input", "schema": {"properties": {"later": {}}}}],
-    "tools": {"t": {}},
+    "tools": {"t": {"properties": {"_delegate": {}}}},
     "solution": {
         "calls": [
             {
@@ -26,7 +26,7 @@ VALID: dict[str, Any] = {
                 "_scope": [],
                 "_scopes": ["state"],
             },
-            READER,
+            {**READER, "_delegate": "anonymous"},
         ]
     },
 }

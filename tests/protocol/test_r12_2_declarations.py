@@ -11,6 +11,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.protocol.calls.extending import extended
 from acts_celery.protocol.calls.tools import GRANTED, PLAIN, Tool
 from acts_celery.protocol.requests import Request, compose, read_answer, read_request, render
+from acts_celery.protocol.requests.widening import joined
 from acts_celery.protocol.submission.checking import Environment
 
 from .schema_strategies import schema_values, schemas
@@ -70,6 +71,20 @@ def test_a_narrower_parameter_is_shown_and_held_against_both() -> None:
         call = {"_tool": "refund", "order_id": "a", "amount": value, "_outputPath": "†state.r"}
         answer = read_answer(asked(declared), {"calls": [call], "output": None}, first=0)
         assert bool(answer.errors) is not fits
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("number", "integer", {"type": "integer"}),
+        (["integer", "null"], ["number", "string"], {"type": "integer"}),
+        (["number", "null"], ["null", "number"], {"type": ["null", "number"]}),
+        (["string", "null"], "string", {"type": "string"}),
+        ("string", "null", {"allOf": [{"type": "string"}, {"type": "null"}]}),
+    ],
+)
+def test_what_two_say_of_a_parameter_is_one_schema_without_branches(one: Any, other: Any, expected: Any) -> None:
+    assert joined([{"type": one}, {"type": other}]) == expected
 
 
 def test_a_parameter_that_is_declared_without_saying_anything_may_be_anything() -> None:

@@ -180,6 +180,11 @@ def test_executors_are_named_and_thoughts_see_nothing() -> None:
         (0, "delegate", "clerk"),
         (3, "latent", "think"),
     ]
+    assert sights[1].how == ("parameter /about", "the whole context")
+    assert [(sight.index, sight.how) for sight in who_sees(plan, "†state.other").direct] == [
+        (0, ("scope state",)),
+        (3, ("the whole context",)),
+    ]
     assert who_sees(plan, SSN).to_dict().keys() == {"path", "note", "direct", "derived"}
     assert who_sees(plan, SSN).to_dict()["path"] == SSN
     assert who_sees(plan, SSN).to_dict()["direct"][0] == {

@@ -24,6 +24,7 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import digests
 from acts_celery.protocol.language.messages import is_promise
+from acts_celery.protocol.requests.results import result_schema
 from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.budgets import SPENT, Budget, left_of, sum_fields
 from acts_celery.worker.storage.child_links import PARENT, Parent, budgets_of, child_id, result_of
@@ -69,6 +70,8 @@ class Children:
         `RedisError`.
         """
         own = definition.delegates[start.call.runner.name]
+        if alternatives := execution.alternatives(start.call):
+            own = {**own, "schema": result_schema(own.get("schema", {}), alternatives)}
         context = delegate_context(own.get("context", []), execution.scoped_messages(start.call), start.parameters)
         return await asyncio.to_thread(self._start, attempt, own, context, definition)
 

@@ -68,7 +68,7 @@ class Decider:
             if not lane.is_of_now(attempt):
                 continue
             if not isinstance(result, Started):
-                result = self._services.remote.received(call, attempt, result)
+                result = self._services.remote.received(call, attempt, result, lane.run.definition)
             if isinstance(result, Started):
                 step.delegated.append(Delegated(index, attempt.number, result.run))
             elif isinstance(result, Retry):

@@ -13,14 +13,16 @@ from typing import Any, Final
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from acts_celery.protocol import Limits, Message, Output
+from acts_celery.protocol.calls.alternatives import Alternative, chosen, names_of
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.delegates import delegate_context
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
+from acts_celery.protocol.requests.results import ResultRequest, result_request
 from acts_celery.worker.models.configured import Models
-from acts_celery.worker.models.delegates import request_config, solve
+from acts_celery.worker.models.delegates import about, request_config, solve
 from acts_celery.worker.models.tick_requests import ask_for_tick
 from acts_celery.worker.registry.activities import Policy, Registry
 from acts_celery.worker.storage.definition import Definition
@@ -50,14 +52,23 @@ class Remote:
         activity = self._registry.activities.get(call.runner.name)
         return activity is not None and activity.queue is not None
 
-    def received(self, call: Call, attempt: Attempt, result: Result) -> Result:
+    def received(self, call: Call, attempt: Attempt, result: Result, definition: Definition) -> Result:
         """A result as far as it is believed: another process has sent it, and may say what its code may not.
 
-        A delegate's is a value; an attempt is followed by another only as often as the code's policy grants.
+        A delegate's is a value, and a model's may be the choice of one of several places; an attempt is followed by
+        another only as often as the code's policy grants.
         """
         if isinstance(result, Retry) and attempt.failures >= self._most_retries(call):
             return result.failure
-        return result if call.runner.executor is Executor.ACTIVITY else _plain(result)
+        if call.runner.executor is Executor.ACTIVITY:
+            return result
+        groups = call.output.alternatives if call.output is not None else ()
+        if isinstance(result, Success) and len(groups) > 1 and self.asks(call, definition):  # it was shown them
+            if isinstance(result.value, Output):
+                return result
+            if (choice := chosen(result.value, names_of(map(Alternative, groups)))) is not None:
+                return replace(result, value=choice)
+        return _plain(result)
 
     def _most_retries(self, call: Call) -> int:
         name = call.runner.name
@@ -90,17 +101,31 @@ class Remote:
         is_delegate = call.runner.executor is Executor.DELEGATE
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
-        tool = definition.tools.get(call.tool)
-        context = delegate_context(own.get("context", []), execution.scoped_messages(call), start.parameters)
+        asked = self._asked(start, execution, definition)
         body = DelegateCall(
             attempt=attempt,
             delegate=self._delegate_name(call, definition),
-            context=filled(context, files),
-            schema=own.get("schema", tool.output_schema if tool is not None else None),
-            config={**most, **request_config(definition.config, own.get("config") or {}), **_tool_hint(call, tool)},
+            context=filled(asked.context, files),
+            schema=asked.schema,
+            config={**most, **request_config(definition.config, own.get("config") or {}), **about(asked)},
             awaited=not call.is_fire_and_forget,
         )
         return self._task(EXECUTE_DELEGATE, body, call)
+
+    def _asked(self, start: Start, execution: Execution, definition: Definition) -> ResultRequest:
+        """What a delegate in code, or a model, is given."""
+        call = start.call
+        if not self.asks(call, definition):
+            return ResultRequest(delegate_context([], execution.scoped_messages(call), start.parameters), None, {})
+        return result_request(
+            call,
+            start.parameters,
+            execution.scoped_messages(call),
+            execution.alternatives(call),
+            tool=definition.tools.get(call.tool),
+            definition=definition.delegates.get(call.runner.name, {}),
+            show_bytes=definition.config.get("show_bytes"),
+        )
 
     def asks(self, call: Call, definition: Definition) -> bool:
         """Whether a remote call is a request of its own to a model."""
@@ -231,10 +256,3 @@ def _plain(result: Result) -> Result:
     if isinstance(result, Success) and isinstance(result.value, (Output, Message)):
         return Failure("OutputError", f"a delegate returns a value, and no {type(result.value).__name__}")
     return result
-
-
-def _tool_hint(call: Call, tool: Tool | None) -> dict[str, Any]:
-    """An anonymous request is about the call's own tool (SPEC R9.1)."""
-    if tool is None or call.runner.name not in (ANONYMOUS, call.tool):
-        return {}
-    return {"tool": {call.tool: dict(tool.declaration)}}

@@ -11,6 +11,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.decisions import Failure, Outcome, Start
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language.errors import Conflict
+from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition
@@ -74,7 +75,7 @@ class Starter:
         try:
             files = self._view.files
             message = self._services.remote.message(start, given, execution, self._definition, files)
-        except (Conflict, FileGone) as error:
+        except (Conflict, TooLarge, FileGone) as error:
             return Failure(type(error).__name__, str(error))
         if (size := len(message.body)) > (most := self._services.limits.call_bytes):
             text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"

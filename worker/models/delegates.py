@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.calls.alternatives import PATH, chosen
+from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.protocol.requests.rendering import render_context
+from acts_celery.protocol.requests.results import ResultRequest, delegate_messages
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.requests.wire import value_with_texts_read, value_without_nulls
 from acts_celery.protocol.schemas import compiled
@@ -22,18 +24,28 @@ from acts_celery.protocol.submission.config import SAMPLING
 
 from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable
-from .image_tokens import request_tokens
-from .prices import estimate_of
 from .request import Answer, ModelRequest
 
 logger = logging.getLogger(__name__)
 
-_INSTRUCTION: Final = 'Answer with one JSON object, {"output": …}, and nothing else.'
 _SHOWN_CHARACTERS: Final = 500
 _LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
 _SETTINGS: Final = ("model", *SAMPLING, *sorted(_LIMITS))
 _OF_ONE_MODEL: Final = frozenset(SAMPLING) - {"temperature"}
 """What a definition that names a model of its own does not take from the submission: that model may not have it."""
+
+
+def about(asked: ResultRequest) -> dict[str, Any]:
+    """What a request for a result says besides its context and its schema, as settings that travel with it."""
+    said: dict[str, Any] = {
+        "tool": {asked.tool.name: dict(asked.tool.declaration)} if asked.tool is not None else None,
+        "choices": asked.choices,
+        "is_rendered": asked.is_rendered,
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+_ABOUT: Final = ("tool", "choices", "is_rendered")
 
 
 async def solve(
@@ -43,10 +55,11 @@ async def solve(
     config: Mapping[str, Any],
     pay: Callable[[Mapping[str, Any]], None],
 ) -> Any:
-    """The result, valid by its schema. Raises `ModelError`. `pay` is called with what asking has cost, as `Success` has
-    it: unknown usage is charged whole (SPEC R13.3).
+    """The result, valid by its schema; of several places (see `about`) the `Output` that the model has chosen. Raises
+    `ModelError`, `TooLarge`. `pay` is called with what asking has cost, as `Success` has it: unknown usage is charged
+    whole (SPEC R13.3).
     """
-    request = ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config)
+    request = _asked(context, schema, config)
     try:
         answer = await models.ask(request)
     except ModelError as error:
@@ -57,29 +70,43 @@ async def solve(
     output = _output(answer)
     if schema is None:
         return output
+    names: Mapping[str, str] = config.get("choices") or {}
+    if names and (choice := chosen(output, names)) is not None:
+        if choice.path not in names.values():
+            return choice  # a place that was not shown: an error that goes to none of them (SPEC R4.4)
+        output = {**output, PATH: next(name for name, path in names.items() if path == choice.path)}
     output = value_without_nulls(schema, output)
     if problems := compiled(schema).problems(output, known=()):
         raise InvalidAnswer(
             "the model's answer is not what the schema demands: " + "; ".join(map(str, problems)), answer=answer
         )
-    return output
+    return chosen(output, names) if names else output
 
 
-def most_tokens(
-    context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any], asked: Sequence[ConfiguredModel]
-) -> tuple[int, int]:
-    """The tokens that the request may have at most, and those of its answer (SPEC R13.3); `asked` may answer it."""
-    return _most_tokens(ModelRequest(rendered(context, config.get("tool")), enveloped(schema), config), asked)
+def most_tokens(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> tuple[int, int]:
+    """The tokens that the request may have at most, and those of its answer (SPEC R13.3). Raises `TooLarge`."""
+    return _most_tokens(_asked(context, schema, config))
 
 
-def _most_tokens(request: ModelRequest, asked: Sequence[ConfiguredModel]) -> tuple[int, int]:
-    tokens = request_tokens(request.messages, asked) + len(compact(request.schema).encode())
-    return tokens, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
+def _asked(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> ModelRequest:
+    messages = list(context) if config.get("is_rendered") else rendered(context, config)
+    settings = {key: value for key, value in config.items() if key not in _ABOUT}
+    return ModelRequest(messages, enveloped(schema), settings)
+
+
+def rendered(context: Sequence[Mapping[str, Any]], config: Mapping[str, Any] = MappingProxyType({})) -> list[Any]:
+    """The messages of a delegate's request: what an answer is, then the context (SPEC R12.5). Raises `TooLarge`."""
+    tools = [Tool(name, declaration) for name, declaration in (config.get("tool") or {}).items()]
+    return delegate_messages(context, next(iter(tools), None), config.get("choices") or {})
+
+
+def _most_tokens(request: ModelRequest) -> tuple[int, int]:
+    size = len(compact([list(request.messages), request.schema]).encode())
+    return size, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
 
 
 def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
-    asked = models.asked(request.config.get("model"))
-    estimate = estimate_of(asked, *_most_tokens(request, asked))
+    estimate = models.estimate(request.config.get("model"), *_most_tokens(request))
     if answer is None:
         return Cost.of_request(None, estimate).pack()
     usage = answer.usage.to_dict() if answer.usage is not None else None
@@ -95,13 +122,6 @@ def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
     for key in _LIMITS & config.keys():
         config[key] = min(each[key] for each in (outer, own) if each.get(key) is not None)
     return config
-
-
-def rendered(context: Sequence[Mapping[str, Any]], tool: Any = None) -> list[dict[str, Any]]:
-    """The request's chat messages: what an answer is, then the context (SPEC R12.5)."""
-    parts = [_INSTRUCTION]
-    parts += [f"`output` is the result of a call of the tool {compact(tool)}."] if tool else []
-    return [{"role": "system", "content": " ".join(parts)}, *render_context(context, is_answer_data=True)]
 
 
 def enveloped(schema: Any) -> dict[str, Any]:
