@@ -6,10 +6,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.requests.wire import AS_TEXT
 from acts_celery.protocol.schemas import compiled
+
+_OF_WHOLE: Final = frozenset(
+    {"type", "enum", "pattern", "minItems", "maxItems", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+    | {"multipleOf"}
+)
 
 
 class Unwritable(ValueError):
@@ -38,7 +43,7 @@ def as_sent(value: Any, schema: Any, root: Mapping[str, Any] | None = None) -> A
         written: Any = [as_sent(item, schema.get("items", {}), root) for item in value]
     else:
         written = value
-    own = {key: part for key, part in schema.items() if key != "items"}
+    own = {key: part for key, part in schema.items() if key in _OF_WHOLE}
     if compiled(own).problems(written):
         raise Unwritable(value)
     return written

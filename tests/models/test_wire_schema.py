@@ -19,6 +19,7 @@ from tests.protocol.schema_strategies import schema_values, schemas
 
 from .as_sent import as_sent
 from .asked import request
+from .provider_rules import anthropic_faults
 
 RULES = {name: profile.rules for name, profile in PROFILES.items() if profile.rules is not None}
 OPENAI, ANTHROPIC, GRAMMARS = (RULES[name] for name in ("openai", "anthropic", "compatible"))
@@ -193,15 +194,29 @@ def a_call(name: str, parameters: int) -> Any:
     return {**schema, "required": ["_tool"]}
 
 
-def test_of_too_many_tools_the_largest_are_texts_and_the_others_stay_as_they_are() -> None:
-    calls = [a_call(f"tool{number}", number) for number in range(1, 12)]
+def test_of_too_many_tools_the_largest_have_what_may_be_left_out_as_a_text_and_the_others_stay_as_they_are() -> None:
+    calls = [a_call(f"tool{number}", number) for number in range(1, 9)]
     whole = closed(calls={"type": "array", "items": {"anyOf": calls}}, output={"type": "string"})
     sent = wire_schema(whole, ANTHROPIC)
-    assert [opening.tool for opening in sent.openings] == [f"tool{number}" for number in range(7, 12)]
     assert {opening.place for opening in sent.openings} == {""}
+    assert [opening.tool for opening in sent.openings] == ["tool7", "tool8"]
     written = sent.schema["properties"]["calls"]["items"]["anyOf"]
-    assert [[*call["properties"]] for call in written[6:]] == [["_tool", "_json"]] * 5
     assert [[*call["properties"]] for call in written[:6]] == [[*call["properties"]] for call in calls[:6]]
+    assert [[*call["properties"]] for call in written[6:]] == [["_tool", "_json"]] * 2
+    assert [call["required"] for call in written[6:]] == [["_tool"]] * 2
+
+
+def test_where_that_is_not_enough_all_of_a_call_is_a_text() -> None:
+    calls = [a_call(f"tool{number}", 1) for number in range(30)]
+    for call in calls:
+        call["properties"]["either"] = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+        call["required"].append("either")
+    sent = wire_schema(closed(calls={"type": "array", "items": {"anyOf": calls}}), ANTHROPIC)
+    written = sent.schema["properties"]["calls"]["items"]["anyOf"]
+    whole = [call for call in written if "_json" in call["required"]]
+    assert whole
+    assert all([*call["properties"]] == ["_tool", "_json"] for call in whole)
+    assert not list(anthropic_faults(sent.schema))
 
 
 def test_what_cannot_be_said_at_all_is_not_enforced_shown_to_the_model_and_a_finding() -> None:

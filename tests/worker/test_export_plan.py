@@ -15,6 +15,7 @@ from acts_celery.broker_config import EmbeddedServer
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings
 from .test_control_cli import command
+from .test_r9_3_children import Told
 
 PEOPLE = [{"type": "input", "_instance": name, "word": name} for name in ("Ann", "Bob")]
 OTHERS = [{"type": "input", "_instance": name, "word": name.lower()} for name in ("Cid", "Dan", "Eve")]
@@ -103,3 +104,19 @@ def test_delegates_come_with_those_that_they_name(aside: Backend) -> None:
     assert exported["delegates"].keys() == {"outer", "inner"}
     assert aside.client.check(exported).waves == ((0,),)
     run.cancel()
+
+
+def test_the_calls_of_a_tick_that_child_runs_have_answered_run_again(loops: Backend) -> None:
+    sums = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
+    told = Told(loops, answer(sums), answer(output="†state.sum"))
+    ask = {"_tool": "ask", "_outputPath": "†state.answer"}
+    tools = {"ask": {"properties": {"_delegate": {"const": "researcher"}}}}
+    asked = Asked(
+        loops, answer(ask), answer(output="†state.answer"), tools=tools, delegates={"researcher": told.definition()}
+    )
+    assert asked.result().output == 3
+    exported = asked.run.export_plan(0)
+    assert exported["context"] == [{"type": "plan", "calls": [ask]}]
+    again = loops.client.submit_document(exported)
+    assert loops.wait(again.id).data()["state"] == {"answer": 3}
+    assert told.asked == {0: 2, 1: 2}

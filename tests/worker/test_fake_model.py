@@ -184,3 +184,10 @@ def test_tools_may_go_as_functions_and_what_was_said_beside_them_is_recorded_too
         run = client.submit_document(document)
         assert run.wait(timeout_seconds=SECONDS).output == 30
         assert again.requests == fake.requests
+
+
+def test_it_gives_the_results_of_calls_that_no_code_carries_out(acts: LocalClient) -> None:
+    acts.model({"output": "a summary"})
+    call = {"_tool": "fake_sum_up", "text": "long", "_outputPath": "†state.sum"}
+    run = acts.submit([], {"calls": [call]}, tools={"fake_sum_up": {"type": "object"}})
+    assert run.wait(timeout_seconds=SECONDS).data()["state"] == {"sum": "a summary"}

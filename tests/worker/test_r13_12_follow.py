@@ -15,6 +15,7 @@ import pytest
 from acts_celery import AsyncClient, Event, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli.progress import Ticks
+from tests.acceptance.command import acts
 from tests.models.server import Reply, delta, model_server, streamed
 
 from .backend import Backend, Meeting, settings_apart
@@ -218,3 +219,15 @@ def test_r14_1_acts_wait_and_acts_run_tell_that_a_child_run_holds_a_call(streami
     (held,) = run.held()
     run.approve(held["call"])
     assert command(streaming.backend, "wait", run.id).code == 0
+
+
+def test_r14_1_a_backend_that_goes_with_the_command_does_not_wait_for_a_person_of_a_child_run(
+    streaming: Streaming,
+) -> None:
+    told = streaming.delegate(lambda: streamed(answer(SUM)))
+    document = {**told, "context": [], "solution": {"calls": [ASK]}, "config": {"approve": ["add"]}}
+    apart = ("BROKER", "REDIS", "QUEUE", "PREFIX")
+    known = streaming.backend.settings.to_environment() | {"MEETING_URL": streaming.backend.meeting.url}
+    env = {name: value for name, value in known.items() if not any(part in name for part in apart)}
+    ran = acts("run", "-", stdin=document, env=env)
+    assert (ran.code, "there is no terminal to ask at" in ran.stderr) == (3, True), ran

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, assert_type, get_args
 
 import pytest
 from pydantic import AfterValidator, BaseModel
+from typing_extensions import TypedDict
 
 from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local
 from acts_celery.broker_config import load
@@ -98,6 +100,32 @@ def test_what_the_class_refuses_beyond_its_schema_is_told_with_where_the_output_
     assert client.run(run.id).result().output == {"total": 9}
 
 
+class Bought(TypedDict):
+    lines: list[Line]
+    total: int
+
+
+@dataclass
+class Sum:
+    total: int
+
+
+def test_the_output_is_had_as_any_type_also_where_the_run_was_submitted_elsewhere(client: Client) -> None:
+    run = client.submit("Order three of whatever is cheaper.", schema=Bought, tools=[price, order])
+    result = run.wait(timeout_seconds=SECONDS)
+    assert result.output == {"lines": [Line(item="tea", pieces=3)], "total": 9}
+    for found in (result, client.run(run.id).result()):
+        invoice = found.output_as(Invoice)
+        assert_type(invoice, Invoice)
+        assert_type(found.output_as(Bought)["lines"][0].item, str)
+        assert invoice == Invoice(lines=[Line(item="tea", pieces=3)], total=9)
+        assert found.output_as(Sum).total == 9
+    with pytest.raises(OutputUnfit, match="EvenInvoice refuses its output"):
+        result.output_as(EvenInvoice)
+    with pytest.raises(OutputUnfit, match="is failed: it has no output"):
+        client.submit("what no answer is there for", schema=Invoice).wait(timeout_seconds=SECONDS).output_as(Invoice)
+
+
 def test_a_run_that_has_not_completed_has_no_object_and_says_so_by_its_status(client: Client) -> None:
     run = client.submit("what no answer is there for", schema=Invoice)
     result = run.wait(timeout_seconds=SECONDS)
@@ -106,9 +134,15 @@ def test_a_run_that_has_not_completed_has_no_object_and_says_so_by_its_status(cl
 
 def test_what_this_backend_lacks_is_told_at_its_place_in_a_list_of_calls(tmp_path: Path) -> None:
     (tmp_path / "judge.json").write_text('{"context": [], "schema": {"type": "string"}}', encoding="utf-8")
-    checker = Checker(load(env_file=None, delegates=[str(tmp_path)]))
+    checker = Checker(load(env_file=None, delegates=[str(tmp_path)], models={"small": {"model": "scripted:x.json"}}))
+    call = {"_tool": "t", "_delegate": "judge", "_outputPath": "†state.a"}
     with pytest.raises(Rejected, match="/1/_delegate: delegate 'judge' needs a model, and none is configured"):
-        checker.check([{"type": "input", "a": 1}, {"_tool": "t", "_delegate": "judge", "_outputPath": "†state.a"}])
+        checker.check([{"type": "input", "a": 1}, call])
+    checker.check({"solution": {"calls": [call]}, "config": {"model": "small"}})  # one that is named will do
+    (tmp_path / "judge.json").write_text(
+        '{"context": [], "schema": {}, "config": {"model": "small"}}', encoding="utf-8"
+    )
+    checker.check([call])
 
 
 def test_a_function_that_is_no_activity_is_refused_by_its_name(client: Client) -> None:

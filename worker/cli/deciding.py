@@ -53,14 +53,14 @@ class Decider:
     def note(self) -> None:
         """A call is held: ask the person at the terminal, or say where it is decided on.
 
-        Raises `Failed` where that can be done nowhere, and nothing else is at work.
+        Raises `Failed` where that can be done nowhere, and nothing else is at work, or a child run has it.
         """
         if self.can_ask:
             self._ask()
             return
         if not self._is_embedded:
             tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
-        elif not self._run.status()["calls"].keys() & {"running", "waiting"}:
+        elif "held_below" in (now := self._run.status()) or not now["calls"].keys() & {"running", "waiting"}:
             raise Failed(
                 "a call waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
                 "`acts submit`, `acts held` and `acts approve`"

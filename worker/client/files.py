@@ -18,6 +18,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.files import file_parts, is_file, sent_bytes, with_changed
+from acts_celery.worker.models.image_tokens import image_size
 
 _BEGIN: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -130,7 +131,9 @@ class Files:
         media_type = _media_type(file.title, content)
         digest = hashlib.sha256(content).hexdigest()
         self.contents[digest] = content
-        return {"type": "file", "file": name, "media_type": media_type, "digest": digest, "bytes": len(content)}
+        part = {"type": "file", "file": name, "media_type": media_type, "digest": digest, "bytes": len(content)}
+        size = image_size(content) if media_type.startswith("image/") else None
+        return {**part, "pixels": [*size]} if size is not None else part
 
 
 def files_of(settings: Settings, given: Mapping[str, Given] | None = None) -> Files:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from redis import Redis
 from redis.client import Pipeline
@@ -17,7 +17,7 @@ from acts_celery.protocol.engine.solution_output import holds_references, output
 from acts_celery.protocol.engine.statuses import CallStatus, Status
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.errors import OutputUnfit, RunNotFound
 from acts_celery.worker.storage.codes import Code, codes_of, read_codes
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import Entry, id_key, moment_ms
@@ -35,6 +35,7 @@ from .progress import Progress
 from .run_status import RunStatus, run_status
 from .timings import Timing, Waits, timing_of
 
+T = TypeVar("T")
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 CANCELLED: Final = "the run was cancelled"
@@ -159,6 +160,18 @@ class Result:
     def data(self, instance: str | None = None) -> Mapping[str, Any]:
         """Kind to folded value, as a reader in the instance (or a global one) sees it. Raises `KeyError`."""
         return self.global_data if instance is None else self.instances[instance]
+
+    def output_as(self, kind: type[T]) -> T:
+        """The output of a completed run as a value of a type that pydantic has a schema of, whoever submitted it and
+        with whichever schema. Raises `OutputUnfit`.
+        """
+        from .submitting import output_type, typed
+
+        plain = self.output if self.plain_output is MISSING else self.plain_output
+        if self.status != "completed":
+            raise OutputUnfit(f"run {self.run} is {self.status}: it has no output")
+        found: T = typed(replace(self, output=plain), output_type(kind)).output
+        return found
 
     def __repr__(self) -> str:
         return f"<Result of {self.run}: {self.status}, {counted(call.status for call in self.calls) or 'no calls'}>"

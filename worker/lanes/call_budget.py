@@ -62,9 +62,10 @@ class CallBudget:
 
     def _estimate(self, call: Mapping[str, Any]) -> Estimate:
         """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
-        tokens = most_tokens(call["context"], call["schema"], call["config"])
+        asked = self._models.asked(call["config"].get("model"))
+        tokens = most_tokens(call["context"], call["schema"], call["config"], asked)
         counts_money = self._limits is not None and self._limits.money is not None
-        return estimate_of(self._models.asked(call["config"].get("model")) if counts_money else (), *tokens)
+        return estimate_of(asked if counts_money else (), *tokens)
 
     async def _take(self, id_: CallId, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
         assert self._limits is not None

@@ -56,7 +56,7 @@ class Checker:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
         plan = self.check(value, allow=allow, approved=approved)
         is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
-        if is_asked and KnownModels(self._settings, self._registry).find(None) is None:
+        if is_asked and not self._has_model:
             text = "a request needs a model, and none is configured: set ACTS_MODEL, or give a solution"
             raise Rejected([Problem(pointer("schema"), text)])
         return _supported(plan)
@@ -80,7 +80,7 @@ class Checker:
 
     def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
         allowed = None if allow is None else frozenset(allow)
-        return replace(self._environment, allow=allowed, approved=tuple(approved))
+        return replace(self._environment, allow=allowed, approved=tuple(approved), model=self._has_model)
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
@@ -152,10 +152,15 @@ class Checker:
             activities=activities,
             delegates=self._known_delegates,
             definitions=self._known_delegates.definition,
-            model=self._settings.model is not None,
+            model=self._has_model,
             strict_meta=self._settings.strict_meta,
             limits=limits_of(self._settings),
         )
+
+    @property
+    def _has_model(self) -> bool:
+        """Whether there is a model for what names none."""
+        return KnownModels(self._settings, self._registry).find(None) is not None
 
     @property
     def _known_delegates(self) -> KnownDelegates:
@@ -164,14 +169,8 @@ class Checker:
     def _completed(self, plan: Plan) -> Plan:
         """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
         problems = [*self._loosened(plan), *self._unfit_models(plan), *self._unpriced(plan), *_reserved(plan)]
-        has_default = KnownModels(self._settings, self._registry).find(None) is not None
-        for call in plan.calls if not has_default else ():
-            name = call.runner.name
-            is_code = name in self._registry.delegates and name not in plan.submission.delegates
-            if call.runner.executor is Executor.DELEGATE and not is_code:
-                at = pointer(*plan.submission.place(call.index), *place_in(call.raw, "_delegate"))
-                problems.append(Problem(at, f"delegate {name!r} needs a model, and none is configured: set ACTS_MODEL"))
         complete = self._known_delegates.with_definitions(plan)
+        problems += self._without_model(complete)
         problems += self._unfit_loops(complete)
         problems += unawaited_problems(complete.submission, complete.calls)
         if problems:
@@ -181,6 +180,19 @@ class Checker:
         code = {name: known for name, known in self._registry.delegates.items() if name in called}
         giving = frozenset(name for name, known in code.items() if known.gives_result)
         return replace(complete, queued=queued, giving=giving)
+
+    def _without_model(self, plan: Plan) -> Iterator[Problem]:
+        """Delegates that a model is to answer, where none is named and there is no default."""
+        if self._has_model:
+            return
+        submission = plan.submission
+        for call in plan.calls:
+            name = call.runner.name
+            is_code = name in self._registry.delegates and name not in submission.delegates
+            named = {**submission.config, **(submission.delegates.get(name, {}).get("config") or {})}.get("model")
+            if call.runner.executor is Executor.DELEGATE and not is_code and named is None:
+                at = pointer(*submission.place(call.index), *place_in(call.raw, "_delegate"))
+                yield Problem(at, f"delegate {name!r} needs a model, and none is configured: set ACTS_MODEL")
 
     def _unfit_loops(self, plan: Plan) -> Iterator[Problem]:
         """What is wrong with delegates that have tools: their answers are runs of their own (SPEC R9.3)."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
 from acts_celery.protocol.engine.loop_limits import LoopLimits
@@ -19,6 +20,7 @@ from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.models.image_tokens import request_tokens
 from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.models.prices import estimate_of
 from acts_celery.worker.wire.packing import pack
@@ -59,8 +61,9 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
     if (sent := size + sent_bytes(messages)) > most_bytes:
         raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
     most = view.limits.max_output_tokens
-    asked = models.asked(config.get("model")) if view.limits.money is not None else ()
-    estimate = estimate_of(asked, _estimate(view, added, schema, size), most)
+    asked = models.asked(config.get("model"))
+    tokens = _estimate(view, added, schema, asked)
+    estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
     return kind(
         messages=added,
         config=config,
@@ -72,16 +75,16 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
     )
 
 
-def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, size: int) -> int:
-    """The tokens that a request of so many bytes may have (SPEC R13.3). Where those of the request before are known,
-    and of its answer, which is the first of the `added` messages, only what is new counts by its bytes.
+def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, asked: Sequence[ConfiguredModel]) -> int:
+    """The tokens that the next request may have (SPEC R13.3). Where those of the request before are known, and of its
+    answer, which is the first of the `added` messages, only what is new counts by its bytes.
     """
     known = view.loop.known
     if known is None:
-        return size
+        return request_tokens([*view.asked, *added], asked) + len(pack(schema))
     is_answer = [place == 0 and message.get("role") == "assistant" for place, message in enumerate(added)]
-    new = len(pack([dict.fromkeys(each) if is_ else each for each, is_ in zip(added, is_answer, strict=True)]))
-    return known + new + (len(pack(schema)) if schema != view.schema else 0)
+    new = [dict.fromkeys(each) if is_ else each for each, is_ in zip(added, is_answer, strict=True)]
+    return known + request_tokens(new, asked) + (len(pack(schema)) if schema != view.schema else 0)
 
 
 _Parts = tuple[type[Asked], list[dict[str, Any]], Any, dict[str, Any]]

@@ -18,10 +18,12 @@
 `anthropic_messages` Anthropic's Messages
 `openai_chat` every endpoint that speaks OpenAI's Chat Completions
 `prices`      what requests cost in money
+`image_tokens` how many tokens messages have at most, pictures by their providers' rules
 `content_parts` pictures and documents in messages, as a provider takes them
 `profiles`    what each provider takes, as data
 `fitting`     a request as a provider takes it
 `wire_schema` the schema as a provider enforces it
+`wire_writer` writing each part of it
 `wire_size`   how large a schema is by what providers limit
 `unenforced`  what is not enforced, as findings
 `function_fitting` its tools as functions that a provider takes

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel, Settings
-from acts_celery.protocol.engine.costs import Estimate
 from acts_celery.worker.registry.activities import Registry
 
 from .asking import Candidate, Failed, answered
 from .errors import BadRequest, ContextTooLong
 from .http_client import Bounds
 from .known import KnownModels
-from .prices import estimate_of, load_prices
+from .prices import load_prices
 from .providers import make_model, missing_settings
 from .registered import OnThread
 from .request import Answer, Listing, Model, ModelRequest, OnText, ignore
@@ -63,9 +62,9 @@ class Models:
             logger.warning("%s: %s", answer.model, finding)
         return answer
 
-    def estimate(self, name: str | None, input_tokens: int, output_tokens: int) -> Estimate:
-        """What a request to a model of that name may cost."""
-        return estimate_of(self._known.asked(name), input_tokens, output_tokens)
+    def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
+        """Those that may answer a request to a model of that name."""
+        return self._known.asked(name)
 
     async def close(self) -> None:
         """Close the connections to all of them."""

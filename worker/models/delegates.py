@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.calls.alternatives import PATH, chosen
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.engine.costs import Cost
@@ -24,6 +25,8 @@ from acts_celery.protocol.submission.config import SAMPLING
 
 from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable
+from .image_tokens import request_tokens
+from .prices import estimate_of
 from .request import Answer, ModelRequest
 
 logger = logging.getLogger(__name__)
@@ -83,9 +86,13 @@ async def solve(
     return chosen(output, names) if names else output
 
 
-def most_tokens(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> tuple[int, int]:
-    """The tokens that the request may have at most, and those of its answer (SPEC R13.3). Raises `TooLarge`."""
-    return _most_tokens(_asked(context, schema, config))
+def most_tokens(
+    context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any], asked: Sequence[ConfiguredModel]
+) -> tuple[int, int]:
+    """The tokens that the request may have at most, and those of its answer (SPEC R13.3); `asked` may answer it.
+    Raises `TooLarge`.
+    """
+    return _most_tokens(_asked(context, schema, config), asked)
 
 
 def _asked(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> ModelRequest:
@@ -100,13 +107,14 @@ def rendered(context: Sequence[Mapping[str, Any]], config: Mapping[str, Any] = M
     return delegate_messages(context, next(iter(tools), None), config.get("choices") or {})
 
 
-def _most_tokens(request: ModelRequest) -> tuple[int, int]:
-    size = len(compact([list(request.messages), request.schema]).encode())
-    return size, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
+def _most_tokens(request: ModelRequest, asked: Sequence[ConfiguredModel]) -> tuple[int, int]:
+    tokens = request_tokens(request.messages, asked) + len(compact(request.schema).encode())
+    return tokens, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
 
 
 def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
-    estimate = models.estimate(request.config.get("model"), *_most_tokens(request))
+    asked = models.asked(request.config.get("model"))
+    estimate = estimate_of(asked, *_most_tokens(request, asked))
     if answer is None:
         return Cost.of_request(None, estimate).pack()
     usage = answer.usage.to_dict() if answer.usage is not None else None

@@ -1,69 +1,25 @@
 """The schema as a provider enforces it: wider than the truth where it cannot say that, never narrower (SPEC R12.6).
 
-A schema is a conjunction: what stands beside each other in it, and each branch of `allOf`, all hold. So whichever one
-of them is sent admits everything that the whole admits; a keyword that cannot be said is validated afterwards alone.
-
 Where objects have to list all that they may have, what they may have besides stands in one more property: `_json`, a
 text that holds a JSON object. Of a value that may be anything it is the only one. So one open object leaves nothing
-open but itself, and that is an `Opening`. Of a schema that is too large for a provider the largest tools' parameters
-are written in that way. `_json` and the nulls for what was left out are taken out again before anything is validated
-(`acts_celery.protocol.requests.wire`).
+open but itself, and that is an `Opening`. `_json` and the nulls for what was left out are taken out again before
+anything is validated (`acts_celery.protocol.requests.wire`).
+
+Of a schema that is too large for a provider, what may be left out of the largest tools' calls is written in that way,
+and where that is not enough, all of these calls.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
-
-from acts_celery.protocol.requests.wire import AS_TEXT
-from acts_celery.protocol.schemas.patterns import is_whole_text
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from .profiles import Rules
 from .wire_size import Size, size_of
+from .wire_writer import Inexpressible, Opening, Reduction, Schema, Writer
 
-Schema = dict[str, Any]
-
-_SPOKEN: Final = ("title", "description")
-_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
-    "string": ("pattern",),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "array": ("minItems", "maxItems"),
-}
-"""Not `format`, which says nothing of a value by the truth, and would be enforced."""
-_NULL: Final = {"type": "null"}
-_TEXT: Final = {"type": "string"}
-_MANY: Final = 250
-"""The most values of an enum whose characters are not counted by themselves."""
-_CLOSE_IT: Final = 'say "additionalProperties": false (pydantic: extra="forbid"), or ask with "wire": "tools"'
-_SAY_A_TYPE: Final = 'give it a type, or ask with "wire": "tools"'
-_FEWER: Final = 'declare fewer tools, or ask with "wire": "tools"'
-
-
-class Inexpressible(ValueError):
-    """A schema that a provider cannot enforce; the text tells why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A place at which the provider does not enforce what the schema says; the answer is validated all the same."""
-
-    tool: str | None
-    """None where it is in the output."""
-    place: str
-    """The property, such as `note` or `customer.address`; empty where it is all of them."""
-    reason: str
-    remedy: str
-
-    @property
-    def where(self) -> str:
-        """The tool and the property."""
-        return self.place if self.tool is None else f"{self.tool}.{self.place}".rstrip(".")
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
+__all__ = ["Inexpressible", "Opening", "WireSchema", "wire_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,315 +34,39 @@ def wire_schema(schema: Any, rules: Rules) -> WireSchema:
     """The schema for the wire. Raises `Inexpressible` where nothing can be enforced."""
     if not isinstance(schema, dict):
         raise Inexpressible("it admits any value")
-    as_texts: frozenset[str] = frozenset()
-    while True:
-        writer = _Writer(rules, schema.get("$defs", {}), as_texts)
-        written = writer.whole({key: value for key, value in schema.items() if key != "$defs"})
-        found = size_of(written).beyond(rules)
-        if not found:
-            return WireSchema(written, tuple(dict.fromkeys(writer.openings)))
-        left = {name: size for name, size in writer.tools.items() if name not in as_texts}
-        if not left:
-            raise Inexpressible(f"it has {found[0]}")
-        as_texts |= _largest(left, size_of(written), rules)
+    whole, writer = _written(schema, rules, {})
+    reductions = dict.fromkeys(writer.sizes(), Reduction.NONE)
+    if reductions and size_of(whole).beyond(rules):
+        sizes = {
+            reduction: _written(schema, rules, dict.fromkeys(reductions, reduction))[1].sizes()
+            for reduction in Reduction
+        }
+        while beyond := size_of(whole).beyond(rules):
+            if not _reduce(reductions, sizes, size_of(whole), rules):
+                raise Inexpressible(f"it has {beyond[0]}")
+            whole, writer = _written(schema, rules, reductions)
+    if beyond := size_of(whole).beyond(rules):
+        raise Inexpressible(f"it has {beyond[0]}")
+    return WireSchema(whole, tuple(dict.fromkeys(writer.openings)))
 
 
-def _largest(tools: Mapping[str, Size], whole: Size, rules: Rules) -> frozenset[str]:
-    """The tools without which the whole is small enough, the largest first; one at least."""
-    chosen: list[str] = []
-    for measure, most in whole.limits(rules):
-        excess = getattr(whole, measure) - sum(getattr(tools[name], measure) for name in chosen) - most
-        for name in sorted(tools, key=lambda name: -getattr(tools[name], measure)):
-            if excess <= 0:
-                break
-            if name not in chosen:
-                chosen.append(name)
-                excess -= getattr(tools[name], measure)
-    return frozenset(chosen or list(tools)[-1:])
+def _written(schema: Schema, rules: Rules, reductions: Mapping[str, Reduction]) -> tuple[Schema, Writer]:
+    writer = Writer(rules, schema.get("$defs", {}), reductions)
+    return writer.whole({key: value for key, value in schema.items() if key != "$defs"}), writer
 
 
-@dataclass
-class _Writer:
-    """Writes one schema."""
-
-    rules: Rules
-    given: Mapping[str, Any]
-    as_texts: frozenset[str]
-    """The tools whose parameters are written as a text."""
-    needed: dict[str, Schema | None] = field(default_factory=dict)
-    """The definitions that are referred to; None where one is not written yet."""
-    openings: list[Opening] = field(default_factory=list)
-    tools: dict[str, Size] = field(default_factory=dict)
-    _at: tuple[str | None, str] = (None, "")
-    _from: dict[str, tuple[str | None, str]] = field(default_factory=dict)
-    """Where each definition is first referred to."""
-
-    def whole(self, schema: Schema) -> Schema:
-        """The whole schema with the definitions that it needs. Raises `Inexpressible`."""
-        written = self.written(schema, 1)
-        if written.get("type") != "object" or AS_TEXT in written["properties"]:
-            raise Inexpressible("it is not the schema of an object that lists its properties")
-        while missing := [name for name, definition in self.needed.items() if definition is None]:
-            for name in missing:
-                self._at = self._from[name]
-                self.needed[name] = self.written(self.given[name], 2)
-        return {**written, **({"$defs": self.needed} if self.needed else {})}
-
-    def written(self, part: Any, level: int) -> Schema:
-        """A part of the schema: the first of what holds together in it that can be said."""
-        if isinstance(part, dict):
-            spoken = {key: part[key] for key in _SPOKEN if isinstance(part.get(key), str)}
-            if self.rules.levels is not None and level >= self.rules.levels and _is_deep(part):
-                return {**spoken, **self._as_text(f"it lies {level} levels deep in what is sent", "nest less")}
-            said = self._said(part, level)
-            return said if "$ref" in said else {**spoken, **said}  # beside a reference nothing may stand
-        return self._anything()
-
-    def _said(self, part: Schema, level: int) -> Schema:
-        open_objects = []
-        for conjunct in _conjuncts(part):
-            if "$ref" in conjunct:
-                if (said := self._referred(conjunct["$ref"])) is not None:
-                    return said
-            elif "const" in conjunct or "enum" in conjunct:
-                if (said := self._listed([conjunct["const"]] if "const" in conjunct else conjunct["enum"])) is not None:
-                    return said
-            elif "anyOf" in conjunct:
-                return self._union(conjunct["anyOf"], level)
-            elif isinstance(types := conjunct["type"], list):
-                return self._union([{**conjunct, "type": one} for one in types], level)
-            elif types == "object":
-                if not self.rules.is_closed or _is_closed(conjunct):
-                    return self._object(conjunct, level)
-                open_objects.append(conjunct)
-            elif types == "array":
-                items = self._items(conjunct, level)
-                return {"type": "array", **self._bounds(conjunct, "array"), **({} if items is None else items)}
-            else:
-                return {"type": types, **self._bounds(conjunct, types)}
-        if open_objects:
-            return self._object(max(open_objects, key=lambda one: len(one.get("properties", ()))), level)
-        return self._anything()
-
-    def _anything(self) -> Schema:
-        """Any value, which is a JSON text where it is none of what can be named."""
-        if not self.rules.is_closed:
-            return {}
-        text = self._as_text("it may be anything", _SAY_A_TYPE)
-        return {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}, _NULL, text]}
-
-    def _as_text(self, reason: str, remedy: str) -> Schema:
-        """A value that is written as a JSON text."""
-        if not self.rules.is_closed:
-            return {}
-        self._open(reason, remedy)
-        said = {**_TEXT, "description": "The value, as JSON."}
-        return {"type": "object", "properties": {AS_TEXT: said}, "required": [AS_TEXT], "additionalProperties": False}
-
-    def _open(self, reason: str, remedy: str) -> None:
-        self.openings.append(Opening(*self._at, reason, remedy))
-
-    def _referred(self, reference: str) -> Schema | None:
-        """A reference to one of the definitions; None where that cannot be said."""
-        name = reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
-        if name == reference or name not in self.given:
-            return None
-        if not self.rules.is_recursive and _is_cyclic(name, self.given):
-            return self._as_text("it contains itself", 'ask with "wire": "tools"')
-        self.needed.setdefault(name, None)
-        self._from.setdefault(name, self._at)
-        return {"$ref": reference}
-
-    def _listed(self, values: list[Any]) -> Schema | None:
-        """One of several values; None where they cannot be listed."""
-        if not values or any(isinstance(value, dict | list) for value in values):
-            return None
-        types = list(dict.fromkeys(map(_type_of, values)))
-        type_ = types[0] if len(types) == 1 else types
-        most = self.rules.enum_characters
-        if most is not None and len(values) > _MANY and sum(len(str(value)) for value in values) > most:
-            return {"type": type_}
-        return {"type": type_, "enum": values}
-
-    def _union(self, branches: Iterable[Any], level: int) -> Schema:
-        """Any of several, each once; a text that may be any has what other texts there are in it."""
-        found: list[Schema] = []
-        for branch in branches:
-            written = self.written(branch, level) if branch is not False else {"anyOf": []}
-            found += written["anyOf"] if written.keys() == {"anyOf"} else [written]
-        if not found or any(each == {} for each in found):
-            return self._anything()
-        has_text = _TEXT in found
-        kept = [each for place, each in enumerate(found) if each not in found[:place]]
-        kept = [each for each in kept if not has_text or each == _TEXT or each.get("type") != "string"]
-        kept = self._told_apart(kept) if self.rules.has_own_first_keys else kept
-        return kept[0] if len(kept) == 1 else {"anyOf": kept}
-
-    def _told_apart(self, branches: list[Schema]) -> list[Schema]:
-        """The branches; an object that begins as another one does is written as a text."""
-        kept: list[Schema] = []
-        begun: list[tuple[str, frozenset[str] | None]] = []
-        for branch in branches:
-            first = self._first_key(branch)
-            if first is not None and any(_are_alike(first, other) for other in begun):
-                reason = f"of two objects that may stand there the first property is {first[0]}"
-                text = self._as_text(reason, f"let each begin with {first[0]}: Literal[…] of its own")
-                kept += [] if text in kept else [text]
-            else:
-                kept.append(branch)
-                begun += [] if first is None else [first]
-        return kept
-
-    def _first_key(self, branch: Schema) -> tuple[str, frozenset[str] | None] | None:
-        """An object's first key, and what it may be where that is listed; None where it is no object."""
-        part: Any = branch
-        if "$ref" in branch:
-            part = self.given[branch["$ref"].removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")]
-        properties = part.get("properties") if isinstance(part, dict) else None
-        if not properties:
-            return None
-        name, said = next(iter(properties.items()))
-        said = said if isinstance(said, dict) else {}
-        listed = [said["const"]] if "const" in said else said.get("enum")
-        return name, None if listed is None else frozenset(map(repr, listed))
-
-    def _object(self, part: Schema, level: int) -> Schema:
-        at, tool = self._at, _tool_of(part)
-        self._at = (tool, "") if tool is not None else at
-        written = self._call_as_text(part) if tool in self.as_texts else self._listed_object(part, level)
-        if tool is not None:
-            self.tools[tool] = size_of(written)
-        self._at = at
-        return written
-
-    def _listed_object(self, part: Schema, level: int) -> Schema:
-        """An object with its properties; what it may have besides stands in a text where it has to be closed."""
-        required = set(part.get("required", ()))
-        properties: dict[str, Schema] = {}
-        owner, path = self._at
-        if self.rules.is_closed and not _is_closed(part) and not part.get("properties"):
-            return self._as_text("it may have any property", _CLOSE_IT)
-        for name, below in part.get("properties", {}).items():
-            if below is False:
-                continue
-            self._at = (owner, f"{path}.{name}".lstrip("."))
-            written = self.written(below, level + 1)
-            tells = not properties and self.rules.has_own_first_keys and isinstance(below, dict) and "const" in below
-            if name not in required and self.rules.requires_all and not tells:
-                written = self._union_with_null(written)
-            properties[name] = written
-        self._at = (owner, path)
-        needed = [name for name in properties if self.rules.requires_all or name in required]
-        is_closed = _is_closed(part)
-        if self.rules.is_closed and not is_closed:
-            self._open("it may have further properties", _CLOSE_IT)
-            said = "Properties that are not listed here, as a JSON object."
-            text = {**_TEXT, "description": said}
-            properties[AS_TEXT] = self._union_with_null(text) if self.rules.requires_all else text
-            needed += [AS_TEXT] if self.rules.requires_all else []
-            is_closed = True
-        closed = {"additionalProperties": False} if is_closed else self._others(part, level)
-        return {"type": "object", "properties": properties, "required": needed, **closed}
-
-    def _others(self, part: Schema, level: int) -> Schema:
-        """What properties may be that are not listed. Some take it that there are none where nothing is said."""
-        if part.get("patternProperties") or not isinstance(part.get("additionalProperties"), dict):
-            return {"additionalProperties": True}
-        return {"additionalProperties": self.written(part["additionalProperties"], level + 1)}
-
-    def _call_as_text(self, part: Schema) -> Schema:
-        """A call of a tool whose parameters are a text."""
-        self._open("all tools together are more than the provider enforces", _FEWER)
-        name = part["properties"]["_tool"]["const"]
-        said = {**_TEXT, "description": f"Everything else of a call of {name}, as a JSON object."}
-        properties = {"_tool": {**_TEXT, "enum": [name]}, AS_TEXT: said}
-        return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-    def _union_with_null(self, written: Schema) -> Schema:
-        spoken: Schema = {key: written[key] for key in _SPOKEN if key in written}
-        own = {key: value for key, value in written.items() if key not in spoken}
-        branches = own["anyOf"] if own.keys() == {"anyOf"} else [own]
-        if any(_admits_null(branch) for branch in branches):
-            return written
-        return {**spoken, "anyOf": [*branches, _NULL]}
-
-    def _items(self, part: Schema, level: int) -> Schema | None:
-        """What any element may be; where each place has a schema of its own, one of those. None where it is said
-        nowhere and need not be.
-        """
-        if part.get("maxItems") == 0:
-            return {"items": _NULL}
-        places = [*part.get("prefixItems", ()), *([part["items"]] if "items" in part else [True])]
-        places = [place for place in places if place is not False]
-        if not self.rules.is_closed and (not places or any(place in (True, {}) for place in places)):
-            return None
-        return {"items": self._union(places or [True], level + 1)}
-
-    def _bounds(self, part: Schema, type_: str) -> Schema:
-        kept = {key: part[key] for key in _OF_TYPE.get(type_, ()) if key in part and key in self.rules.keywords}
-        if "pattern" in kept and not is_whole_text(kept["pattern"]):
-            del kept["pattern"]
-        return kept
-
-
-def _conjuncts(part: Schema) -> Iterator[Schema]:
-    """What holds together in a schema, each enough by itself to be sent; what says most comes first."""
-    if part.keys() & {"const", "enum"}:
-        yield {key: part[key] for key in ("const", "enum") if key in part}
-    own = {key: value for key, value in part.items() if key not in ("$ref", "anyOf", "oneOf", "allOf", "const", "enum")}
-    if "type" in own:
-        yield own
-    if "$ref" in part:
-        yield {"$ref": part["$ref"]}
-    for keyword in ("anyOf", "oneOf"):
-        if keyword in part:
-            yield {"anyOf": part[keyword]}
-    for each in part.get("allOf", ()):
-        if isinstance(each, dict):
-            yield from _conjuncts(each)
-
-
-def _is_closed(part: Schema) -> bool:
-    return part.get("additionalProperties") is False and not part.get("patternProperties")
-
-
-def _is_deep(part: Schema) -> bool:
-    """Whether there are parts of a value in it that lie deeper."""
-    return bool(part.keys() & {"properties", "items", "prefixItems"})
-
-
-def _is_cyclic(name: str, given: Mapping[str, Any]) -> bool:
-    """Whether a definition leads to itself."""
-    met, left = set[str](), [name]
-    while left:
-        text = repr(given[left.pop()])
-        for other in re.findall(r"'\$ref': '#/\$defs/([^']*)'", text):
-            plain = other.replace("~1", "/").replace("~0", "~")
-            if plain == name:
-                return True
-            if plain in given and plain not in met:
-                met.add(plain)
-                left.append(plain)
-    return False
-
-
-def _tool_of(part: Schema) -> str | None:
-    """The tool whose call an object is; None where it is none."""
-    said = part.get("properties", {}).get("_tool")
-    name = said.get("const") if isinstance(said, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _are_alike(one: tuple[str, frozenset[str] | None], other: tuple[str, frozenset[str] | None]) -> bool:
-    """Whether objects that begin so cannot be told apart by their first property."""
-    return one[0] == other[0] and (one[1] is None or other[1] is None or bool(one[1] & other[1]))
-
-
-def _admits_null(written: Schema) -> bool:
-    types = written.get("type", ())
-    return types == "null" or (isinstance(types, list) and "null" in types) or written == {}
-
-
-def _type_of(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-    return names[type(value)]
+def _reduce(
+    reductions: dict[str, Reduction], sizes: Mapping[Reduction, Mapping[str, Size]], whole: Size, rules: Rules
+) -> bool:
+    """Reduce as many tools as it takes for the whole to be small enough, those first by which most is won, and no tool
+    further than the others before it has to be; false where none can be.
+    """
+    left, has_reduced = whole, False
+    while (limits := dict(left.limits(rules))) and (reduction := min(reductions.values())) is not Reduction.ALL:
+        further = Reduction(reduction + 1)
+        won = {
+            name: sizes[reduction][name] - sizes[further][name] for name in reductions if reductions[name] is reduction
+        }
+        name = max(won, key=lambda name: max(getattr(won[name], measure) for measure in limits))
+        left, reductions[name], has_reduced = left - won[name], further, True
+    return has_reduced

@@ -30,6 +30,9 @@ class Size:
     def __add__(self, other: Size) -> Size:
         return Size(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
+    def __sub__(self, other: Size) -> Size:
+        return Size(*(getattr(self, each.name) - getattr(other, each.name) for each in fields(self)))
+
     def limits(self, rules: Rules) -> Iterator[tuple[str, int]]:
         """The limits that it exceeds: their names, and how much is allowed."""
         for each in fields(self):

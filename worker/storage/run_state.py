@@ -51,7 +51,9 @@ class RunState:
         """The last entry of the loop's lane."""
         self._at = id_key(at) if at is not None else None
         self._laid_out: dict[tuple[bytes, bool], tuple[LaneRecord, Mapping[int, Call]]] = {}
-        """The records that are the same for all instances, read once."""
+        """The records that are the same for all instances, read once: they name templates, and no amendment changes
+        those.
+        """
 
     def lane(self, instance: str | None) -> LaneState:
         """The lane of an instance, or the global one."""
@@ -84,7 +86,6 @@ class RunState:
         lane = self.lane(entry.instance)
         if entry.amendment is not None:
             self.definition = self.definition.amended(entry.amendment)
-            self._laid_out.clear()
             self.amended = entry.id
         if entry.record is not None:
             lane.lay_out(*self.read_record(entry.record, entry.instance))
