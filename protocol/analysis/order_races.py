@@ -6,10 +6,10 @@ written. Whether one has ended before the other starts is asked of the worlds in
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from operator import or_
 from typing import Final, NamedTuple
 
@@ -29,6 +29,8 @@ _MOST_PASSES: Final = 64
 """In so many worlds of a view it is found who waits for whom."""
 _MOST_STEPS: Final = 1_000_000
 """So many calls are gone through for that in one view."""
+_MOST_HELD_AGAINST: Final = 4
+"""So many writes of each kind before it a write is held against."""
 _MOST_ABOVE: Final = 20
 """Of the writers above a place so many are held against those at it."""
 _MOST_WAITS: Final = 16
@@ -126,18 +128,18 @@ class Races:
         return 2 * position[index] if waits is None else 1 + max((2 * position[each] for each in waits), default=-2)
 
     def _racing(self, group: Iterable[_Write], world: int, order: Order, told: set[tuple[int, int]]) -> set[int]:
-        """The calls of a group that race in a world: each is held against the last before it that it can race with."""
-        last: dict[tuple[How, int], _Write] = {}
+        """The calls of a group that race in a world: each is held against the last few before it of each kind."""
+        last: dict[tuple[How, int], deque[_Write]] = defaultdict(lambda: deque(maxlen=_MOST_HELD_AGAINST))
         found: set[int] = set()
         for write in group:
             if not write.worlds >> world & 1:
                 continue
-            for other in last.values():
+            for other in chain.from_iterable(last.values()):
                 pair = (other.call, write.call)
                 if pair not in told and self._is_race(other, write, order):
                     told.add(pair)
                     found.update(pair)
-            last[write.effect.how, len(write.effect.place.key)] = write
+            last[write.effect.how, len(write.effect.place.key)].append(write)
         return found
 
     def _is_race(self, one: _Write, other: _Write, order: Order) -> bool:

@@ -78,8 +78,15 @@ def bare(expression: Expression) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A value as it stands in a text: a text as it is, any other as compact JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """A value as it stands in a text: a text as it is, any other as compact JSON.
+
+    Keys are sorted: in which order independent calls have written them makes no difference to a text.
+    """
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    )
 
 
 def _bare(reference: Reference) -> str:

@@ -52,7 +52,7 @@ def alike(value: Any) -> Any:
         return {key: alike(item) for key, item in value.items() if key != "error" or "call" not in value}
     if isinstance(value, list):
         return [alike(item) for item in value]
-    if isinstance(value, str) and f" {naive.ALL_FAILED} (" in value:
+    if isinstance(value, str) and naive.ALL_FAILED in value:
         return naive.ALL_FAILED
     return value.partition(naive.REFUSED)[0] if isinstance(value, str) else value
 

@@ -53,6 +53,11 @@ def test_a_race_says_which_calls_where_and_what_to_do() -> None:
     }
 
 
+def test_a_call_that_races_with_one_of_two_that_are_in_order_is_named_too() -> None:
+    calls = [call(to="†data.d", v="†data.a"), call(to="†data.a"), call(to="†data.d"), known("†data.d", 4, v="†data.a")]
+    assert said(*calls) == [(RACE, (0, 2, 3))]
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -54,7 +54,11 @@ def test_data_that_looks_like_a_reference_is_never_resolved_wherever_it_comes_fr
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    )
 
 
 def _escaped(value: Any) -> Any:

@@ -23,6 +23,7 @@ from . import naive
 from .building import call, checked
 from .driver import Driver, Result
 from .laws import law
+from .naive.places import SURE
 from .strategies import TOOLS, submissions
 from .test_against_naive import FUNCTIONS, compared
 from .test_law_errors import first_reader, told
@@ -123,7 +124,11 @@ def test_r11_8_after_all_was_carried_out_again_the_values_are_those_of_a_run_in_
     faulty = Faulty(plan, lambda where: call_of(where[1]) <= last and random.random() < share, random)
     result = faulty.run()
     assume(faulty.faults)
-    compared(naive.evaluate(submission, TOOLS), result)
+    expected = naive.evaluate(submission, TOOLS)
+    failed = {index for calls in expected.statuses.values() for index, status in calls.items() if status == "failed"}
+    # What fails for what is at its place does so by what was there then.
+    assume(not any(call.index in failed and call.tool in SURE for call in plan.calls))
+    compared(expected, result)
 
 
 def test_r4_10_an_each_whose_list_is_written_anew_is_carried_out_again_whole() -> None:

@@ -65,7 +65,11 @@ def join(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
 
 
 def by_hand(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    )
 
 
 @given(submissions(), st.data(), st.integers(0, 2**32))

@@ -377,7 +377,11 @@ def _resolved(value: Any, reads: Reads) -> Any:
 
 def _text(part: str | Groups, reads: Reads) -> str:
     value = part if isinstance(part, str) else reads(part)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    )
 
 
 def _scoped(values: Mapping[str, Any], call: Mapping[str, Any]) -> dict[str, Any]:
