@@ -21,6 +21,7 @@ __all__ = [
     "OptionalPrice",
     "Price",
     "ProfileName",
+    "Wire",
     "check_api_key",
     "check_base_url",
     "has_credentials",
@@ -65,6 +66,8 @@ def _read_extra_body(value: object) -> str | None:
     return json.dumps(found, sort_keys=True)
 
 
+Wire = Literal["json", "tools"]
+"""How a model is told of tools, and calls them."""
 ExtraBody = Annotated[str | None, BeforeValidator(_read_extra_body)]
 """What a model's requests have besides, as the text of a JSON object."""
 _Rate = Annotated[Decimal, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -113,7 +116,7 @@ class ConfiguredModel(BaseModel):
     """`auto`: of the answer's schema what its provider can enforce; `json`: JSON mode; `off`: nothing."""
     profile: ProfileName | None = None
     """Whose rules hold for what is enforced; None: those of its host."""
-    wire: Literal["json", "tools"] = "json"
+    wire: Wire = "json"
     """How it is told of tools: in the messages, or as functions of the provider's own tool calling (SPEC R12.6)."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""

@@ -32,6 +32,7 @@ from acts_celery.broker_config.models import (
     OptionalPrice,
     Price,
     ProfileName,
+    Wire,
     check_api_key,
     check_base_url,
     has_credentials,
@@ -131,6 +132,11 @@ class Settings(AddressSettings):
         None,
         description="Whose rules hold for what it enforces: openai, azure, anthropic, compatible, json or text. Unset: "
         "those of its host.",
+    )
+    model_wire: Wire = Field(
+        "json",
+        description="How that model is told of tools, and calls them: `json`, in messages and in one JSON object; "
+        "`tools`, as functions of the provider's own tool calling.",
     )
     model_fallbacks: CommaSeparated = Field(
         (),
@@ -338,6 +344,7 @@ class Settings(AddressSettings):
             recording=self.model_recording,
             enforce=self.model_enforce,
             profile=self.model_profile,
+            wire=self.model_wire,
             fallbacks=self.model_fallbacks,
         )
 

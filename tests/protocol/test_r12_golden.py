@@ -7,16 +7,21 @@ A change of what every model is asked shows as a change of these files. They are
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from acts_celery.protocol.requests import Request, read_request, render
-from acts_celery.protocol.requests.rendering import render_slots
+from acts_celery.protocol.requests import Fate, Request, read_request, render
+from acts_celery.protocol.requests.functions import Function, function_schema, functions_of
+from acts_celery.protocol.requests.rendering import render_functions, render_slots
 from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.submission.checking import Environment
 
+NATIVE: Final = "functions"
+"""The example `output` where its tools go as functions."""
 GOLDEN: Final = Path(__file__).parent / "golden"
 TEXT: Final = {"type": "string"}
 OBJECT: Final = {"type": "object"}
@@ -124,7 +129,11 @@ def request(name: str) -> Request:
 
 
 def asked(name: str) -> str:
-    """What a model is asked, but for the engine's own text; where the plan is staged, for both of its answers."""
+    """What a model is asked, but for the engine's own text; where the plan is staged, for both of its answers; where
+    the tools go as functions, with these and what follows a tick.
+    """
+    if name == NATIVE:
+        return asked_by_functions()
     whole: dict[str, Any] = {"messages": render(request(name))[1:], "schema": first_schema(request(name))}
     if request(name).is_staged:
         slots = compose_slots(request(name), ["weather", "translate"])
@@ -132,11 +141,33 @@ def asked(name: str) -> str:
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+def asked_by_functions() -> str:
+    """What a model that calls functions is asked, and what follows its first answer, the engine's text among it."""
+    native = replace(request("output"), is_native=True)
+    written = {"type": "data", "data": {"user": {"status": "active"}}, "_call": {}, "_outputMethod": "merge"}
+    calls = [
+        {"_tool": "updateUserStatus", "newStatus": "active", "_outputPath": "†result.c0"},
+        {"_tool": "summarizeUser", "_arguments": "{oops"},
+    ]
+    wrong = {"call": calls[1], "error": {"type": "InvalidCall", "message": "no JSON", "pointer": "/calls/1"}}
+    turn = Turn(0, {"calls": calls, "output": {"status": "†data.user.status"}}, 0, "Let me see.", "a call failed")
+    new = [written, {"type": "error", "data": wrong}]
+    fates = [Fate(0, "updateUserStatus", None, "done", "†result.c0", None, (written,))]
+    after = render_functions(native, turn, fates, native.submission.context, new)
+    functions = [vars_of(function) for function in functions_of(function_schema(native))]
+    whole = {"messages": render(native), "functions": functions, "after": after}
+    return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+
+
+def vars_of(function: Function) -> dict[str, Any]:
+    return {"name": function.name, "description": function.description, "parameters": function.parameters}
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, NATIVE])
 def test_r12_what_a_model_is_asked_is_what_the_golden_file_says(name: str) -> None:
     assert asked(name) == (GOLDEN / f"{name}.json").read_text("utf-8")
 
 
 if __name__ == "__main__":
-    for example in EXAMPLES:
+    for example in (*EXAMPLES, NATIVE):
         (GOLDEN / f"{example}.json").write_text(asked(example), "utf-8")

@@ -133,3 +133,18 @@ def test_r12_8_check_says_why_a_provider_enforces_nothing(
     monkeypatch.setenv("ACTS_MODEL_PROFILE", "json")
     assert main(["check", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["request"]["unenforced"] == "the provider enforces none"
+
+
+def test_r12_6_functions_are_shown_where_the_tools_go_as_functions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_MODEL", "openai:m")
+    monkeypatch.setenv("ACTS_MODEL_WIRE", "tools")
+    assert prompted(tmp_path, REQUEST, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [function["name"] for function in shown["functions"]] == ["think", "output"]
+    assert "calling functions" in shown["messages"][0]["content"]
+    assert prompted(tmp_path, REQUEST) == 0
+    text = capsys.readouterr().out
+    assert '"name": "think"' in text
+    assert '{"max_output_tokens": 4096, "wire": "tools", "tool_choice": "auto"}' in text

@@ -62,7 +62,7 @@ def _show(asked: Mapping[str, Any], common: Common) -> int:
     if common.json:
         print_json({**_parts(asked), **({"second": _parts(second)} if second is not None else {})})
         return COMPLETED
-    _print(asked["messages"], asked["schema"])
+    _print(asked["messages"], asked["schema"], _functions(asked))
     print_text()
     print_text(heading("config"))
     print_text(escaped(json.dumps(asked["config"], ensure_ascii=False)))
@@ -74,17 +74,32 @@ def _show(asked: Mapping[str, Any], common: Common) -> int:
 
 
 def _parts(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: asked[key] for key in ("messages", "schema")}
+    functions = _functions(asked)
+    own = {"functions": functions} if functions else {}
+    return {**{key: asked[key] for key in ("messages", "schema")}, **own}
 
 
-def _print(messages: Sequence[Mapping[str, Any]], schema: Any) -> None:
+def _functions(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The functions that the model may call, where the tools go as functions."""
+    from acts_celery.protocol.requests.functions import TOOLS, functions_of
+
+    functions = functions_of(asked["schema"]) if asked.get("config", {}).get("wire") == TOOLS else ()
+    return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in functions]
+
+
+def _print(messages: Sequence[Mapping[str, Any]], schema: Any, functions: Sequence[Any] = ()) -> None:
     for message in messages:
         print_text(heading(escaped(str(message.get("role")))))
         content = message.get("content")
+        for call in message.get("tool_calls", ()):
+            print_text(escaped(f"{call['function']['name']} {call['function']['arguments']}"))
+        if content is None:
+            print_text()
+            continue
         lines = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
         for line in lines.split("\n"):
             print_text(escaped(line))
         print_text()
-    print_text(heading("schema"))
-    for line in json.dumps(schema, ensure_ascii=False, indent=2).split("\n"):
+    print_text(heading("functions" if functions else "schema"))
+    for line in json.dumps(functions or schema, ensure_ascii=False, indent=2).split("\n"):
         print_text(escaped(line))

@@ -115,12 +115,12 @@ def config_of(view: LoopView, request: Request) -> dict[str, Any]:
 
 
 def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
-    """The settings that a model is sent by a loop's `config`, and how the request is put: each begins with the one
-    before. The most tokens of an answer are always sent.
+    """The settings that a model is sent by a loop's `config`, and how the request is put; the most tokens of an answer
+    always are.
     """
     own = {key: config[key] for key in _SENT if key in config}
     put = {"wire": TOOLS, "tool_choice": "auto" if may_speak(request) else REQUIRED} if request.is_native else {}
-    return {**own, "max_output_tokens": limits.max_output_tokens, "cache": True, **put}
+    return {**own, "max_output_tokens": limits.max_output_tokens, **put}
 
 
 def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:

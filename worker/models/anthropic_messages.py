@@ -59,6 +59,7 @@ class AnthropicMessages:
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}:
                 return written.add(text)
             case {"type": "content_block_start", "index": key, "content_block": {"type": "tool_use", "name": name}}:
+                written.has_stray_calls = written.called is None
                 return written.write(written.called.begin(key, name)) if written.called is not None else ""
             case {"type": "content_block_delta", "index": key, "delta": {"partial_json": str() as piece}}:
                 written.count(piece)
@@ -81,7 +82,9 @@ class AnthropicMessages:
         texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
         said = "".join(map(written.add, texts))
         calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_use"]
-        if written.called is not None:
+        if written.called is None:
+            written.has_stray_calls = bool(calls)
+        else:
             for call in calls:
                 text = written.called.whole(call.get("name"), call.get("input"))
                 written.count(text)
@@ -93,7 +96,7 @@ class AnthropicMessages:
         system = [{"type": "text", "text": each["content"]} for each in sent.messages if each.get("role") == "system"]
         messages = anthropic_messages(each for each in sent.messages if each.get("role") != "system")
         messages = (turns(messages) if sent.functions else messages) or [dict(_NOTHING_SAID)]
-        if config.get("cache"):
+        if sent.continues:
             mark(system, messages)
         body: dict[str, Any] = {
             "model": config["model"],

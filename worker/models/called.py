@@ -24,7 +24,7 @@ class Called:
     @property
     def words(self) -> str:
         """What was said beside the calls."""
-        return "".join(self._words)
+        return _joined(self._words)
 
     def say(self, piece: str) -> None:
         """Take in words."""
@@ -56,10 +56,15 @@ class Called:
 
     def end(self) -> str:
         """The calls that are being written are whole."""
-        made = [self.whole(name, "".join(pieces)) for name, pieces in self._open.values()]
+        made = [self.whole(name, _joined(pieces)) for name, pieces in self._open.values()]
         self._open.clear()
         return "".join(made)
 
     def close(self) -> str:
         """The answer is whole."""
         return self.end() + self._answer.end()
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    """Pieces as one text; halves of a character (UTF-16) that have come in two of them are one."""
+    return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -36,6 +36,8 @@ class Fitted:
     findings: tuple[str, ...] = ()
     functions: tuple[Function, ...] = ()
     """What the model may call, where its tools go as functions."""
+    continues: bool = False
+    """Whether the next request will begin with this one."""
     must_call: bool = False
     """Whether it has to call one of them."""
 

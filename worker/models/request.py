@@ -37,6 +37,12 @@ class ModelRequest:
         return "\n".join(_content(message) for message in self.messages)
 
     @property
+    def continues(self) -> bool:
+        """Whether it is one of a loop, whose next request begins with this one."""
+        properties = self.schema.get("properties", {}) if isinstance(self.schema, Mapping) else {}
+        return "calls" in properties
+
+    @property
     def shown(self) -> dict[str, Any]:
         """What an answer may depend on, but for the model."""
         settings = {key: value for key, value in self.config.items() if key not in ("model", "request_seconds")}

@@ -167,7 +167,7 @@ class SdkModel:
         refused: list[tuple[Fitted, str]] = []
         while True:
             try:
-                answer = await self._asked(sent, on_text)
+                answer = await self._asked(replace(sent, continues=request.continues), on_text)
             except ModelError as error:
                 reason = str(error)[:_LONGEST_REASON]
                 weaker = self._fitting.weaker(request, sent, reason) if _may_be_of_format(error) else None

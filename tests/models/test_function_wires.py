@@ -1,0 +1,151 @@
+"""What providers are sent of tools as functions: the six tools of `six_tools`, by both wires (SPEC R12.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from acts_celery import local
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests import read_request, render
+from acts_celery.protocol.requests.functions import TOOLS, function_schema
+from acts_celery.protocol.submission.checking import Environment
+from acts_celery.worker.models.anthropic_messages import AnthropicMessages
+from acts_celery.worker.models.errors import InvalidAnswer
+from acts_celery.worker.models.fitting import Fitting
+from acts_celery.worker.models.http_client import Bounds
+from acts_celery.worker.models.openai_chat import OpenAIChat
+from acts_celery.worker.models.request import Answer, ModelRequest, ignore
+from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.registry.activities import registry
+
+from . import six_tools
+from .server import Reply, delta, failing, model_server
+from .tool_servers import STREAM, WIRES, OpenAIWire, Say, Speaker, Wire, output
+
+DIALECTS: dict[str, Any] = {"openai": OpenAIChat, "anthropic": AnthropicMessages}
+
+
+def six_calls() -> list[tuple[str, Any]]:
+    return [(call["_tool"], {key: part for key, part in call.items() if key != "_tool"}) for call in six_tools.CALLS]
+
+
+def asked(tools: Any = six_tools.REQUEST["tools"], schema: Any = six_tools.REQUEST["schema"]) -> ModelRequest:
+    value = {**six_tools.REQUEST, "tools": tools, "schema": schema}
+    request = replace(read_request(value, Environment(activities=registry.schemas())), is_native=True)
+    config = {"model": "m", "max_output_tokens": 100, "wire": TOOLS, "tool_choice": "required"}
+    return ModelRequest(render(request), function_schema(request), config)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_agent_of_six_tools_runs_by_each_wire(wire: str, *, streams: bool) -> None:
+    speaker = Speaker()
+    says = [Say(six_calls(), "I look her up."), Say(words=six_tools.OUTPUT)]
+    speaker.replies["six"] = [lambda kind, say=say: kind.reply(say, streams=streams) for say in says]  # type: ignore[misc]
+    context = [{"type": "text", "message": "topic: six"}, *six_tools.REQUEST["context"]]
+    with model_server(speaker) as server:
+        url = server.url if wire == "openai" else server.url.removesuffix("/v1")
+        models = {"native": {"model": f"{wire}:m", "base_url": url, "api_key": "k", "wire": "tools"}}
+        with local([six_tools.ACTIVITIES], models=models) as client:
+            request = {**six_tools.REQUEST, "context": context, "config": {"model": "native"}}
+            result = client.submit_document(request).wait()
+    assert speaker.broken == []
+    assert {call.status for call in result.calls} == {"done"}, result.calls
+    assert result.output == six_tools.EXPECTED
+
+
+@pytest.mark.parametrize(("provider", "profile"), [("openai", "openai"), ("openai", "azure"), ("anthropic", None)])
+def test_a_strict_provider_enforces_what_it_can_say_of_each_function(provider: str, profile: Any) -> None:
+    configured = ConfiguredModel(model=f"{provider}:m", profile=profile)
+    sent = Fitting(configured, DIALECTS[provider].url).fitted(asked())
+    strict = {function.name for function in sent.functions if function.is_strict}
+    assert {"output", "refund"} <= strict
+    left = {function.tool for function in sent.functions if not function.is_strict}
+    assert {finding.split()[3] for finding in sent.findings} == left
+    assert "add_note" in left  # its note may be anything
+    for function in sent.functions:
+        if function.is_strict and provider == "openai":
+            assert set(function.parameters["required"]) == set(function.parameters["properties"])
+
+
+@pytest.mark.parametrize("enforce", ["off", "json"])
+def test_nothing_is_enforced_of_functions_where_the_settings_say_so(enforce: Any) -> None:
+    configured = ConfiguredModel(model="openai:m", profile="openai", enforce=enforce)
+    sent = Fitting(configured, OpenAIChat.url).fitted(asked())
+    assert not any(function.is_strict for function in sent.functions)
+    assert (sent.must_call, sent.is_plain, sent.findings) == (False, True, ())
+
+
+def test_parameters_with_names_that_anthropic_refuses_are_shown_in_words() -> None:
+    tool = {"greet": {"properties": {"имя": {"type": "string"}}, "required": ["имя"]}}
+    sent = Fitting(ConfiguredModel(model="anthropic:m"), AnthropicMessages.url).fitted(asked(tool))
+    (greet, _) = sent.functions
+    assert greet.parameters == {"type": "object", "properties": {}}
+    assert "имя" in greet.description
+
+
+def answer_of(reply: Callable[[Any], Reply], wire: str = "openai") -> Answer:
+    async def ask(url: str) -> Answer:
+        base = url if wire == "openai" else url.removesuffix("/v1")
+        model = SdkModel(
+            DIALECTS[wire](), ConfiguredModel(model=f"{wire}:m", base_url=base, api_key="k"), Bounds(9_000, 4)
+        )
+        try:
+            return await model.ask(asked(), ignore)
+        finally:
+            await model.close()
+
+    with model_server(reply) as server:
+        return asyncio.run(ask(server.url))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_provider_that_refuses_what_is_to_be_enforced_is_asked_once_without_it(wire: str) -> None:
+    bodies: list[Any] = []
+
+    def reply(body: Any) -> Reply:
+        bodies.append(body)
+        if body["tool_choice"] in ("required", {"type": "any"}):
+            return failing(400, "tool_choice is not supported")
+        return WIRES[wire].reply(Say([output("x")]), streams=True)
+
+    answer = answer_of(reply, wire)
+    assert answer.text == '{"calls": [], "output": "x"}'
+    assert "tool_choice is not supported" in answer.findings[-1]
+    assert len(bodies) == 2
+
+
+ODD = [
+    ([{"index": 0, "function": {"name": "refund", "arguments": '{"order_id": "1"}'}}],
+     '[{"_tool": "refund", "order_id": "1"}]'),
+    ([{"id": "a", "function": {"name": "refund", "arguments": {"order_id": "1"}}},
+      {"id": "b", "function": {"name": "refund", "arguments": ""}}],
+     '[{"_tool": "refund", "order_id": "1"}, {"_tool": "refund"}]'),
+    ([{"index": 0, "id": "a", "function": {"name": "refund", "arguments": "{}"}},
+      {"index": 0, "id": "b", "function": {"name": "refund", "arguments": "{}"}}],
+     '[{"_tool": "refund"}, {"_tool": "refund"}]'),
+    ([{"index": 0, "id": "a", "function": None}], '[{"_tool": ""}]'),
+    ([5, None, {"index": 0, "id": "a", "function": {"name": "x"}}], '[{"_tool": "x"}]'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("calls", "expected"), ODD)
+def test_calls_are_read_however_servers_count_them(calls: list[Any], expected: str) -> None:
+    chunks = [delta(tool_calls=[call]) for call in calls]
+    answer = answer_of(lambda _: Reply([*chunks, *OpenAIWire.end("tool_calls")], headers=STREAM))
+    assert json.loads(answer.text)["calls"] == json.loads(expected)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("streams", [True, False])
+def test_arguments_that_are_too_long_end_the_answer(wire: str, *, streams: bool) -> None:
+    kind: Wire = WIRES[wire]
+    say = Say([("refund", {"order_id": "1", "reason": "x" * 20_000})])
+    with pytest.raises(InvalidAnswer, match="more than 9000 bytes"):
+        answer_of(lambda _: kind.reply(say, streams=streams), wire)
