@@ -190,6 +190,18 @@ def test_delegates_and_their_child_runs_are_shown_the_files_of_their_definitions
     assert seeing.wait(run.id).data()["state"] == {"plain": named(PNG), "looping": named(PNG)}
 
 
+def test_each_file_of_a_run_is_had_by_the_delegates_of_each_instance(seeing: Backend, eyes: Eyes) -> None:
+    delegates = {"plain": {"context": [showing("cat")], "schema": TEXT}}
+    call = {"_tool": "ask", "_delegate": "plain", "_outputPath": "†state.seen", "_instance": "*"}
+    context = [{"type": "state", "_instance": name, "n": 1} for name in "①②"]
+    context.append({**showing("dog"), "_instance": "②"})
+    files = {"cat": PNG, "dog": LARGE}
+    run = seeing.client.submit(context, {"calls": [call]}, delegates=delegates, files=files)
+    result = seeing.wait(run.id)
+    assert [result.data(name)["state"]["seen"] for name in "①②"] == [named(PNG)] * 2
+    assert len(stored(seeing, run)) == 2
+
+
 def test_the_command_line_gives_files_by_name_and_reads_none_that_a_submission_names(
     seeing: Backend, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,3 +85,9 @@ def test_on_a_cluster_streams_are_read_one_by_one_and_the_runs_own_is_waited_at(
     reading.leave_own()
     assert list(reading.readings(None)) == [({child: "0-0"}, None)]
     assert not reading.is_over
+
+
+@pytest.mark.parametrize("after", ["", "garbage", "$", "+", "5-x", "1-1-1", "-1", "9" * 20, "1\n", "é"])
+def test_what_is_no_id_of_an_event_is_refused(after: str) -> None:
+    with pytest.raises(ValueError, match="is no id of an event"):
+        Streams(OWN, OWN.log, after)

@@ -13,7 +13,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 from typing_extensions import TypedDict
 
-from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local
+from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local, ref
 from acts_celery.broker_config import load
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.statuses import Status
@@ -124,6 +124,16 @@ def test_the_output_is_had_as_any_type_also_where_the_run_was_submitted_elsewher
         result.output_as(EvenInvoice)
     with pytest.raises(OutputUnfit, match="is failed: it has no output"):
         client.submit("what no answer is there for", schema=Invoice).wait(timeout_seconds=SECONDS).output_as(Invoice)
+
+
+def test_a_draft_with_an_output_and_a_class_gives_an_object_of_it(client: Client) -> None:
+    draft = Draft(client=client)
+    draft.output = {"total": draft.call(price, item="tea") >> ref.state.price}
+    run = client.submit_document(draft.to_dict(), schema=EvenInvoice)
+    with pytest.raises(OutputUnfit, match="must be even"):
+        run.wait(timeout_seconds=SECONDS)
+    result = client.submit_document(draft.to_dict(), schema=Sum).wait(timeout_seconds=SECONDS)
+    assert result.output == Sum(total=3)
 
 
 def test_a_run_that_has_not_completed_has_no_object_and_says_so_by_its_status(client: Client) -> None:

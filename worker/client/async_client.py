@@ -125,7 +125,8 @@ class AsyncRun(Twin[Run]):
         self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
     ) -> AsyncIterator[Event]:
         """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
-        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`.
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`,
+        `ValueError` for what is no id.
         """
         async for run, entry in self._entries(self._keys.log, timeout_seconds, after, has_children=children):
             if (event := event_of(entry, run)) is not None:

@@ -97,7 +97,8 @@ class ReadableRun:
         self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
     ) -> Iterator[Event]:
         """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
-        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`.
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`,
+        `ValueError` for what is no id.
         """
         self._state()
         yield from self._progress.events(after, has_children=children, timeout_seconds=timeout_seconds)

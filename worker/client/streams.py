@@ -5,6 +5,7 @@ On a cluster the streams of several runs lie on several nodes: those of child ru
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -14,6 +15,7 @@ from acts_celery.worker.storage.entries import Entry, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
 AT_ONCE: Final = 200
+_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LOOK_MS: Final = 500
 _MOST: Final = 1_000
 """So many are read at a time."""
@@ -28,6 +30,8 @@ class Streams:
     def __init__(
         self, keys: Keys, stream: str, after: str, *, has_children: bool = False, is_cluster: bool = False
     ) -> None:
+        if not _ID.match(after):
+            raise ValueError(f"{after!r} is no id of an event, such as 1763683200000-0")
         self.has_children = has_children
         self._keys = keys
         self._own = stream

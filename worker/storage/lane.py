@@ -6,6 +6,7 @@ own part. Both are only ever fed from the log, in order.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,6 @@ from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.protocol.engine.undone import counting
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
-from acts_celery.protocol.language.files import digests
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import read_operation
@@ -79,7 +79,7 @@ class RunView:
         self.state = RunState(definition)
         """What was read of the run: the global lane, and what lanes share."""
         self.size = 0
-        """The bytes of the definition and of the entries."""
+        """The bytes of the definition, of the entries and of the files."""
         self.files: Mapping[str, bytes] = {}
         """What its messages show, by the digests."""
         self.sends_much = False
@@ -90,14 +90,14 @@ class RunView:
     @classmethod
     async def open(cls, log: MessageLog, run: str, limits: Limits, instance: str | None) -> tuple[RunView, Opened]:
         """Read the shared part of a run, and one lane of it. Raises `RunGone`."""
-        definition, tokens, entries, lane = await log.shared(run, instance)
+        (definition, tokens, entries, lane), files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition), tokens, limits)
         view.size += len(definition)
         view.feed(entries)
-        contexts = (own.get("context", ()) for own in view.definition.delegates.values())
-        view.files = await log.files(run, digests((entry.message for entry in entries), *contexts))
+        view.files = files
+        view.size += sum(map(len, files.values()))
         return view, lane
 
     @property

@@ -202,6 +202,12 @@ class MessageLog:
         found = await self._commands.execute("HMGET", self._keys(run).files, *digests) if digests else ()
         return {digest: content for digest, content in zip(digests, found, strict=True) if content is not None}
 
+    async def all_files(self, run: str) -> dict[str, bytes]:
+        """The files that the run has, by their digests."""
+        found = await self._commands.execute("HGETALL", self._keys(run).files)
+        pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+        return {digest.decode(): content for digest, content in pairs}
+
     async def reserve(self, budgets: Budgets, taken: Reservation) -> Shortfall | None:
         """Have a member take so much of each of these budgets, or say what is lacking in one of them."""
         answer = await self._budget(self._keys(budgets[-1].run), taken.to_request(budgets))
