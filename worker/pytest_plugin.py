@@ -38,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def acts(pytestconfig: pytest.Config) -> Iterator[LocalClient]:
     """A client of a server and a worker that exist for the time of the test."""
-    from .client.local import local
+    from .client.local import Local
 
-    with local() as client:
+    with Local((), {}, verifies_models=False) as client:
         client.records = pytestconfig.getoption("--acts-record")
         yield client

@@ -191,3 +191,19 @@ def test_it_gives_the_results_of_calls_that_no_code_carries_out(acts: LocalClien
     call = {"_tool": "fake_sum_up", "text": "long", "_outputPath": "†state.sum"}
     run = acts.submit([], {"calls": [call]}, tools={"fake_sum_up": {"type": "object"}})
     assert run.wait(timeout_seconds=SECONDS).data()["state"] == {"sum": "a summary"}
+
+
+@pytest.fixture
+def _models_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACTS_MODEL", "openai:gpt-5")
+    monkeypatch.setenv("ACTS_MODELS", json.dumps({"a": {"model": "scripted:nowhere.json"}}))
+
+
+@pytest.mark.usefixtures("_models_that_cannot_be_had")
+def test_the_models_of_the_settings_need_not_be_there_where_others_stand_in(acts: LocalClient) -> None:
+    run = acts.submit(["?"], schema={}, config={"model": "a"})
+    reason = str(run.wait(timeout_seconds=SECONDS).reason)
+    assert "nowhere.json" in reason  # it is said where one is asked
+    acts.model({"output": 1}, {"output": 1})
+    for config in ({}, {"model": "a"}):
+        assert acts.submit(["?"], schema={}, config=config).wait(timeout_seconds=SECONDS).output == 1

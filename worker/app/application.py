@@ -28,9 +28,10 @@ from .runtime import Runtimes, WorkerNameStep
 from .tasks import register_tasks
 
 
-def make_application(settings: Settings, registry: Registry) -> Celery:
+def make_application(settings: Settings, registry: Registry, *, verifies_models: bool = True) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
-    verify_models(settings, registry)  # one that cannot be had is reported when the worker starts, not in every task
+    if verifies_models:  # one that cannot be had is reported when the worker starts, not in every task
+        verify_models(settings, registry)
     restrict_decoding(limits_of(settings))
     app = make_client_application(settings)
     app.conf.acts_settings = settings

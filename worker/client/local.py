@@ -48,13 +48,15 @@ class Local:
 
     _started: ClassVar[Local | None] = None
 
-    def __init__(self, activities: Activities, settings: dict[str, Any]) -> None:
+    def __init__(self, activities: Activities, settings: dict[str, Any], *, verifies_models: bool = True) -> None:
+        """A test gives its own models: whether those of the settings can be had is not verified then."""
+        self._verifies_models = verifies_models
         self._running: AbstractContextManager[LocalClient] | None = None
         self._activities = tuple(activities)
         self._settings = settings
 
     def __enter__(self) -> LocalClient:
-        self._running = _running(_known(self._activities), self._settings)
+        self._running = _running(_known(self._activities), self._settings, verifies_models=self._verifies_models)
         return self._running.__enter__()
 
     def __exit__(
@@ -165,7 +167,7 @@ class LocalClient(Client):
 
 
 @contextmanager
-def _running(known: Registry, settings: dict[str, Any]) -> Iterator[LocalClient]:
+def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool) -> Iterator[LocalClient]:
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
     from acts_celery.worker.broker.decoding import decoding_restored
@@ -174,7 +176,8 @@ def _running(known: Registry, settings: dict[str, Any]) -> Iterator[LocalClient]
         with EmbeddedServer() as server:
             urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
             own = load(sweep_interval_seconds=0.2, **(settings | urls))
-            with decoding_restored(), _worker(own, known), LocalClient(own, registry=known) as client:
+            worker = _worker(own, known, verifies_models=verifies_models)
+            with decoding_restored(), worker, LocalClient(own, registry=known) as client:
                 yield client
                 await_background(own, time.monotonic() + _LONGEST_WAIT_SECONDS)
     finally:
@@ -206,7 +209,7 @@ def _require_registered(module: ModuleType) -> None:
 
 
 @contextmanager
-def _worker(settings: Settings, known: Registry) -> Iterator[None]:
+def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> Iterator[None]:
     """A worker in a thread of this process, ready to take tasks."""
     from celery import _state
     from celery.app import trace
@@ -216,7 +219,7 @@ def _worker(settings: Settings, known: Registry) -> Iterator[None]:
     from acts_celery.worker.app.garbage import GarbageStep
     from acts_celery.worker.broker.transport import forget_connections
 
-    app = make_application(settings, known)
+    app = make_application(settings, known, verifies_models=verifies_models)
     app.steps["worker"].discard(GarbageStep)  # what is in this process is not all the worker's
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": _POLL_SECONDS}
     ready = threading.Event()
