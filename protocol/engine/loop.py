@@ -189,6 +189,11 @@ class Loop:
         return Cost.of_request(None, self.tick.estimate) if self.is_asking else _FREE
 
     @property
+    def delegated(self) -> tuple[Cost, int]:
+        """What its calls have asked models for, and how many calls their child runs have started."""
+        return self._delegated, self._delegated_calls
+
+    @property
     def own_cost(self) -> Cost:
         """What its own requests have cost."""
         return sum((tick.cost for tick in self.ticks), _FREE)

@@ -292,3 +292,27 @@ def test_r13_3_a_child_that_starts_while_another_has_all_reserved_waits_for_what
         assert "failed" not in asked.run.status()["calls"]
     loops.meeting.open_gate(gate)
     assert (asked.result().status, asked.result().output) == ("completed", 2)
+
+
+def test_r13_3_what_calls_have_asked_for_before_a_fork_counts_for_those_behind_it(loops: Backend) -> None:
+    child = Told(loops, answer(SUM, usage=[5_000, 500]), answer(output="†state.sum", usage=[40_000, 500]))
+    plain = {**PLAIN, "context": [{"type": "text", "message": "topic: none" + " " * 25_000}]}
+    asked = asking(
+        loops,
+        answer(ask("child", "†state.a"), usage=[1_000, 100]),
+        answer(output=1, usage=[1_000, 100]),
+        answer(ask("plain", "†state.b"), usage=[1_000, 100]),
+        answer(output=2, usage=[1_000, 100]),
+        delegates={"child": child.definition(), "plain": plain},
+        tokens=70_000,
+        max_output_tokens=1_000,
+    )
+    assert asked.result().cost == asked.run.result().cost
+    fork = asked.run.fork()
+    fork.say("and now?")
+    result = loops.wait(fork.id)
+    error = result.calls[1].error or {}
+    assert error["type"] == "LimitReached"
+    assert "are left of those that run" in error["message"]
+    assert result.cost is not None
+    assert result.cost.tokens == 46_000 + 4 * 1_100

@@ -170,7 +170,14 @@ class Forker:
         answered = {CallId(keys.run, LOOP, request).member: "done" for request in loop.answered}
         if answered:
             self._redis.hset(keys.calls, mapping=answered)  # type: ignore[arg-type]  # redis wants it invariant
-        drawn = {keys.run: f"0:0:{loop.own_calls}:0", "=calls": loop.own_calls}  # see budget.lua
+        spent, calls = loop.delegated
+        drawn: dict[str, Any] = {  # see budget.lua; its calls have asked for so much before
+            keys.run: f"0:0:{loop.own_calls}:0",
+            "@before": f"{spent.tokens}:0:{calls}:0:{spent.nanodollars}:0",
+            "=tokens": spent.tokens,
+            "=money": spent.nanodollars,
+            "=calls": loop.own_calls + calls,
+        }
         self._redis.hset(keys.budget, mapping=drawn)  # type: ignore[arg-type]  # as above
         if loop.ended is None:
             self._redis.rpush(keys.backlog, LOOP)

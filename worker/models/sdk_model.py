@@ -104,8 +104,9 @@ class Written:
         return text.removesuffix(self.half)
 
     def so_far(self) -> Answer:
-        """What has come, whole or not."""
-        return Answer(self.text, self.model, self.usage, words=self.called.words if self.called is not None else "")
+        """What has come, whole or not. What a provider has reported before the end is not all that it takes."""
+        usage = self.usage if self.finish is not None else None
+        return Answer(self.text, self.model, usage, words=self.called.words if self.called is not None else "")
 
     def answer(self) -> Answer:
         """The answer. Raises `InvalidAnswer`, `Refused`, `Truncated` and `Unreachable`."""
