@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, Rejected
 from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, shown
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, shown
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.state.allowance import TooLarge
 
@@ -32,8 +32,10 @@ _TEXT_KEYS: Final = ("message", "text", "content")
 _MOST_BYTES: Final = Limits().call_bytes
 
 
-def render(request: Request) -> list[ChatMessage]:
-    """The messages of the first request. Raises `Rejected` where they are too large."""
+def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
+    """The messages of the first request. What the root request holds as `†input` was written by whoever asks, and may
+    instruct; a delegate's parameters, its child run's input, may not. Raises `Rejected` where they are too large.
+    """
     tools = [] if request.is_native else [tool_text(request, tool) for tool in request.tools.values()]
     has_instances = bool(request.instances)
     if request.is_staged:
@@ -44,6 +46,10 @@ def render(request: Request) -> list[ChatMessage]:
         speaks = request.is_native and may_speak(request)
         text = texts.calling(speaks=speaks, **said) if request.is_native else texts.opening(tools, **said)
     context, show_bytes = request.submission.context, request.config.get("show_bytes")
+    data = [message for message in context if message.get("type") in DATA_TYPES and not is_child]
+    inputs = [message for message in data if identity_of(message) == ("input", None)]
+    if inputs and not any(map(is_written, inputs)):
+        text = f"{text}\n\n{texts.ASKER}"
     try:
         rendered = render_context(context, show_bytes, request.known.limits.call_bytes)
     except TooLarge as error:

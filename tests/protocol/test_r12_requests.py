@@ -13,7 +13,7 @@ from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.calls.toolbox import DEFINED
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.templates import meaning
-from acts_celery.protocol.requests import Request, compose, read_answer, render
+from acts_celery.protocol.requests import Request, compose, read_answer, render, texts
 from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.submission.checking import Environment
@@ -43,6 +43,21 @@ def call_schema(asked: Request, tool: str) -> dict[str, Any]:
     (found,) = [call for call in calls if call["properties"]["_tool"] == {"const": tool}]
     assert isinstance(found, dict)
     return found
+
+
+def test_r12_5_what_the_root_request_holds_as_input_may_instruct_and_nothing_else() -> None:
+    given = {"type": "input", "question": "?"}
+
+    def tells(*context: Any, **how: bool) -> bool:
+        document = {"context": list(context), "schema": {"type": "string"}}
+        return texts.ASKER in str(render(read_request(document, Environment()), **how)[0]["content"])
+
+    assert tells(given)
+    assert tells({"type": "data", "kind": "input", "data": 1}, {"role": "user", "content": "Hello."})
+    assert not tells(given, is_child=True)
+    assert not tells({**given, "_instance": "①"})
+    assert not tells({"type": "state", "input": given}, {"type": "text", "message": "Hello."})
+    assert not tells({**given, "_call": {"_tool": "t"}, "_outputPath": "†input"})
 
 
 def test_r12_3_the_composed_schema_is_closed_and_demands_calls_before_the_output() -> None:

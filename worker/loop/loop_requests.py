@@ -126,7 +126,7 @@ def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits)
 def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     tick = view.loop.last
     if tick is None:
-        return render(request)
+        return render(request, is_child=view.parent is not None)
     assert tick.solution is not None
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]
     answer = tick.solution["solution"]
