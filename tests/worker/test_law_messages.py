@@ -78,6 +78,8 @@ VALUES: Final = st.one_of(
     st.floats(),
     st.text(max_size=5),
 )
+AS_LONG_AS_A_MESSAGE: Final = {("activity",), ("delegate",), ("result", "message"), ("closed", 0, 1, 1), (1, 0, 1)}
+"""Where a text may have all the bytes of its message: names as submissions have them, what errors say, what is shown."""
 FREE: Final = frozenset({"call", "parameters", "context", "schema", "config", "value", "body"})
 """What is data, and bounded as such: in bytes, depth and number."""
 
@@ -120,13 +122,11 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(data=st.data(), other=VALUES)
-def test_any_value_at_any_field_is_read_within_its_bounds_or_refused(
-    kind: str, data: st.DataObject, other: Any
-) -> None:
+@given(number=st.integers(0, 2**16), other=VALUES)
+def test_any_value_at_any_field_is_read_within_its_bounds_or_refused(kind: str, number: int, other: Any) -> None:
     packed, read = KINDS[kind]
     message = unpack(packed)
-    at = data.draw(st.sampled_from(list(places(message))))
+    at = (all_places := list(places(message)))[number % len(all_places)]
     bytes_ = msgpack.packb(replaced(message, at, other), use_bin_type=True)
     try:
         found = plain(read(bytes_, LIMITS))
@@ -136,7 +136,7 @@ def test_any_value_at_any_field_is_read_within_its_bounds_or_refused(
         if isinstance(one, (int, float)):
             assert math.isfinite(one)
             assert 0 <= one < 2**53
-        elif isinstance(one, str) and at and at[-1] not in ("message", "shown"):
+        elif isinstance(one, str) and at not in AS_LONG_AS_A_MESSAGE:
             assert len(one) <= 1_000 or len(HUGE) != len(one)
 
 

@@ -45,7 +45,7 @@ class Completion(NamedTuple):
     """What came of an attempt at a fire-and-forget call: success, or an error; and when it is tried again."""
 
     ref: AttemptRef
-    error: tuple[str, str] | None = None
+    error: tuple[Annotated[str, Field(max_length=LONGEST_TYPE)], str] | None = None
     """Type and message."""
     delay_seconds: Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
 
@@ -57,9 +57,9 @@ class Completion(NamedTuple):
             case Success():
                 return cls(ref)
             case Retry(failure, delay_seconds):
-                return cls(ref, (failure.type, failure.message), delay_seconds)
+                return cls(ref, (failure.type[:LONGEST_TYPE], failure.message), delay_seconds)
             case Failure(type_, message):
-                return cls(ref, (type_, message))
+                return cls(ref, (type_[:LONGEST_TYPE], message))
 
 
 class Unanswered(NamedTuple):
