@@ -79,7 +79,7 @@ VALUES: Final = st.one_of(
     st.text(max_size=5),
 )
 AS_LONG_AS_A_MESSAGE: Final = {("activity",), ("delegate",), ("result", "message"), ("closed", 0, 1, 1), (1, 0, 1)}
-"""Where a text may have all the bytes of its message: names as submissions have them, what errors say, what is shown."""
+"""Where a text may have all the bytes of its message: names as submissions have them, what errors say and is shown."""
 FREE: Final = frozenset({"call", "parameters", "context", "schema", "config", "value", "body"})
 """What is data, and bounded as such: in bytes, depth and number."""
 
