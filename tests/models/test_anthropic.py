@@ -149,6 +149,18 @@ def test_what_goes_wrong_has_its_type(reply: Reply, kind: type[ModelError], word
 
 
 @pytest.mark.parametrize(
+    ("reason", "usage"), [("max_tokens", Usage(105, 22, 90)), ("refusal", Usage(105, 22, 90)), (None, None)]
+)
+def test_r13_12_an_answer_of_no_use_has_its_usage_where_the_provider_has_said_all_of_it(
+    reason: str | None, usage: Usage | None
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        asked(streamed(TEXT, reason))
+    assert caught.value.answer is not None
+    assert caught.value.answer.usage == usage
+
+
+@pytest.mark.parametrize(
     "odd",
     [
         {"type": "message_start"},

@@ -267,6 +267,15 @@ def test_what_a_chunk_leaves_out_or_fills_with_something_else_counts_as_not_said
     assert answer_of(Reply(chunks, headers={"Content-Type": "text/event-stream"})).text == TEXT
 
 
+@pytest.mark.parametrize("odd", ["5", -1, 2**80, True, None, [], 1.5, float("nan"), float("inf")])
+def test_r13_3_usage_that_can_be_none_counts_as_not_said(odd: Any) -> None:
+    for read, written in ((odd, 5), (5, odd)):
+        usage = {"prompt_tokens": read, "completion_tokens": written}
+        end = [event({"choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+        chunks = [delta(content=TEXT), event({"choices": [{"delta": {}, "finish_reason": "stop"}]}), *end]
+        assert answer_of(Reply(chunks, headers={"Content-Type": "text/event-stream"})).usage is None
+
+
 def test_text_that_is_no_utf_8_breaks_nothing() -> None:
     odd = json.dumps("\ud800").encode()
     chunk = b'{"choices": [{"delta": {"content": ' + odd + b'}, "finish_reason": "stop"}]}'
