@@ -128,7 +128,8 @@ class ToolMessages:
 
     def _error(self, message: Message, *parts: str) -> str:
         data = message.get("data", {})
-        said = {key: data[key] for key in (*parts, "error") if key in data} if isinstance(data, Mapping) else data
+        own = {"instance": message["_instance"]} if "_instance" in message else {}
+        said = own | {key: data[key] for key in (*parts, "error") if key in data} if isinstance(data, Mapping) else data
         return f"{texts.ERROR} {cut(compact(said), self._show_bytes, '†error')}"
 
 

@@ -148,3 +148,16 @@ def test_r12_6_functions_are_shown_where_the_tools_go_as_functions(
     text = capsys.readouterr().out
     assert '"name": "think"' in text
     assert '{"max_output_tokens": 4096, "wire": "tools", "tool_choice": "auto"}' in text
+
+
+def test_r12_8_check_names_the_tools_whose_functions_a_provider_does_not_enforce(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_MODEL", "anthropic:m")
+    monkeypatch.setenv("ACTS_MODEL_WIRE", "tools")
+    tools = {**REQUEST["tools"], "keep": {"properties": {"note": {"type": "object"}}, "required": ["note"]}}
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps({**REQUEST, "tools": tools}), "utf-8")
+    assert main(["check", str(file), "--json"]) == 0
+    found = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["code"] == "ACT413"]
+    assert any("keep" in one["message"] and "note" in one["message"] for one in found), found

@@ -93,7 +93,7 @@ class Checker:
         reach = reach_of(request, self._registry.delegates)
         if model is None:
             return reach
-        unenforced, openings = enforced(model, first_schema(request))
+        unenforced, openings = enforced(model, first_schema(request), is_native=request.is_native)
         return replace(reach, unenforced=unenforced, findings=tuple(findings_of(openings)))
 
     def unready_models(self, plan: Plan) -> Iterator[str]:

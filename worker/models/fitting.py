@@ -99,7 +99,8 @@ class Fitting:
         functions, messages = functions_of(request.schema), [dict(message) for message in request.messages]
         is_enforced = self._enforce == "auto" and not isinstance(refused, str)
         profile = self._profile if is_enforced else replace(self._profile, is_strict=False)
-        fitted, findings = fitted_functions(functions, profile)
+        fitted, openings = fitted_functions(functions, profile)
+        findings = (open_places(openings),) if openings else ()
         if isinstance(refused, str):
             findings = (*findings, f"the functions' parameters are not enforced: {refused}")
         must_call = is_enforced and request.config.get("tool_choice") == REQUIRED

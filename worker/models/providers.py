@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.functions import functions_of
 from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import Registry
 
 from .anthropic_messages import AnthropicMessages
 from .fitting import fit_schema
+from .function_fitting import fitted_functions
 from .http_client import Bounds
 from .openai_chat import OpenAIChat
 from .profiles import profile_of
@@ -56,14 +58,19 @@ def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, 
     )
 
 
-def enforced(configured: ConfiguredModel, schema: Any) -> tuple[str | None, tuple[Opening, ...]]:
+def enforced(
+    configured: ConfiguredModel, schema: Any, *, is_native: bool = False
+) -> tuple[str | None, tuple[Opening, ...]]:
     """Why a model's provider enforces nothing of a schema, None where it does, and the places at which it does not
-    (SPEC R12.8). Who is asked otherwise than over the network takes any.
+    (SPEC R12.8); `is_native` where the tools go as functions. Who is asked otherwise than over the network takes any.
     """
     dialect = _SDKS.get(configured.provider)
     if dialect is None or configured.enforce != "auto":
         return None, ()
-    written = fit_schema(schema, profile_of(configured, dialect.url))
+    profile = profile_of(configured, dialect.url)
+    if is_native:
+        return None, fitted_functions(functions_of(schema), profile)[1]
+    written = fit_schema(schema, profile)
     return (written, ()) if isinstance(written, str) else (None, written.openings)
 
 

@@ -9,14 +9,16 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery.broker_config import ConfiguredModel, load
-from acts_celery.protocol.requests import Request, compose, read_answer, render
+from acts_celery.protocol.requests import Request, compose, read_answer, read_request, render
 from acts_celery.protocol.requests.answer_texts import decoded
+from acts_celery.protocol.requests.functions import function_schema
 from acts_celery.protocol.requests.rendering import render_slots
 from acts_celery.protocol.requests.staged import Choice, compose_slots, read_slots
 from acts_celery.protocol.schemas import compiled
@@ -41,6 +43,12 @@ ANSWERS = 40
 TRIALS = 5
 
 
+CALLED = [
+    {"name": "greet", "arguments": '{"name": "Ann", "_outputPath": "†state.g"}'},
+    {"name": "output", "arguments": '{"output": "†state.g"}'},
+]
+
+
 def fixture_file(path: Path) -> Path:
     """What aimock answers, by the user's words."""
 
@@ -58,6 +66,7 @@ def fixture_file(path: Path) -> Path:
         error("boom", 500, "internal"),
         said("trunc", '{"calls": [{"_tool": "gre', finishReason="length"),
         said("slow", '{"output": 1}', latency=300),
+        {"match": {"userMessage": "functions"}, "response": {"toolCalls": CALLED}},
         said("cut", long, truncateAfterChunks=5),
         {**error("flaky", 503, "busy"), "match": {"userMessage": "flaky", "sequenceIndex": 0}},
         {**said("flaky", '{"output": "second"}'), "match": {"userMessage": "flaky", "sequenceIndex": 1}},
@@ -181,6 +190,27 @@ def test_aimock_speaks_messages_as_the_provider_anthropic_does(aimock: str) -> N
     answer = asyncio.run(asked())
     assert answer.text == '{"output": 1}'
     assert answer.usage is not None
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_aimock_calls_functions_by_both_wires(aimock: str, wire: str) -> None:
+    async def asked() -> Answer:
+        url = aimock if wire == "openai" else aimock.removesuffix("/v1")
+        dialect: Any = OpenAIChat() if wire == "openai" else AnthropicMessages()
+        model = SdkModel(dialect, ConfiguredModel(model=f"{wire}:m", base_url=url, api_key="k"), Bounds(1_000_000, 4))
+        tools = {"greet": {"properties": {"name": {"type": "string"}}, "required": ["name"]}}
+        value = {"context": [{"type": "text", "message": "functions"}], "schema": {"type": "string"}, "tools": tools}
+        native = replace(read_request(value, Environment()), is_native=True)
+        config = {"model": "m", "max_output_tokens": 100, "wire": "tools", "tool_choice": "auto"}
+        try:
+            return await model.ask(ModelRequest(render(native), function_schema(native), config), ignore)
+        finally:
+            await model.close()
+
+    assert json.loads(asyncio.run(asked()).text) == {
+        "calls": [{"_tool": "greet", "name": "Ann", "_outputPath": "†state.g"}],
+        "output": "†state.g",
+    }
 
 
 def test_aimock_what_passes_is_asked_again(aimock: str) -> None:
