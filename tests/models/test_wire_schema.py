@@ -213,9 +213,9 @@ def test_where_that_is_not_enough_all_of_a_call_is_a_text() -> None:
         call["required"].append("either")
     sent = wire_schema(closed(calls={"type": "array", "items": {"anyOf": calls}}), ANTHROPIC)
     written = sent.schema["properties"]["calls"]["items"]["anyOf"]
-    whole = [call for call in written if "_json" in call["required"]]
-    assert whole
-    assert all([*call["properties"]] == ["_tool", "_json"] for call in whole)
+    (whole,) = (call for call in written if "_json" in call["required"])
+    assert [*whole["properties"]] == ["_tool", "_json"]
+    assert len(whole["properties"]["_tool"]["enum"]) + len(written) - 1 == len(calls)
     assert not list(anthropic_faults(sent.schema))
 
 

@@ -194,7 +194,7 @@ class Writer:
         has_text = _TEXT in found
         kept = [each for place, each in enumerate(found) if each not in found[:place]]
         kept = [each for each in kept if not has_text or each == _TEXT or each.get("type") != "string"]
-        kept = self._told_apart(kept) if self.rules.has_own_first_keys else kept
+        kept = _with_texts_joined(self._told_apart(kept) if self.rules.has_own_first_keys else kept)
         return kept[0] if len(kept) == 1 else {"anyOf": kept}
 
     def _told_apart(self, branches: list[Schema]) -> list[Schema]:
@@ -283,7 +283,7 @@ class Writer:
     def _call_as_text(self, tool: str) -> Schema:
         """A call of a tool of which everything else is a text."""
         self._open(_TOO_MUCH, _FEWER)
-        said = {**_TEXT, "description": f"Everything else of a call of {tool}, as a JSON object."}
+        said = {**_TEXT, "description": "Everything else of the call, as a JSON object."}
         properties = {"_tool": {**_TEXT, "enum": [tool]}, AS_TEXT: said}
         return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
@@ -312,6 +312,19 @@ class Writer:
         if "pattern" in kept and not is_whole_text(kept["pattern"]):
             del kept["pattern"]
         return kept
+
+
+def _with_texts_joined(branches: list[Schema]) -> list[Schema]:
+    """The branches; calls of which everything else is a text are one, with the names of all their tools."""
+    texts = [
+        branch for branch in branches if [*branch.get("properties", ())] == ["_tool", AS_TEXT] == branch["required"]
+    ]
+    if len(texts) < 2:
+        return branches
+    tool = texts[0]["properties"]["_tool"]
+    names = [name for text in texts for name in text["properties"]["_tool"]["enum"]]
+    joined = {**texts[0], "properties": {**texts[0]["properties"], "_tool": {**tool, "enum": names}}}
+    return [*(branch for branch in branches if branch not in texts), joined]
 
 
 def _conjuncts(part: Schema) -> Iterator[Schema]:
