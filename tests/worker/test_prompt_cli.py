@@ -161,3 +161,34 @@ def test_r12_8_check_names_the_tools_whose_functions_a_provider_does_not_enforce
     assert main(["check", str(file), "--json"]) == 0
     found = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["code"] == "ACT413"]
     assert any("keep" in one["message"] and "note" in one["message"] for one in found), found
+
+
+def test_r4_7_what_a_call_would_ask_for_its_result_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_MODEL", "scripted:none.json")
+    value = {
+        "context": [{"type": "state", "mail": "Where is it?"}, {"type": "input", "x": 1}],
+        "tools": {"judge": {"description": "Judge.", "properties": {"about": {}}}},
+        "delegates": {"clerk": {"context": [{"type": "system", "message": "A clerk."}], "schema": {"type": "string"}}},
+        "solution": {
+            "calls": [
+                {"_tool": "judge", "about": "†state.mail", "_scopes": ["input"], "_outputPath": "†state.a || †state.b"},
+                {"_tool": "ask", "_delegate": "clerk", "about": "†state.a || †state.mail", "_outputPath": "†state.c"},
+            ]
+        },
+    }
+    assert prompted(tmp_path, value, "--json", "--call", "0") == 0
+    latent = json.loads(capsys.readouterr().out)
+    assert [message["content"] for message in latent["messages"][1:]] == [
+        '## Data: †state\n{"mail":"Where is it?"}',
+        '## Data: †input\n{"x":1}',
+        '# Give the result of this call\n{"_tool":"judge","about":"†state.mail"}\nLook first at: †input',
+    ]
+    assert len(latent["schema"]["properties"]["output"]["anyOf"]) == 2
+    assert prompted(tmp_path, value, "--call", "1") == 0
+    shown = capsys.readouterr().out
+    assert "A clerk." in shown
+    assert "Where is it?" not in shown
+    assert prompted(tmp_path, value, "--call", "2", "--json") == 2
+    assert "there is no call 2" in json.loads(capsys.readouterr().out)["errors"][0]["message"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,21 +15,29 @@ from .output import escaped, print_json, print_text
 from .rendering import heading
 from .source import allow_option, read_submission
 
+if TYPE_CHECKING:
+    from acts_celery.protocol import Plan
+
 
 @click.command(short_help="Show what a model would be asked.")
 @click.argument("file", metavar="FILE|RUN")
 @click.option(
     "--tick", type=click.IntRange(min=0), metavar="N", help="Show what RUN asked in this tick; the first is 0."
 )
+@click.option(
+    "--call", type=click.IntRange(min=0), metavar="N", help="Show what the call N of FILE would ask for its result."
+)
 @allow_option
 @common_options
-def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Common) -> int:
+def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...], *, common: Common) -> int:
     """Show the messages, schema and settings of FILE's request (or - for standard input), without asking a model.
 
     A staged plan asks twice. Both requests are shown; the second as it is if each tool is chosen once, in order.
 
     A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
-    loop asked in that tick is shown.
+    loop asked in that tick is shown. With --call the calls of FILE count: of a latent call, or one whose delegate is a
+    model, what it would be asked is shown, in the first instance that it runs in. What is not known yet stands as a
+    reference.
 
     Exit codes: 0 shown, 2 FILE is not valid, 3 no server, 4 no such run or tick.
     """
@@ -47,6 +55,8 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
         from acts_celery.worker.loop.loop_requests import sent_config
         from acts_celery.worker.loop.loop_view import loop_limits
 
+        if call is not None:
+            return _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
         request = Checker(settings).request(value, allow=allow or None)
         config = sent_config(request, request.config, loop_limits(request.config, settings))
         asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request), "config": config}
@@ -55,6 +65,40 @@ def prompt(file: str, tick: int | None, allow: tuple[str, ...], *, common: Commo
             second = [*asked["messages"], *render_slots(0, slots.shown(request))]
             asked["second"] = {"messages": second, "schema": slots.schema}
     return _show(asked, common)
+
+
+def _of_call(plan: Plan, index: int) -> dict[str, Any]:
+    """What a call asks a model for its result, as far as that is known. Raises `Rejected` where it asks none."""
+    from acts_celery.protocol import Problem, Rejected
+    from acts_celery.protocol.calls.delegates import declares_tools
+    from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
+    from acts_celery.protocol.engine.execution import Execution
+    from acts_celery.protocol.language.errors import pointer
+    from acts_celery.protocol.requests.results import result_request
+    from acts_celery.worker.models.delegates import enveloped, request_config
+
+    delegates = plan.submission.delegates
+    lanes = (lane for lane in plan.lanes.values() if any(one.index == index for one in lane.calls))
+    if (lane := next(lanes, None)) is None:
+        raise Rejected([Problem("", f"there is no call {index}: the first is 0, the last {len(plan.calls) - 1}")])
+    call = next(one for one in lane.calls if one.index == index)
+    definition = delegates.get(call.runner.name, {}) if call.runner.executor is not Executor.LATENT else {}
+    is_asked = call.runner.executor is Executor.LATENT or call.runner.name in (*delegates, ANONYMOUS)
+    if call.runner.executor is Executor.ACTIVITY or not is_asked or declares_tools(definition):
+        text = "it asks no model for its result alone: that is for latent calls, and for delegates without tools"
+        raise Rejected([Problem(pointer(*plan.submission.place(index)), text)])
+    execution = Execution.of(plan, lane, plan.context.fold(lane.instance))
+    request = result_request(
+        call,
+        call.parameters,
+        execution.scoped_messages(call),
+        execution.alternatives(call),
+        tool=plan.tools.get(call.tool),
+        definition=definition,
+        show_bytes=plan.submission.config.get("show_bytes"),
+    )
+    config = request_config(plan.submission.config, definition.get("config") or {})
+    return {"messages": request.messages, "schema": enveloped(request.schema), "config": config}
 
 
 def _show(asked: Mapping[str, Any], common: Common) -> int:
