@@ -132,6 +132,27 @@ def test_what_was_written_and_is_skipped_now_is_withdrawn(backend: Backend, meet
     assert backend.wait(run.id).data()["state"]["late"] == 1
 
 
+def test_what_was_added_when_a_call_had_failed_is_stale_once_that_is_done_again(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    run = failed_run(backend, [broken(name, _instance="i0")], CONTEXT[:2])
+    run.amend(
+        [
+            echo("†state.a || †state.mark", "†state.seen", _instance="i0"),
+            echo("†state.mark", "†state.other", _instance="i1"),
+        ],
+        add=True,
+    )
+    backend.wait(run.id)
+    run.amend([echo("†state.seen", "†state.again", _instance="i0")], add=True)
+    backend.wait(run.id)
+    mend(meeting, name)
+    done = run.retry(downstream=True)
+    assert (done.calls, done.downstream, done.stale) == (("0:i0",), ("1:i0", "3:i0"), ())
+    result = backend.wait(run.id)
+    assert (result.status, result.data("i0")["state"]["again"]) == ("completed", 1)
+
+
 def test_what_has_effects_or_was_sent_and_forgotten_is_done_again_only_where_that_is_asked_for(
     backend: Backend, meeting: Meeting, name: str
 ) -> None:

@@ -63,6 +63,11 @@ def test_a_handler_can_be_added_to_a_run_that_has_failed_and_to_one_under_way(
     run = failed_run(backend, [broken(name)])
     run.amend([HANDLER], add=True)
     assert backend.wait(run.id).data()["state"]["handled"]
+    mend(meeting, name)
+    assert run.retry().stale == ("1",), "it has read an error that counts no more"
+    assert backend.wait(run.id).status == "completed"
+    assert run.retry(downstream=True).downstream == ("1",)
+    assert backend.wait(run.id).data()["state"] == {"a": 1}
     other = backend.client.submit([], {"calls": [wait_at(gate, "†state.n"), broken(f"{name}-2")]})
     meeting.take(f"at:{gate}")
     other.amend([HANDLER], add=True)

@@ -13,7 +13,8 @@ from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.downstream import Joins, Reach
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
-from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane
+from acts_celery.protocol.graph.waits import Waits
+from acts_celery.worker.storage.definition import LaneRecord, Layer, pack_amended_lane, writers_of
 from acts_celery.worker.storage.gatherings import gathers_among
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.lane_state import LaneState
@@ -220,10 +221,14 @@ class _Joining:
         """Every global call that the run has ever had."""
         self._known: dict[bytes, tuple[Graph, Gathers | None]] = {}
         """By the records that lanes share."""
+        self._over: dict[tuple[bytes, ...], Graph] = {}
+        """By all records of a lane."""
 
     def of(self, lane: LaneState) -> Joins:
         """How a lane does."""
         found = [self._read(record, lane.instance) for record in lane.records or [LaneRecord()]]
+        if len(self._view.state.shared.records) > 1 and self._view.definition.request is None:
+            found.append((self._read_all(lane), None))
         gathers = [gathers for _, gathers in found if gathers is not None]
         return Joins(lane.instance, [graph for graph, _ in found], gathers)
 
@@ -242,6 +247,18 @@ class _Joining:
         found = graph, gathers_among(definition, gathering, record, calls, shared)
         if definition.are_same_everywhere(record):
             self._known[record.data] = found
+        return found
+
+    def _read_all(self, lane: LaneState) -> Graph:
+        """What calls have read of those of their lane listed before them, also of such as had ended when they came."""
+        key = tuple(record.data for record in lane.records)
+        if (known := self._over.get(key)) is not None:
+            return known
+        definition, own = self._view.definition, tuple(lane.known.values())
+        waits = Waits(own, writers_of(own, (), definition.failing(own)))
+        found = waits.graph(frozenset(waits.uncertain))
+        if all(map(definition.are_same_everywhere, lane.records)):
+            self._over[key] = found
         return found
 
 
