@@ -301,7 +301,9 @@ class Writer:
         """
         if part.get("maxItems") == 0:
             return {"items": _NULL}
-        places = [*part.get("prefixItems", ()), *([part["items"]] if "items" in part else [True])]
+        places = [*part.get("prefixItems", ())]
+        if part.get("maxItems", len(places) + 1) > len(places):
+            places.append(part.get("items", True))
         places = [place for place in places if place is not False]
         if not self.rules.is_closed and (not places or any(place in (True, {}) for place in places)):
             return None
