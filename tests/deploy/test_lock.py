@@ -33,8 +33,12 @@ def locked(name: str) -> dict[str, tuple[str, set[str]]]:
 def demanded() -> list[Requirement]:
     """What pyproject.toml asks for in the image."""
     project = PROJECT["project"]
-    texts = [*project["dependencies"], *(text for extra in EXTRAS for text in project["optional-dependencies"][extra])]
-    requirements = map(Requirement, texts)
+    extras, texts = [*EXTRAS], [*project["dependencies"]]
+    for extra in extras:
+        texts += project["optional-dependencies"][extra]
+        own = [one for one in map(Requirement, project["optional-dependencies"][extra]) if one.name == project["name"]]
+        extras += [name for one in own for name in sorted(one.extras) if name not in extras]
+    requirements = [one for one in map(Requirement, texts) if one.name != project["name"]]
     return [one for one in requirements if one.marker is None or one.marker.evaluate(IMAGE)]
 
 
