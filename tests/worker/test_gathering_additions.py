@@ -146,3 +146,24 @@ def test_r11_7_a_gather_call_that_comes_while_the_lane_is_read_waits_for_its_lan
     lane = asyncio.run(opened())
     assert {call.index for call in lane.calls} == {3, 7}
     assert lane.gathering == []
+
+
+def test_r11_7_a_lane_that_was_read_before_it_was_written_anew_says_nothing_of_later_gather_calls(
+    alone: Backend,
+) -> None:
+    calls = [echo(2, "†state.n", _instance=mark) for mark in MARKS]
+    run = alone.client.submit(CONTEXT, {"calls": [*calls, gather("†state.n", "†data.all")]})
+    settings = alone.settings
+
+    async def opened() -> LaneView:
+        async with connect_async(settings) as redis:
+            log = MessageLog(redis, settings.key_prefix, LogTerms(published_seconds=60, lease_seconds=30, window=100))
+            view, _ = await RunView.open(log, run.id, Limits(), None)
+            entries = (await log.open(run.id, "②")).entries
+            await asyncio.to_thread(run.amend, [gather("†state.mark || †state.n", "†data.new")])
+            view.feed(await log.read(run.id, None, after=view.seen))
+            return LaneView(view, "②", entries)
+
+    lane = asyncio.run(opened())
+    assert [call.index for call in lane.run.calls] == [4]
+    assert lane.newly_settled() == []

@@ -19,17 +19,16 @@ def gathers_of(
     definition: Definition, record: LaneRecord, instance: str, shared: LaneRecord, gone: Container[int]
 ) -> Gathers | None:
     """What gather calls, but those that are gone, wait for in a lane; `shared` is the record of the global one."""
-    first, *others = _from_first(definition, record)
-    by_amendment = {each.amendment: each for each in others}
+    by_amendment = {each.amendment: each for each in _from_first(definition, record)}
     found: Gathers | None = None
     known: set[int] = set()
     for each in _from_first(definition, shared):
         calls = definition.lane_calls(each, None)
         new = {call.index for call in calls if call.gather} - known
         known |= new
-        own = by_amendment.get(each.amendment) if each.before else first
+        own = by_amendment.get(each.amendment)
         gathering = [call for call in calls if call.index in new - each.begun and call.index not in gone]
-        if own is None:  # a lane in which none of them waits is left as it is
+        if own is None:  # none of them waits in the lane, or it was read before it was written anew
             continue
         one = gathers_among(definition, gathering, own, definition.lane_calls(own, instance), calls)
         if one is not None:
