@@ -60,9 +60,10 @@ class Log:
             "leaves": True,
             "takes_up": self.redis.zscore(self.keys.published, instance or ""),
         }
-        sendings, waking = how.pop("sendings", {}), how.pop("waking", ())
+        sendings, waking, decided = how.pop("sendings", {}), how.pop("waking", ()), how.pop("decided", ())
         endings = [
-            Ending(one, wakes=one.index in waking, sending=sendings.get(one.index)) for one in how.pop("outcomes", ())
+            Ending(one, wakes=one.index in waking, sending=sendings.get(one.index), is_decided=one.index in decided)
+            for one in how.pop("outcomes", ())
         ]
         return self._do(lambda log: log.commit(RUN, Commit(instance=instance, endings=endings, **(seen | how))))
 
@@ -288,6 +289,19 @@ def test_a_call_that_has_not_begun_ends_by_a_decision_of_the_lane_as_it_is_and_n
     assert log.commit(skipped, seen="0-0").accepted == (False,), "an amendment may have changed what it waits for"
     assert log.commit(skipped, seen=first.last_id).accepted == (True,)
     assert log.state()["status"] == "completed"
+
+
+def test_what_was_decided_by_an_outcome_that_is_not_in_the_log_does_not_come_either(log: Log) -> None:
+    log.begin(4)
+    log.claim(0, 3)
+    first = log.commit(done(0))
+    log.claim(1)
+    late = log.commit(Outcome(0, Status.FAILED), Outcome(1, Status.SKIPPED), done(3), seen="0-0", decided=[1])
+    assert late.accepted == (False, False, True), "call 1 is at work, with what call 0 has written"
+    assert log.entry(1).startswith("running:")
+    assert not late.is_fresh
+    assert log.commit(done(1), Outcome(2, Status.SKIPPED), decided=[2]).accepted == (True, True)
+    assert first.accepted == (True,)
 
 
 def test_a_cancelled_run_takes_no_outcome_and_parks_no_lane(log: Log) -> None:

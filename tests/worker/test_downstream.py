@@ -12,6 +12,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.errors import NothingToRetry
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, settings_for
 from .test_retry import broken, command, echo, failed_run, mend, statuses
@@ -209,6 +210,21 @@ def test_a_call_at_work_that_has_read_what_is_written_anew_is_stale_when_it_ends
     meeting.open_gate(name)
     result = backend.wait(run.id)
     assert (result.data()["state"]["w"], stale(run)) == (0, ["1"])
+    run.retry(downstream=True)
+    assert backend.wait(run.id).data()["state"]["w"] == 3
+
+
+def test_a_call_that_counts_as_lost_is_stale_since_its_result_may_still_come(
+    backend: Backend, meeting: Meeting, name: str
+) -> None:
+    waiting = {"_tool": "waitAtGate", "gate": name, "value": "†state.a || †state.b", "_outputPath": "†state.w"}
+    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": [broken(name, 3), waiting]})
+    meeting.take(f"at:{name}")
+    mend(meeting, name)
+    backend.redis.hset(Keys(backend.settings.key_prefix, run.id).calls, "\x1f1", "lost:1:0:")
+    assert run.retry(downstream=True).stale == ("1",)
+    meeting.open_gate(name)
+    backend.wait(run.id)
     run.retry(downstream=True)
     assert backend.wait(run.id).data()["state"]["w"] == 3
 

@@ -127,11 +127,17 @@ class Doors:
     def __init__(self) -> None:
         self.came: Counter[str] = Counter()
         self._doors: dict[str, threading.Event] = defaultdict(threading.Event)
+        self._there: dict[str, threading.Event] = defaultdict(threading.Event)
 
     def wait(self, name: str) -> int:
         self.came[name] += 1
+        self._there[name].set()
         assert self._doors[name].wait(DEADLINE_SECONDS)
         return self.came[name]
+
+    def expect(self, name: str) -> None:
+        """Wait until somebody waits there."""
+        assert self._there[name].wait(DEADLINE_SECONDS)
 
     def open(self, name: str) -> None:
         self._doors[name].set()
@@ -156,6 +162,14 @@ async def failOnce(name: str) -> int:
     if DOORS.came[name] == 1:
         raise ConnectionError("not yet")
     return 7
+
+
+@activity
+def failOnceThenWait(name: str) -> int:
+    DOORS.came[name] += 1
+    if DOORS.came[name] == 1:
+        raise ConnectionError("not yet")
+    return DOORS.wait(name)
 
 
 @activity
@@ -454,3 +468,20 @@ def test_r11_8_a_late_result_from_before_a_call_was_undone_is_not_that_of_the_ca
     assert (run.result().status, run.result().data()["state"]) == ("completed", {"a": 7, "b": 0, "sum": {"sum": 8}})
     result(99, 0)
     assert run.result().data()["state"]["sum"] == {"sum": 8}
+
+
+def test_r11_8_a_call_that_is_lost_while_what_it_reads_is_carried_out_again_begins_anew(process: Process) -> None:
+    remote = {"_tool": "remoteAdd", "a": "†state.a || †state.b", "b": 1, "_outputPath": "†state.sum"}
+    failing = {"_tool": "failOnceThenWait", "name": "again", "_outputPath": "†state.a"}
+    run = process.client.submit([{"type": "state", "b": 0}], {"calls": [failing, remote]})
+    process.drive(run)
+    assert run.retry(downstream=True).stale == ("1",)
+    keys = Keys("acts", run.id)
+    with process.driving(run):
+        DOORS.expect("again")
+        process.redis.hset(keys.calls, "\x1f1", "lost:1:0:")  # by the sweep; whoever took up the lane then has left it
+        process.redis.hincrby(keys.state, "running", -1)
+        process.redis.zrem(keys.leases, "\x1f1")
+        DOORS.open("again")
+    assert run.status()["calls"] == {"done": 1, "running": 1}
+    assert process.queued("lathe") == 2

@@ -40,8 +40,10 @@ from .amendment_steps import AmendmentSteps, refuse_a_copy
 from .undoing import EndedLane, Retried, Undoing, id_of, new_record, status_text
 from .undoing import Extent as Extent
 
-_HAVE_READ_NOTHING: Final = (Kind.HELD, Kind.RETRY, Kind.LOST)
-"""Calls that stand so are given anew what they read; one that is held is undone as one that has ended is."""
+_HAVE_READ_NOTHING: Final = (Kind.HELD, Kind.RETRY)
+"""Calls that stand so are given anew what they read; one that is held is undone as one that has ended is. Of one that
+counts as lost a result may still come.
+"""
 _MOST_NAMED: Final = 100
 """How many calls the audit trail names."""
 _UNDONE_AT_ONCE: Final = 250

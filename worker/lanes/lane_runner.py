@@ -150,7 +150,17 @@ class LaneRunner:
         if self._inline or (self._mailbox.resting and self._run_status == "running"):
             results += await self._inline.wait()
             return True
-        return False
+        return await self._finds_lost()
+
+    async def _finds_lost(self) -> bool:
+        """Whether calls at work elsewhere are so no more. One that waits for what is carried out again cannot begin
+        anew at once where it is lost: whoever takes up the lane for it leaves, and counts on those who do that.
+        """
+        if not (self._lane.was_retried and Status.RUNNING in self._execution.statuses.values()):
+            return False
+        before = self._execution.statuses
+        await self._reload()
+        return self._execution.statuses != before
 
     async def _gather(self) -> None:
         """Read the values of all instances for the calls that need them, once each has what they wait for."""
@@ -216,6 +226,7 @@ class LaneRunner:
                 step.sendings.get(outcome.index),
                 step.spent.get(outcome.index),
                 step.codes.get(outcome.index),
+                outcome.index not in step.spent,
             )
             for outcome in step.outcomes
         ]

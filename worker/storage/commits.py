@@ -83,6 +83,8 @@ class Ending(NamedTuple):
     """What the call took, where it was carried out."""
     code: Code | None = None
     """Who has carried it out, with which version of the code."""
+    is_decided: bool = False
+    """Whether nobody has carried it out: it follows from what has ended before it."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
@@ -96,6 +98,7 @@ class Ending(NamedTuple):
             "detail": _detail(outcome, self.missed, self.spent),
             "missed": ", ".join(self.missed),
             "wakes": self.wakes,
+            "decided": self.is_decided,
             "messages": [pack(message) for message in outcome.messages],
             "task": pack_task(sending) if sending is not None else b"",
             "queue": sending.queue if sending is not None else "",

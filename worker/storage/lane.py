@@ -196,7 +196,9 @@ class LaneView:
         self.mark = mark
         """Of the lane's published task, as it was before we read who is at work."""
         entries = list(entries)
-        undone = (entry.event.calls for entry in entries if isinstance(entry.event, CallsUndone))
+        undone = [entry.event.calls for entry in entries if isinstance(entry.event, CallsUndone)]
+        self.was_retried = bool(undone)
+        """Whether calls were undone that calls of the lane may wait for, also such as had begun."""
         self._again = Counter(call for calls in undone for call in calls)
         first = next((entry for entry in reversed(entries) if entry.record is not None), None)
         self._first = first.id if first is not None else "0-0"

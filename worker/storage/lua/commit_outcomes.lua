@@ -4,8 +4,9 @@
 -- USES: commit_step background
 -- Request: outcomes: {call, element and of (where it is that of an element, which one and of which call; the call itself
 --          ends by an outcome of its own, and that alone is counted), status, detail (msgpack or ""), missed (the promised
---          places that it had to do without, or ""), wakes (parked lanes), messages (each msgpack), task and queue (of what
---          is sent and forgotten; else ""), code (who has carried it out, see codes.py; or "")}, output_fault (why the run's output cannot be read, "" where it can; nil as long
+--          places that it had to do without, or ""), wakes (parked lanes), decided (whether nobody has carried it out),
+--          messages (each msgpack), task and queue (of what is sent and forgotten; else ""), code (who has
+--          carried it out, see codes.py; or "")}, output_fault (why the run's output cannot be read, "" where it can; nil as long
 --          as global calls have not ended), work (what validation has taken since the last commit), most_bytes, most_work,
 --          most_codes (what the calls of a run may write, and validation take, in all)
 -- Answer: accepted (for each outcome)
@@ -68,6 +69,8 @@ for _, outcome in ipairs(request.outcomes) do
     -- The outcome of a call that has not begun is a decision, as a start is: it is of the lane as it is now, which an
     -- amendment may have changed, and not while the run is paused.
     local may_come = before and not is_over(status) and is_known(before) or (status == 'running' and fresh)
+    -- What was decided rests on the outcomes before it in the commit: of these, the log may have others.
+    may_come = may_come and (all_accepted or not outcome.decided)
     local is_news = may_come and not has_ended(before) and read_condition(before) ~= 'held'
     accepted[#accepted + 1] = is_news
     all_accepted = all_accepted and is_news
