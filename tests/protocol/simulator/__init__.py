@@ -7,7 +7,7 @@ happen, the death of the process included. The broker delivers nothing again: wh
 log, or never.
 """
 
-from .log import DATE, Lane
+from .log import DATE, Lane, standing
 from .world import World
 
-__all__ = ["DATE", "Lane", "World"]
+__all__ = ["DATE", "Lane", "World", "standing"]

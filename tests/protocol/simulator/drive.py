@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from acts_celery.protocol.engine.decisions import Outcome, Start
 from acts_celery.protocol.engine.statuses import FINAL, Status
 
-from .log import DATE, Commit, Committed, Entry, Result, Steps
+from .log import DATE, DECIDED, Commit, Committed, Entry, Result, Steps
 from .views import LaneView
 
 if TYPE_CHECKING:
@@ -66,7 +66,14 @@ class Drive:
         if self.running:
             yield from self._wait()
             return True
-        return False
+        return (yield from self._finds_lost())
+
+    def _finds_lost(self) -> Generator[None, None, bool]:
+        if not (self.view.was_retried and Status.RUNNING in self.view.execution.statuses.values()):
+            return False
+        before = self.view.execution.statuses
+        yield from self._reload()
+        return self.view.execution.statuses != before
 
     def _take_news(self) -> Steps:
         self._has_news = False
@@ -75,23 +82,27 @@ class Drive:
             self._takes_up = True
             yield from self._reload()
         deliveries, self._deliveries = self._deliveries, []
-        if any(self.view.execution.status(result.index) is Status.WAITING for result in deliveries):
+        if any(map(self._is_unknown, deliveries)):
             yield from self._reload()
         self._results += deliveries
+
+    def _is_unknown(self, result: Result) -> bool:
+        is_newer = result.again > self.view.again[result.index]
+        return is_newer or self.view.execution.status(result.index) is Status.WAITING
 
     def _decide(self) -> tuple[list[Entry], list[Start]]:
         """Apply what has ended, one after the other; say what can begin."""
         execution, entries, starts = self.view.execution, list[Entry](), list[Start]()
         results, self._results = self._results, []
         for result in results:
-            if execution.status(result.index) not in FINAL:
+            if execution.status(result.index) not in FINAL and self.view.is_of_now(result):
                 entries.append(self._applied(execution.finish(result.index, result.value, DATE), result.attempt))
         while decisions := execution.decide(DATE):
             for decision in decisions:
                 if isinstance(decision, Start):
                     starts.append(decision)
                 elif isinstance(decision, Outcome):
-                    entries.append(self._applied(decision, 0))
+                    entries.append(self._applied(decision, DECIDED))
         return entries, starts
 
     def _applied(self, outcome: Outcome, attempt: int) -> Entry:
@@ -131,7 +142,7 @@ class Drive:
             self.running[result.index] = result
 
     def _stays(self) -> Generator[None, None, bool]:
-        if not self._is_marked:
+        if not (self._is_marked or self._takes_up):
             return False
         yield from self._write(leaves=True)
         if self._is_marked:
@@ -178,5 +189,5 @@ class Drive:
     def _reload(self) -> Steps:
         yield from self.view.run.catch_up()
         self.view = yield from LaneView.open(self.view.run, self.lane)
-        for index in (*self.running, *(result.index for result in self._results)):
-            self.view.execution.record(index, Status.RUNNING)
+        for result in filter(self.view.is_of_now, (*self.running.values(), *self._results)):
+            self.view.execution.record(result.index, Status.RUNNING)

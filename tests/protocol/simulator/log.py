@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from acts_celery.protocol.engine.decisions import Failure, Outcome, Success
+from acts_celery.protocol.engine.events import CallsUndone, Event
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.undone import counting
 
 Lane = str | None
 Steps = Generator[None, None, None]
 DATE = "2026-11-21T00:00:00Z"
+DECIDED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,23 @@ class Entry:
 
     outcome: Outcome
     attempt: int
+    """DECIDED where it was not carried out."""
+
+    @property
+    def event(self) -> Event:
+        """That it has ended."""
+        *_, end = self.outcome.events
+        return end
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """In a lane's journal: calls are carried out again (SPEC R11.8)."""
+
+    event: CallsUndone
+
+
+Journal = list[Entry | Undone]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +48,8 @@ class Result:
     index: int
     value: Success | Failure
     attempt: int
+    again: int
+    """How often the call had ended before and was undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +88,7 @@ class Committed:
 class Log:
     """The journals and ledgers of all lanes, and the signs of life."""
 
-    journals: dict[Lane, list[Entry]]
+    journals: dict[Lane, Journal]
     awaited: frozenset[int]
     """The global calls that lanes wait for."""
     size: int
@@ -74,6 +96,10 @@ class Log:
     ends: dict[tuple[Lane, int], Status] = field(default_factory=dict)
     holders: dict[tuple[Lane, int], int] = field(default_factory=dict)
     """Who is at work on a call, as far as his lease tells."""
+    begun: dict[tuple[Lane, int], int] = field(default_factory=dict)
+    """The calls that were claimed and have not ended: how much there was in the lane's journal at the last claim."""
+    retried: dict[Lane, int] = field(default_factory=dict)
+    """How much there was in a lane's journal when calls of it had last been undone."""
     published: dict[Lane, int] = field(default_factory=dict)
     """Lanes with a task that nobody has taken up, and the mark of each; every mark is a new one."""
     drivers: set[tuple[Lane, int]] = field(default_factory=set)
@@ -90,9 +116,14 @@ class Log:
         lane, driver = commit.lane, (commit.lane, commit.owner)
         journal = self.journals[lane]
         is_fresh = len(journal) == commit.seen
-        accepted = [self._append(lane, entry) for entry in commit.entries]
+        is_outdated = commit.seen < self.retried.get(lane, 0)
+        accepted = list[bool]()
+        for entry in commit.entries:
+            rests_on_others = entry.attempt == DECIDED and not all(accepted)
+            may_come = not rests_on_others and self._may_come(commit, entry, is_fresh, is_outdated)
+            accepted.append(may_come and self._append(lane, entry))
         woken = self._wake() if lane is None and self._brings_what_is_awaited(commit.entries, accepted) else ()
-        claimed = tuple(self._claim(lane, index, commit.owner) for index in commit.claims)
+        claimed = tuple(not is_outdated and self._claim(lane, index, commit.owner) for index in commit.claims)
         nothing_new = is_fresh and (lane is None or len(self.journals[None]) == commit.global_seen)
         if commit.park and nothing_new:
             self.parked.add(lane)
@@ -114,6 +145,30 @@ class Log:
         self.drivers.discard((lane, owner))
         self._mark(lane)
 
+    def undo(self, lane: Lane, calls: Collection[int], stale: Collection[int]) -> None:
+        """Have calls that have ended carried out again; the lane is published again."""
+        for index in calls:
+            del self.ends[lane, index]
+        self.journals[lane].append(Undone(CallsUndone(tuple(calls), stale=tuple(stale))))
+        self.retried[lane] = len(self.journals[lane])
+        self._mark(lane)
+
+    def standing(self) -> dict[tuple[Lane, int], Entry]:
+        """The ends of calls that count."""
+        return {
+            (lane, entry.outcome.index): entry for lane, journal in self.journals.items() for entry in standing(journal)
+        }
+
+    def _may_come(self, commit: Commit, entry: Entry, is_fresh: bool, is_outdated: bool) -> bool:
+        """What was decided rests on what the lane is now; of what was begun, a driver that does not know what was
+        undone knows what it has begun itself, and what had begun before.
+        """
+        call = commit.lane, entry.outcome.index
+        if (since := self.begun.get(call)) is None:
+            return is_fresh
+        is_older = call in self.holders and since < self.retried.get(commit.lane, 0)
+        return not is_outdated or self.holders.get(call) == commit.owner or is_older
+
     def _append(self, lane: Lane, entry: Entry) -> bool:
         call = lane, entry.outcome.index
         if call in self.ends:
@@ -121,6 +176,7 @@ class Log:
         self.journals[lane].append(entry)
         self.ends[call] = entry.outcome.status
         self.holders.pop(call, None)
+        self.begun.pop(call, None)
         return True
 
     def _brings_what_is_awaited(self, entries: Sequence[Entry], accepted: Sequence[bool]) -> bool:
@@ -142,6 +198,13 @@ class Log:
     def _claim(self, lane: Lane, index: int, owner: int) -> bool:
         call = lane, index
         is_ours = call not in self.ends and self.holders.get(call, owner) == owner and not self.is_finished
-        if is_ours:
-            self.holders[call] = owner
+        if is_ours and self.holders.get(call) != owner:
+            self.holders[call], self.begun[call] = owner, len(self.journals[lane])
         return is_ours
+
+
+def standing(journal: Iterable[Entry | Undone]) -> list[Entry]:
+    """The ends in a lane's journal that count after the last of its entries."""
+    entries = list(journal)
+    counts = counting([entry.event for entry in entries])
+    return [entry for entry, is_one in zip(entries, counts, strict=True) if is_one and isinstance(entry, Entry)]

@@ -89,8 +89,7 @@ class Process:
 
     def _open(self, lane: Lane) -> Generator[None, None, LaneView]:
         left = self._left.pop(lane, None)
-        if left is not None:
-            yield from left.catch_up()
+        if left is not None and (yield from left.catch_up()):
             return left
         if self._run_view is None:
             self._run_view = RunView(self.world)

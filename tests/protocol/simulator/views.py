@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
-from .log import Entry, Lane, Steps
+from .log import Entry, Lane, Result, Steps, Undone, standing
 
 if TYPE_CHECKING:
     from .world import World
@@ -31,8 +32,13 @@ class RunView:
         entries = self.world.log.journals[None][position:]
         yield
         for entry in entries[self.seen - position :]:
-            append(self.fold, entry.outcome)
-            self.statuses[entry.outcome.index] = entry.outcome.status
+            if isinstance(entry, Undone):
+                self.fold.withdraw(frozenset(entry.event.calls))
+                for index in entry.event.calls:
+                    del self.statuses[index]
+            else:
+                append(self.fold, entry.outcome)
+                self.statuses[entry.outcome.index] = entry.outcome.status
             self.seen += 1
 
 
@@ -40,7 +46,12 @@ class LaneView:
     """One lane: the values its reader sees, and the state of its calls."""
 
     def __init__(
-        self, run: RunView, lane: Lane, entries: Sequence[Entry], running: Sequence[int], mark: int | None = None
+        self,
+        run: RunView,
+        lane: Lane,
+        entries: Sequence[Entry | Undone],
+        running: Sequence[int],
+        mark: int | None = None,
     ) -> None:
         world = run.world
         laid_out = world.plan.lanes[lane]
@@ -53,6 +64,9 @@ class LaneView:
         plan = world.plan
         self.execution = Execution.of(plan, laid_out, self.fold)
         self.awaited = world.awaited[lane]
+        self.again = Counter(index for entry in entries if isinstance(entry, Undone) for index in entry.event.calls)
+        """How often each call had ended and was undone."""
+        self.was_retried = any(isinstance(entry, Undone) for entry in entries)
         self._feed(entries)
         for index in running:
             self.execution.record(index, Status.RUNNING)
@@ -60,20 +74,31 @@ class LaneView:
 
     @classmethod
     def open(cls, run: RunView, lane: Lane) -> Generator[None, None, LaneView]:
-        """Read a lane's journal and who is at work on what, at one moment."""
+        """Read a lane's journal and who is at work on what, at one moment; where calls were undone, then what the lane
+        shares with others.
+        """
         log = run.world.log
         entries, running, mark = list(log.journals[lane]), run.world.running(lane), log.published.get(lane)
         yield
+        if any(isinstance(entry, Undone) for entry in entries):
+            yield from run.catch_up()
         return cls(run, lane, entries, running, mark)
 
-    def catch_up(self) -> Steps:
-        """Read what has come since the lane was left."""
+    def catch_up(self) -> Generator[None, None, bool]:
+        """Read what has come since the lane was left; False where calls of it were undone."""
         entries = self.run.world.log.journals[self.lane][self.seen :]
         yield
+        if any(isinstance(entry, Undone) for entry in entries):
+            return False
         self._feed(entries)
         if self.waits_for_global:
             yield from self.run.catch_up()
             self.note_global()
+        return True
+
+    def is_of_now(self, result: Result) -> bool:
+        """Whether it is of the call as it is carried out now, and not from before it was undone."""
+        return result.again == self.again[result.index]
 
     def apply(self, outcome: Outcome) -> None:
         """Take in the end of a call."""
@@ -91,8 +116,8 @@ class LaneView:
         """Whether a global call has still to come for some call of the lane."""
         return not self.awaited <= self.run.statuses.keys()
 
-    def _feed(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
+    def _feed(self, entries: Sequence[Entry | Undone]) -> None:
+        for entry in standing(entries):
             self.apply(entry.outcome)
         self.seen += len(entries)
 
@@ -100,4 +125,4 @@ class LaneView:
 def append(fold: Fold, outcome: Outcome) -> None:
     """Take in the messages of a call's end."""
     for message in outcome.messages:
-        fold.append(message, f"result of call {outcome.index}")
+        fold.append(message, f"result of call {outcome.index}", outcome.index)

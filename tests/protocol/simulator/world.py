@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.graph.downstream import Joins, Reach
 
-from .log import DATE, Lane, Log, Result
+from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task
 from .views import LaneView
 
@@ -22,8 +23,21 @@ MOST_STEPS = 10_000
 class World:
     """A run, its worker processes, the broker, and the dice."""
 
-    def __init__(self, plan: Plan, carry: Carry, random: Random, *, processes: int = 2, misfortunes: int = 6) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        carry: Carry,
+        random: Random,
+        *,
+        processes: int = 2,
+        misfortunes: int = 6,
+        faulty: Collection[tuple[Lane, int]] = (),
+    ) -> None:
         self.plan, self.random = plan, random
+        self.faulty = faulty
+        """The calls that fail at their first attempt, and are retried where they have ended by that."""
+        self.stale = set[tuple[Lane, int]]()
+        self.retries = 0
         self.given: dict[Lane, list[Mapping[str, Any]]] = {}
         for message in plan.submission.context:
             self.given.setdefault(message.get("_instance"), []).append(message)
@@ -51,10 +65,13 @@ class World:
             if self._misfortunes and self.random.random() < 0.12:
                 self._misfortunes -= 1
                 self.random.choice(happen)()
+            elif self.faulty and self.random.random() < 0.05:
+                self._retry(downstream=self.random.random() < 0.5)
             elif not self._move():
-                if self.log.is_finished:
+                if not self.log.is_finished:
+                    self._sweep()
+                elif not self._retry(downstream=True):
                     return
-                self._sweep()
         raise AssertionError("does not come to an end")
 
     # What drives ask of it.
@@ -82,14 +99,17 @@ class World:
         """Carry out a claimed call: the result of one in line or sent and forgotten; None where it went elsewhere."""
         lane, index = view.lane, start.call.index
         attempt = self._attempts[lane, index] = self._attempts.get((lane, index), -1) + 1
+        again = view.again[index]
         try:
             context = view.execution.scoped(start.call)
         except Conflict as conflict:  # others have written since it was decided
-            return Result(index, Failure("Conflict", str(conflict)), attempt)
+            return Result(index, Failure("Conflict", str(conflict)), attempt, again)
         value = self._carry(start, lane, attempt, context)
         if start.call.is_fire_and_forget:
-            return Result(index, Success(None), attempt)
-        result = Result(index, value, attempt)
+            return Result(index, Success(None), attempt, again)
+        if not attempt and (lane, index) in self.faulty:
+            value = Failure("Wrong", "at first")
+        result = Result(index, value, attempt, again)
         if self.random.random() < 0.3:
             self._remote.append((lane, result))
             return None
@@ -108,7 +128,7 @@ class World:
         assert rebuilt.execution.statuses == view.execution.statuses
         assert rebuilt.execution.decide(DATE) == []
         assert rebuilt.fold.snapshot() == view.fold.snapshot()
-        for entry in self.log.journals[view.lane][-2:]:
+        for entry in standing(self.log.journals[view.lane])[-2:]:
             late = self.random.choice(list(Status))
             assert not rebuilt.execution.record(entry.outcome.index, late), "what has ended has ended"
         assert rebuilt.execution.statuses == view.execution.statuses
@@ -117,7 +137,7 @@ class World:
         """The context with everything in the log."""
         context = Context(self.plan.submission.context)
         for journal in self.log.journals.values():
-            for entry in journal:
+            for entry in standing(journal):
                 for message in entry.outcome.messages:
                     context.append(message)
         return context
@@ -144,6 +164,38 @@ class World:
         else:
             self._steps(*ready[place - queued - remote - len(calls)])
         return True
+
+    def _retry(self, *, downstream: bool) -> bool:
+        """What `acts retry --effects` does, with `--downstream` or without; says whether there was anything to do."""
+        log, lanes = self.log, self.log.journals
+        failed = {call for call, entry in log.standing().items() if call in self.faulty and not entry.attempt}
+        chosen = failed | (self.stale & log.ends.keys() if downstream else set())
+        if not chosen:
+            return False
+        ended = {call: status for call, status in log.ends.items() if status is not Status.LATENT}
+        again = [call for call, status in ended.items() if downstream or status is Status.SKIPPED]
+        reach = Reach(self._joins, (), _by_lane(lanes, again), _by_lane(lanes, [*ended, *log.begun]))
+        found = reach.extended(_by_lane(lanes, chosen), _by_lane(lanes, ()))
+        for joins in self._joins:
+            lane = joins.instance
+            calls, stale = found.calls[lane], found.stale[lane]
+            waiting = {index for index in self._indexes(lane) if (lane, index) not in {**log.ends, **log.begun}}
+            self.stale -= {(lane, index) for index in calls}
+            self.stale |= {(lane, index) for index in stale}
+            if calls or stale or joins.within(found.calls[None], waiting):
+                log.undo(lane, calls, stale)
+                self._publish_or_die(lane)
+        self.retries += 1
+        return True
+
+    @property
+    def _joins(self) -> list[Joins]:
+        """How the lanes hang together, the global one first."""
+        graphs = {lane: [self.plan.lanes[lane].graph] if lane in self.plan.lanes else [] for lane in self.log.journals}
+        return [Joins(lane, graph) for lane, graph in graphs.items()]
+
+    def _indexes(self, lane: Lane) -> list[int]:
+        return [call.index for call in self.plan.lanes[lane].calls] if lane in self.plan.lanes else []
 
     def _steps(self, process: Process, task: Task) -> None:
         process.step(task)
@@ -212,6 +264,13 @@ class World:
 def _in_line(task: Task) -> list[int]:
     """The calls that a task has at work and that have not ended."""
     return [] if task.drive is None else [index for index in task.drive.running if index not in task.drive.ended]
+
+
+def _by_lane(lanes: Iterable[Lane], calls: Iterable[tuple[Lane, int]]) -> dict[Lane, set[int]]:
+    found = {lane: set[int]() for lane in lanes}
+    for lane, index in calls:
+        found[lane].add(index)
+    return found
 
 
 def _running(view: LaneView) -> set[int]:
