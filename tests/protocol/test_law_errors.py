@@ -65,9 +65,14 @@ def told(draw: st.DrawFn) -> dict[str, Any]:
 
 def first_reader(submission: dict[str, Any]) -> int | None:
     """The first call that reads errors, if any does."""
-    lanes = naive.World(submission, {}).lanes().values()
-    readers = (i for own in lanes for i, call in own.items() if any(at[0] == "error" for at in naive.places_seen(call)))
-    return min(readers, default=None)
+    return min((index for _, index in error_readers(submission)), default=None)
+
+
+def error_readers(submission: dict[str, Any]) -> list[tuple[str | None, int]]:
+    """The calls that read errors, each with its lane."""
+    lanes = naive.World(submission, {}).lanes().items()
+    calls = ((lane, index, call) for lane, own in lanes for index, call in own.items())
+    return [(lane, index) for lane, index, call in calls if any(at[0] == "error" for at in naive.places_seen(call))]
 
 
 @law

@@ -27,6 +27,7 @@ from .building import without_errors
 from .naive.places import SURE, overlap, written
 from .simulator import Lane, World, standing
 from .test_law_errors import first_reader
+from .test_law_retries import own_lanes
 
 SEED = os.environ.get("ACTS_SIMULATOR_SEED")
 SCHEDULES = int(os.environ.get("ACTS_SIMULATOR_SCHEDULES", 20 * settings().max_examples))
@@ -62,7 +63,8 @@ class Case:
 
     def _faulty(self, share: float, random: Random) -> set[tuple[Lane, int]]:
         """Some of the calls that may fail at their first attempt."""
-        calls = ((lane, call) for lane, one in self.plan.lanes.items() for call in one.calls)
+        lanes = own_lanes(self.submission, self.plan)
+        calls = ((lane, call) for lane in self.plan.lanes if lane in lanes for call in self.plan.lanes[lane].calls)
         return {
             (lane, call.index)
             for lane, call in calls
