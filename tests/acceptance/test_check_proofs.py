@@ -7,6 +7,8 @@ import pty
 import subprocess
 from typing import Any
 
+import pytest
+
 from .command import ACTIVITIES, COMMAND, DEADLINE_SECONDS, FIXTURES, Finished, acts, encoded, environment
 
 GIVE = {"type": "object", "properties": {"value": {}}}
@@ -145,6 +147,20 @@ def test_r10_2_a_lazy_plan_is_told_of_and_needs_somebody_to_approve_it() -> None
     assert "nothing runs before a person has approved the plan" in check(submission=lazy).stdout
     told = acts("run", "-", "--activities", str(ACTIVITIES), stdin={**lazy, "tools": {"give": GIVE}})
     assert (told.code != 0, "the plan waits for a person, and there is no terminal" in told.stderr) == (True, True)
+
+
+@pytest.mark.parametrize("beside", [[], [{"_tool": "greetUser", "userName": "Ann", "_outputPath": "†state.c"}]])
+def test_a_held_call_on_which_nobody_can_decide_ends_the_command_also_where_others_wait_for_it(
+    beside: list[Any],
+) -> None:
+    calls = [
+        {"_tool": "give", "value": "Bob", "_outputPath": "†state.a"},
+        {"_tool": "greetUser", "userName": "†state.a", "_outputPath": "†state.b"},
+        *beside,
+    ]
+    submission = {"solution": {"calls": calls}, "tools": {"give": GIVE}, "config": {"approve": ["give"]}}
+    told = acts("run", "-", "--activities", str(ACTIVITIES), stdin=submission)
+    assert (told.code, "a call waits for a person, and there is no terminal" in told.stderr) == (3, True), told
 
 
 def test_r6_3_what_is_promised_is_shown_to_people_too() -> None:

@@ -20,6 +20,7 @@ from .values import value_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from acts_celery.worker.client.progress import Event
     from acts_celery.worker.client.runs import Run
 
 
@@ -29,6 +30,8 @@ class Decider:
     def __init__(self, run: Run, *, is_embedded: bool) -> None:
         self._run = run
         self._is_embedded = is_embedded
+        self._is_stuck = False
+        """Whether a call is held on which nobody can decide."""
         self.can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
     def note_plan(self) -> None:
@@ -50,21 +53,31 @@ class Decider:
                 "`acts submit`, `acts held` and `acts approve`"
             )
 
-    def note(self) -> None:
-        """A call is held: ask the person at the terminal, or say where it is decided on.
+    def take(self, event: Event) -> None:
+        """Of a call that is held ask the person at the terminal, or say where it is decided on.
 
-        Raises `Failed` where that can be done nowhere, and nothing else is at work, or a child run has it.
+        Raises `Failed` where that can be done nowhere, once nothing else is at work or a child run has the call.
         """
-        if self.can_ask:
-            self._ask()
+        is_held = event.kind == "held"
+        if self.can_ask or not self._is_embedded:
+            if is_held:
+                self._note()
             return
-        if not self._is_embedded:
-            tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
-        elif "held_below" in (now := self._run.status()) or not now["calls"].keys() & {"running", "waiting"}:
+        self._is_stuck = self._is_stuck or is_held
+        if self._is_stuck and event.kind in ("held", "call"):
+            now = self._run.status()
+            if "held_below" not in now and ("running" in now["calls"] or "held" not in now["calls"]):
+                return
             raise Failed(
                 "a call waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
                 "`acts submit`, `acts held` and `acts approve`"
             )
+
+    def _note(self) -> None:
+        if self.can_ask:
+            self._ask()
+        else:
+            tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
 
     def _ask(self) -> None:
         for call in self._run.held():

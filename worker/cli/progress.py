@@ -25,19 +25,18 @@ _QUIET_SECONDS: Final = 15.0
 
 def wait(
     run: Run,
-    on_held: Callable[[], None] = lambda: None,
+    on_event: Callable[[Event], None] = lambda event: None,
     *,
     timeout_seconds: float | None = None,
     is_quiet: bool = False,
 ) -> None:
-    """Block until the run has ended; `on_held` is called when a call is held for a person. Raises `TimeoutError`."""
+    """Block until the run has ended; `on_event` is told of each event. Raises `TimeoutError`, and what that raises."""
     if is_live() and not is_quiet:
-        _wait_with_bar(run, on_held, timeout_seconds)
+        _wait_with_bar(run, on_event, timeout_seconds)
     else:
         with nullcontext() if is_quiet else watching(run, _Teller()):
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
-                if event.kind == "held":
-                    on_held()
+                on_event(event)
 
 
 class Elements:
@@ -107,7 +106,7 @@ def is_live() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float | None) -> None:
+def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds: float | None) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -128,10 +127,10 @@ def _wait_with_bar(run: Run, on_held: Callable[[], None], timeout_seconds: float
         elements, ticks = Elements(), Ticks()
         with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
-                if event.kind == "held":
+                if event.kind == "held":  # a person may be asked
                     progress.stop()
-                    on_held()
-                    progress.start()
+                on_event(event)
+                progress.start()
                 if elements.take(event):
                     progress.update(bar, elements=elements.text)
                 if ticks.take(event):

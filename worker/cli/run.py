@@ -131,7 +131,7 @@ def _see_through(
         left = None if deadline is None else max(deadline - time.monotonic(), 0)
         decider = Decider(submitted, is_embedded=is_embedded)
         decider.note_plan()
-        wait(submitted, decider.note, timeout_seconds=left, is_quiet=view.is_quiet)
+        wait(submitted, decider.take, timeout_seconds=left, is_quiet=view.is_quiet)
         document = submitted.result(waits=asked.as_json).to_dict()
     except TimeoutError:
         calls = submitted.status()["calls"]

@@ -16,6 +16,7 @@ from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.overview import Summary
+    from acts_celery.worker.client.progress import Event
     from acts_celery.worker.client.run_status import RunStatus
     from acts_celery.worker.client.runs import Run
 
@@ -112,7 +113,7 @@ class _TellHeld:
         self._run = run
         self._is_told = False
 
-    def __call__(self) -> None:
-        if not self._is_told and self._run.held():
+    def __call__(self, event: Event) -> None:
+        if event.kind == "held" and not self._is_told and self._run.held():
             self._is_told = True
             tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
