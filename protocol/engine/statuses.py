@@ -28,7 +28,8 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
         {Status.HELD, Status.RUNNING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT, Status.LATENT}
     ),
     Status.HELD: frozenset({Status.WAITING, Status.RUNNING, Status.FAILED, Status.SKIPPED}),
-    Status.RUNNING: frozenset({Status.WAITING, Status.DONE, Status.FAILED, Status.SENT}),
+    # Skipped: it was lost, and what it needs was carried out again and has failed (SPEC R11.8).
+    Status.RUNNING: frozenset({Status.WAITING, Status.DONE, Status.FAILED, Status.SKIPPED, Status.SENT}),
     Status.DONE: frozenset(),
     Status.FAILED: frozenset(),
     Status.SKIPPED: frozenset(),
