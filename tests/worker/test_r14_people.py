@@ -381,7 +381,7 @@ def test_r14_a_question_is_answered_at_the_terminal_until_an_answer_fits(
     monkeypatch.setattr("sys.stdin", io.StringIO("three\n3\n2\n"))
     decider = Decider(run, is_embedded=False)
     decider.can_ask = True
-    decider.note()
+    decider.take(next(event for event in run.follow() if event.kind == "held"))
     assert backend.wait(run.id).data()["state"] == {"a": 2}
 
 
