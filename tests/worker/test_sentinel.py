@@ -49,7 +49,6 @@ def test_a_run_whose_log_and_broker_sentinels_name_completes(backend: Backend) -
     assert result.data()["state"] == {"a": 1, "b": 1, "c": {"sum": 2}}
 
 
-@pytest.mark.nightly
 def test_a_run_outlives_a_failover(backend: Backend, watched: Watched) -> None:
     with backend.worker():
         run: Run = backend.client.submit(solution={"calls": calls("later")})

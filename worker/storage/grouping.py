@@ -76,6 +76,8 @@ class GroupedCommands:
         connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
         try:
             async with asyncio.timeout(SILENT_SECONDS) as silence:
+                if not connection.is_connected:
+                    await connection.connect()  # which asks the Sentinels again; sending alone does not
                 await connection.send_packed_command(b"".join(map(hiredis.pack_command, commands)))
                 answers = []
                 for command in commands:
