@@ -129,8 +129,10 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
                 if event.kind == "held":  # a person may be asked
                     progress.stop()
-                on_event(event)
-                progress.start()
+                    on_event(event)
+                    progress.start()
+                else:
+                    on_event(event)
                 if elements.take(event):
                     progress.update(bar, elements=elements.text)
                 if ticks.take(event):
