@@ -189,33 +189,29 @@ def test_cases_may_share_a_base(module: Path) -> None:
     assert "the base is no submission" in found.stderr
 
 
-def test_ctrl_c_keeps_what_was_done_and_prints_it(module: Path) -> None:
+def ended(module: Path, by: signal.Signals, *options: str) -> Finished:
+    """The command, ended by a signal when the first of its two cases is done and the second is asked."""
     pipe = module.with_name("asked")
     os.mkfifo(pipe)
     cases = [case("Who?", {"value": "a"}, name="quick"), case("wait for ever", {"value": 1}, name="slow")]
     process = start(
-        *arguments(module, cases, "--model", "a", "--concurrency", "1", "--json"),
+        *arguments(module, cases, "--model", "a", "--concurrency", "1", *options),
         env={"ACTS_MODELS": json.dumps(MODELS), "ASKED": str(pipe)},
     )
     assert pipe.read_text(encoding="utf-8") == "asked"
-    process.send_signal(signal.SIGINT)
-    found = finish(process)
+    process.send_signal(by)
+    return finish(process)
+
+
+def test_ctrl_c_keeps_what_was_done_and_prints_it(module: Path) -> None:
+    found = ended(module, signal.SIGINT, "--json")
     assert found.code == 130, found
     assert [each["case"] for each in found.json["cases"]] == ["quick"]
     assert "1 of 2 cases are done" in found.stderr
 
 
 def test_sigterm_keeps_what_was_done_too(module: Path) -> None:
-    pipe = module.with_name("asked")
-    os.mkfifo(pipe)
-    cases = [case("Who?", {"value": "a"}, name="quick"), case("wait for ever", {"value": 1}, name="slow")]
-    process = start(
-        *arguments(module, cases, "--model", "a", "--concurrency", "1"),
-        env={"ACTS_MODELS": json.dumps(MODELS), "ASKED": str(pipe)},
-    )
-    assert pipe.read_text(encoding="utf-8") == "asked"
-    process.send_signal(signal.SIGTERM)
-    found = finish(process)
+    found = ended(module, signal.SIGTERM)
     assert found.code == 143, found
     assert "1 of 1 (100%)" in found.stdout
 

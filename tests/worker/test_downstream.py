@@ -31,6 +31,15 @@ def stale(run: Run) -> list[str]:
     return [call.id for call in run.result().calls if call.stale]
 
 
+def at_work_on_what_had_failed(backend: Backend, meeting: Meeting, name: str) -> Run:
+    """A run whose call 1 is at work with another value than that of call 0, which had failed and would pass now."""
+    waiting = {"_tool": "waitAtGate", "gate": name, "value": "†state.a || †state.b", "_outputPath": "†state.w"}
+    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": [broken(name, 3), waiting]})
+    meeting.take(f"at:{name}")
+    mend(meeting, name)
+    return run
+
+
 def test_a_summary_of_instances_of_which_one_had_failed_is_stale_and_done_again(
     backend: Backend, meeting: Meeting, name: str
 ) -> None:
@@ -202,10 +211,7 @@ def test_r4_10_the_elements_that_failed_are_done_again_and_the_others_are_kept(
 def test_a_call_at_work_that_has_read_what_is_written_anew_is_stale_when_it_ends(
     backend: Backend, meeting: Meeting, name: str
 ) -> None:
-    waiting = {"_tool": "waitAtGate", "gate": name, "value": "†state.a || †state.b", "_outputPath": "†state.w"}
-    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": [broken(name, 3), waiting]})
-    meeting.take(f"at:{name}")
-    mend(meeting, name)
+    run = at_work_on_what_had_failed(backend, meeting, name)
     assert run.retry(downstream=True).stale == ("1",)
     meeting.open_gate(name)
     result = backend.wait(run.id)
@@ -217,10 +223,7 @@ def test_a_call_at_work_that_has_read_what_is_written_anew_is_stale_when_it_ends
 def test_a_call_that_counts_as_lost_is_stale_since_its_result_may_still_come(
     backend: Backend, meeting: Meeting, name: str
 ) -> None:
-    waiting = {"_tool": "waitAtGate", "gate": name, "value": "†state.a || †state.b", "_outputPath": "†state.w"}
-    run = backend.client.submit([{"type": "state", "b": 0}], {"calls": [broken(name, 3), waiting]})
-    meeting.take(f"at:{name}")
-    mend(meeting, name)
+    run = at_work_on_what_had_failed(backend, meeting, name)
     backend.redis.hset(Keys(backend.settings.key_prefix, run.id).calls, "\x1f1", "lost:1:0:")
     assert run.retry(downstream=True).stale == ("1",)
     meeting.open_gate(name)
