@@ -15,12 +15,12 @@ import pytest
 from acts_celery import AsyncClient, Event, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli.progress import Ticks
-from tests.acceptance.command import acts
+from tests.acceptance.command import acts, finish, start
 from tests.models.server import Reply, delta, model_server, streamed
 
 from .backend import Backend, Meeting, settings_apart
 from .test_control_cli import command
-from .test_r13_8_streaming import ASK, SUM, Speaker, Streaming, answer, waiting
+from .test_r13_8_streaming import ASK, SUM, Speaker, Streaming, answer, held, waiting
 
 TEXT = {"type": "string"}
 
@@ -134,6 +134,33 @@ def test_r13_12_ticks_tell_their_calls_usage_and_errors(streaming: Streaming) ->
     assert all(event.model and event.usage is not None for event in answered)
     assert [event.reason is not None for event in events if event.status == "ended"] == [False, True, False]
     assert events[-1].output == 3
+
+
+def test_r13_12_a_log_that_is_followed_tells_of_each_tick_as_it_comes(streaming: Streaming) -> None:
+    hold = Gate()
+    bad = {"_tool": "nothing"}
+    run, _ = streaming.submit(
+        lambda: held(answer(SUM, bad), "{", hold=hold), lambda: streamed(answer(output="†state.sum"))
+    )
+    env = streaming.backend.settings.to_environment()
+    following = start("log", run.id, "--follow", env=env)
+    assert following.stdout is not None
+    first = ""
+    while "tick 0 asked" not in first:  # the answer is held back until it was told that it is asked for
+        first = following.stdout.readline().decode()
+        assert first
+    hold.set()
+    told = finish(following)
+    words = [line.split("  ")[2] for line in told.stdout.splitlines() if "  tick " in line]
+    assert words == ["tick 0 ended, 1 error", "tick 1 asked", "tick 1 ended"]
+    assert '"type": "solution", "tick": 0' in told.stdout
+    everything = command(streaming.backend, "log", run.id, "--follow", "--json").json_lines
+    found = [(line["tick"]["tick"], line["tick"]["status"]) for line in everything if "tick" in line]
+    assert found == [(tick, status) for tick in (0, 1) for status in ("asked", "answered", "ended")]
+    (answered,) = (line for line in everything if line.get("tick", {}).get("calls") == 2)
+    assert (answered["message"]["type"], answered["tick"]["errors"]) == ("solution", 1)
+    plain = command(streaming.backend, "log", run.id, "--json").json_lines
+    assert all(line["message"] and "tick" not in line for line in plain)
 
 
 def test_r13_12_calls_begin_while_the_text_behind_them_is_written(streaming: Streaming, meeting: Meeting) -> None:

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,6 +24,7 @@ from .view import View, print_result, standing_lines, view_options
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.log_entries import LogEntry
+    from acts_celery.worker.client.progress import Event
     from acts_celery.worker.client.runs import Run
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
@@ -31,6 +33,8 @@ _NEWEST: Final = 50
 """Messages of a log that are printed where nothing else is asked for."""
 _WIDTH: Final = 400
 """Characters of one message."""
+_OF_TICK: Final = ("tick", "status", "model", "usage", "calls", "errors", "reason", "output")
+"""What is told of a tick as JSON, where it is known."""
 _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 
 at_option = click.option("--at", metavar="MESSAGE_ID", help="As it was at this message of the log (see `acts log`).")
@@ -111,6 +115,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
     """Print the newest messages of RUN in order, one line each; with --follow, at last, the status on stderr.
 
     The last messages of a long log are printed, and the beginning of large values; --all and --json print everything.
+    In a loop, --follow and --all also tell when each tick was asked and has ended.
     --all also lists calls without a message: sent and forgotten, skipped, and notes of a model (latent calls without an
     output path). --failed and --tool choose by the call that wrote a message; --quiet prints how many there are.
 
@@ -126,9 +131,10 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
                 _print_audit(entry, as_json=common.json)
                 flush()
             return COMPLETED
-        newest = _print_newest(found.log(instance=instance, every=view.is_all), view, as_json=common.json)
+        read = partial(found.log, instance=instance, every=view.is_all, ticks=follow or view.is_all)
+        newest = _print_newest(read(), view, as_json=common.json)
         if follow:
-            for entry in found.log(instance=instance, follow=True, every=view.is_all):
+            for entry in read(follow=True):
                 if id_key(entry.id) > id_key(newest) and _is_asked_for(entry, view):
                     _print_entry(entry, view, as_json=common.json)
                     flush()
@@ -236,17 +242,33 @@ def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
     if as_json:
         message = dict(entry.message) or None
         end = {"end": entry.end.to_dict()} if entry.end is not None else {}
-        print_json({"id": entry.id, "instance": entry.instance, "message": message, **end})
+        tick = {"tick": _tick_dict(entry.tick)} if entry.tick is not None else {}
+        print_json({"id": entry.id, "instance": entry.instance, "message": message, **end, **tick})
         return
     _print_audit(entry, as_json=False)
     if entry.message:
         shown = {key: value for key, value in entry.message.items() if key not in _PROVENANCE}
     elif entry.end is not None and entry.end.call is not None:
         shown = {key: value for key, value in entry.end.call.items() if key != "_tool"}
+    elif entry.tick is not None:
+        print_text(f"{_stamp(entry)}  {_tick_words(entry.tick)}")
+        return
     else:
         return
     where = heading(entry.instance) if entry.instance is not None else click.style("global", dim=True)
     print_text(f"{_stamp(entry)}  {where}  {escaped(_line(shown, view))}{_origin(entry)}")
+
+
+def _tick_dict(tick: Event) -> dict[str, Any]:
+    told = {name: getattr(tick, name) for name in _OF_TICK}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _tick_words(tick: Event) -> str:
+    """`tick 2 ended, 1 error`; an answer is shown by its message."""
+    why = f"; its output does not count: {escaped(tick.reason)}" if tick.reason is not None else ""
+    errors = f", {counted(tick.errors, 'error')}" if tick.errors else ""
+    return f"tick {tick.tick} {tick.status}{errors}{why}"
 
 
 def _origin(entry: LogEntry) -> str:

@@ -133,10 +133,16 @@ class AsyncRun(Twin[Run]):
                 yield event
 
     async def log(
-        self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
+        self,
+        *,
+        instance: str | None = None,
+        follow: bool = False,
+        audit: bool = False,
+        every: bool = False,
+        ticks: bool = False,
     ) -> AsyncIterator[LogEntry]:
         """The messages in order; as `Run.log`. Raises `InstanceNotFound`."""
-        reading = await to_thread(self._plain.reading, instance, audit=audit, every=every)
+        reading = await to_thread(self._plain.reading, instance, audit=audit, every=every, ticks=ticks)
         with redis_errors(self._settings):
             async for shown in in_threads(reading.past()):
                 yield shown

@@ -15,6 +15,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.run_state import RunState
 
 from .changes import Changes
+from .progress import Event, event_of
 from .timings import Timing, timing_of
 
 
@@ -50,6 +51,8 @@ class LogEntry:
     end: CallEnd | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     """What whoever decided on a held call has changed (see `changes`), where `audit` says who that was."""
+    tick: Event | None = None
+    """That a tick of the loop was asked, answered, or has ended; with an answer, `message` is its solution."""
 
 
 class LogReading:
@@ -57,10 +60,12 @@ class LogReading:
     those that say who did what.
 
     With `every` also those that say no more than that a call has ended: it was sent and forgotten, a passing thought (a
-    latent call without a path), or skipped.
+    latent call without a path), or skipped; with `ticks` those that say that a tick was asked, or has ended.
     """
 
-    def __init__(self, history: History, instance: str | None, *, audit: bool, every: bool) -> None:
+    def __init__(
+        self, history: History, instance: str | None, *, audit: bool, every: bool, ticks: bool = False
+    ) -> None:
         """Raises `RunNotFound`, `RedisError`."""
         self.seen = "0-0"
         """The id of the last entry that was read."""
@@ -68,6 +73,7 @@ class LogReading:
         self._codes: dict[int, Code] = {}
         self._instance = instance
         self._changes = Changes() if audit else None
+        self._has_ticks = ticks
         self._run = RunState(history.definition()) if every else None
         if self._run is not None:
             self._run.feed(history.lane(None))
@@ -94,14 +100,21 @@ class LogReading:
         audit = entry.audit if self._changes is not None else None
         changes = self._changes.of(entry) if self._changes is not None else {}
         end = _end(entry, entry.event, run, self._code(entry)) if isinstance(entry.event, CallEnded) else None
-        if entry.message is not None or audit is not None or (end is not None and end.call is not None):
-            yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes)
+        tick = _tick(entry) if self._has_ticks else None
+        has_end = end is not None and end.call is not None
+        if entry.message is not None or audit is not None or has_end or tick is not None:
+            yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes, tick)
 
     def _code(self, entry: Entry) -> Code | None:
         """Who has carried out the call that ends with an entry."""
         if entry.code is not None and entry.code not in self._codes:
             self._codes = self._history.codes()
         return self._codes.get(entry.code) if entry.code is not None else None
+
+
+def _tick(entry: Entry) -> Event | None:
+    event = event_of(entry)
+    return event if event is not None and event.kind == "tick" else None
 
 
 def _end(entry: Entry, event: CallEnded, run: RunState | None, code: Code | None) -> CallEnd:

@@ -125,24 +125,31 @@ class ReadableRun:
             return absence(self._history.definition(), self._history, reference, instance=instance, at=at)
 
     def log(
-        self, *, instance: str | None = None, follow: bool = False, audit: bool = False, every: bool = False
+        self,
+        *,
+        instance: str | None = None,
+        follow: bool = False,
+        audit: bool = False,
+        every: bool = False,
+        ticks: bool = False,
     ) -> Iterator[LogEntry]:
         """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
 
         With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
-        left no message: sent and forgotten, skipped, notes of a model. Raises `InstanceNotFound`.
+        left no message: sent and forgotten, skipped, notes of a model; with `ticks` also when each tick of a loop was
+        asked and has ended. Raises `InstanceNotFound`.
         """
-        reading = self.reading(instance, audit=audit, every=every)
+        reading = self.reading(instance, audit=audit, every=every, ticks=ticks)
         with redis_errors(self._settings):
             yield from reading.past()
         for entry in self._progress.entries(reading.seen) if follow else ():
             yield from reading.shown(entry)
 
-    def reading(self, instance: str | None, *, audit: bool, every: bool) -> LogReading:
+    def reading(self, instance: str | None, *, audit: bool, every: bool, ticks: bool) -> LogReading:
         """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
         self._hold(instance)
         with redis_errors(self._settings):
-            return LogReading(self._history, instance, audit=audit, every=every)
+            return LogReading(self._history, instance, audit=audit, every=every, ticks=ticks)
 
     def export(self) -> Iterator[str]:
         """The run as the lines of a file: its log, definition and result (see `archive`)."""
