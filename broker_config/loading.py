@@ -23,17 +23,17 @@ FOUND = Path(".env")
 """The file of settings that is read where none is named."""
 _ONLY_IF_NAMED = (
     *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
-    *("hold_webhook_url", "health_folder"),
+    *("hold_webhook_url", "health_folder", "ui_tokens", "ui_redis_url", "ui_url"),
 )
-"""What code is loaded, where keys and data are sent, which folder is written: a file that merely lies in the current
-folder, such as that of a repository that was cloned, decides none of it."""
+"""What code is loaded, where keys and data are sent, which folder is written, who may enter: a file that merely lies in
+the current folder, such as that of a repository that was cloned, decides none of it."""
 
 
 def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
     """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
 
-    A `.env` that is not named, but found in the current folder, names no code, no address and no folder: these count
-    only in one that is given as `env_file`, or by `ACTS_ENV_FILE` (see `left_out`).
+    A `.env` that is not named, but found in the current folder, names no code, no address, no folder and nobody who
+    may enter: these count only in one that is given as `env_file`, or by `ACTS_ENV_FILE` (see `left_out`).
 
     Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
     is no setting.
@@ -75,7 +75,7 @@ def _problem(detail: ErrorDetails) -> str:
     if not detail["loc"]:
         return message
     name, *inside = map(str, detail["loc"])
-    secret = name.endswith(("_url", "_password", "_key", "_secret", "models"))
+    secret = name.endswith(("_url", "_password", "_key", "_secret", "models", "ui_tokens"))
     value = "" if secret else f" (it is {detail['input']!r:.80})"
     where = "".join(f"{part}: " for part in inside)
     return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, AddressSettings
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
 from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
@@ -41,11 +41,8 @@ from acts_celery.broker_config.models import (
     read_models,
 )
 from acts_celery.broker_config.signing import signing_key
-from acts_celery.broker_config.urls import (
-    MASK,
-    SecretUrl,
-    mask_url,
-)
+from acts_celery.broker_config.ui import UiSettings
+from acts_celery.broker_config.urls import MASK, SecretUrl, mask_url
 from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 
 __all__ = ["Settings"]
@@ -61,7 +58,7 @@ Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
 
 
-class Settings(AddressSettings):
+class Settings(UiSettings):
     """The settings of one process, frozen; the module's text tells names and precedence."""
 
     activities: CommaSeparated = Field(

@@ -52,7 +52,7 @@ LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
 BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
 BILL_OF_MATERIALS += ["--output-reproducible", "--output-format", "JSON", "--output-file", "deploy/sbom.json"]
 IMAGE_PYTHON = "3.13"
-IMAGE_EXTRAS = ["--extra", "flower", "--extra", "openai", "--extra", "anthropic"]
+IMAGE_EXTRAS = ["--extra", "flower", "--extra", "ui", "--extra", "openai", "--extra", "anthropic"]
 
 
 def main(arguments: list[str]) -> int:

@@ -60,7 +60,7 @@ class Common:
             if names := [f"ACTS_{name.upper()}" for name in left_out(os.environ) if name not in self.overrides]:
                 tell(
                     f"{', '.join(names)} in .env {'does' if len(names) == 1 else 'do'} not count: a file that only "
-                    "lies here names no code, address or folder; --env-file .env takes it whole"
+                    "lies here names no code, address, folder or token; --env-file .env takes it whole"
                 )
             return settings
 
