@@ -34,6 +34,8 @@ async def told(messages, schema, config):
         with open(os.environ["ASKED"], "w") as asked:
             asked.write("asked")
         await asyncio.Event().wait()
+    if "never answer" in said:
+        await asyncio.Event().wait()
     if "count" in said:
         return {"output": len(messages)}
     if "find" in said and len(messages) == 2:
@@ -154,22 +156,53 @@ def test_what_is_wrong_with_the_file_is_told_with_its_lines_and_nothing_runs(mod
     assert len(many) == 21
 
 
-def test_a_run_that_fails_or_waits_for_a_person_has_not_passed(module: Path) -> None:
+def test_a_run_that_fails_or_is_late_has_not_passed(module: Path) -> None:
     failing = {"calls": [{"_tool": "find_total", "order": "A-3", "_outputPath": "†state.x"}], "output": "†state.x"}
     cases = [
         {"name": "failing", "submission": {"solution": failing}, "expect": {"value": 1}},
-        {
-            "name": "held",
-            "submission": {"solution": failing, "config": {"approve": ["find_total"]}},
-            "expect": {"value": 1},
-        },
+        case("never answer", {"value": 1}, name="late"),
     ]
-    found = evaluated(module, cases, "--timeout", "2", "--json")
+    found = evaluated(module, cases, "--timeout", "2", "--model", "a", "--json")
     assert found.code == 1, found
     differences = {each["case"]: each["difference"] for each in found.json["cases"]}
     assert differences["failing"] == "the run is failed: find_total: KeyError: 'A-3'"
-    assert differences["held"] == "not over within 2 s, so it was cancelled"
-    assert [each["model"] for each in found.json["models"]] == [None]
+    assert differences["late"] == "not over within 2 s, so the run was cancelled"
+    costs = {each["case"]: each["cost"] for each in found.json["cases"]}
+    assert costs["late"]["requests"] == 1  # it was asked, and what that costs is not known
+
+
+def test_a_case_that_waits_for_a_person_is_cancelled_at_once_and_says_what_waits(module: Path) -> None:
+    find = {"_tool": "find_total", "order": "A-1", "_outputPath": "†state.x"}
+    solution = {"calls": [find], "output": "†state.x"}
+    question = {"_tool": "ask_human", "question": "Which order?", "_outputPath": "†state.x"}
+    child = {"context": [{"type": "text", "message": "find it"}], "schema": {}, "tools": ["find_total"]}
+    ask = {"type": "object", "properties": {"_delegate": {"const": "desk"}}}
+    inner = {"calls": [{"_tool": "ask", "_outputPath": "†state.x"}], "output": "†state.x"}
+    submissions = {
+        "a held call": {"solution": solution, "config": {"approve": ["find_total"]}},
+        "a question": {"solution": {**solution, "calls": [question]}},
+        "a plan of a model": {**case("find it", {})["submission"], "config": {"mode": "lazy"}},
+        "a plan": {"context": [{"type": "plan", "mode": "lazy", "calls": [find]}]},
+        "in a child run": {
+            "solution": inner,
+            "tools": {"ask": ask},
+            "delegates": {"desk": child},
+            "config": {"approve": ["find_total"]},
+        },
+    }
+    cases = [{"name": name, "submission": each, "expect": {"value": 30}} for name, each in submissions.items()]
+    found = evaluated(module, cases, "--model", "a", "--json")  # the timeout is ten minutes
+    assert found.code == 1, found
+    waits = {
+        each["case"]: each["difference"].removesuffix(", so the run was cancelled") for each in found.json["cases"]
+    }
+    assert waits == {
+        "a held call": "a call of find_total waits for a person",
+        "a question": "a call of ask_human waits for a person",
+        "a plan of a model": "a plan waits for an approval",
+        "a plan": "a plan waits for an approval",
+        "in a child run": "a call of find_total waits for a person",
+    }
 
 
 def test_cases_may_share_a_base(module: Path) -> None:

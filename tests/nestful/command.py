@@ -34,9 +34,10 @@ class Ended:
             raise AssertionError(f"exit {self.code}, not JSON: {self.stdout[-1000:]}\n{self.stderr[-3000:]}") from error
 
 
-def acts(command: str, folder: Path, *options: str) -> Ended:
-    """Run one command on the folder's `submission.json`, with no `.env` and no settings of acts."""
+def acts(command: str, folder: Path, *options: str, models: object = None) -> Ended:
+    """Run one command on the folder's `submission.json`, with no `.env` and no settings of acts but `models`."""
     environment = without_settings()
+    environment["ACTS_MODELS"] = json.dumps(models or {})
     environment["ACTS_NESTFUL"] = str(find_data())
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(

@@ -68,7 +68,8 @@ def evaluate(
 
     A line is {"name": TEXT, "submission": {…}, "expect": …}; expect is {"value": …}, {"schema": {…}}, or {"function":
     NAME}, a function of a module of --activities that is called with the output, or with the output and the result, and
-    says no by False or an exception. Without --model the model is the one that a case or the settings name.
+    says no by False or an exception. A run that waits for a person is cancelled at once, and has not passed. Without
+    --model the model is the one that a case or the settings name.
 
     If no broker is configured, a server and a worker are started for the time of the command. Ctrl-C cancels what is
     under way, and prints what is done.

@@ -5,7 +5,8 @@
 
 `expect` holds a `value` that the output is to be, a JSON `schema` that it is to fit, or the name of a `function` that
 is called with the output, or with the output and the whole result where it takes two arguments. The function says no
-by returning False, or by an exception, whose text is the difference. A run that does not complete has not passed.
+by returning False, or by an exception, whose text is the difference. A run that does not complete has not passed, and
+one that waits for a person is cancelled.
 """
 
 from __future__ import annotations
@@ -159,17 +160,21 @@ class Trials:
             return replace(trial, difference=f"refused: {error}", seconds=time.monotonic() - began)
         trial = replace(trial, run=run.id)
         try:
-            result = await run.wait(self.timeout_seconds)
+            stopped = await _person(run, self.timeout_seconds)
         except TimeoutError:
-            await _cancel(run)
-            late = f"not over within {self.timeout_seconds:g} s, so it was cancelled"
-            return replace(trial, difference=late, seconds=time.monotonic() - began)
+            stopped = f"not over within {self.timeout_seconds:g} s"
         except asyncio.CancelledError:
             await _cancel(run)
             raise
+        if stopped is not None:
+            await _cancel(run)
         seconds = time.monotonic() - began
+        result = await run.result()
+        trial = replace(trial, cost=result.cost or Cost(), seconds=seconds)
+        if stopped is not None:
+            return replace(trial, difference=f"{stopped}, so the run was cancelled")
         difference = _failure(result) or await asyncio.to_thread(case.judge, result)
-        return replace(trial, difference=difference, output=result.output, cost=result.cost or Cost(), seconds=seconds)
+        return replace(trial, difference=difference, output=result.output)
 
 
 def summary(trials: Sequence[Trial], model: str | None) -> dict[str, Any]:
@@ -193,6 +198,20 @@ async def _awaited(submitted: Coroutine[Any, Any, AsyncRun]) -> AsyncRun:
         with suppress(Rejected, WorkerError):
             await _cancel(await task)
         raise
+
+
+async def _person(run: AsyncRun, timeout_seconds: float | None) -> str | None:
+    """Block until the run has ended, or it or a child run waits for a person; what waits then. Raises
+    `TimeoutError`.
+    """
+    async for event in run.follow(children=True, timeout_seconds=timeout_seconds):
+        if event.kind == "held" and (held := await run.held()):
+            return f"a call of {held[0]['tool']} waits for a person"
+        if event.kind == "run" and event.status == "paused":
+            paused = run if event.run is None else run.child(event.run)
+            if await paused.plan() is not None:
+                return "a plan waits for an approval"
+    return None
 
 
 async def _cancel(run: AsyncRun) -> None:
