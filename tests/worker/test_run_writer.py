@@ -28,10 +28,13 @@ class StallingWriter(RunWriter):
         self._before = before
         self._times = times
         self.parts = 0
+        self.words: list[list[int]] = []
+        """Of each part the words of each of its commands."""
 
     def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
         if number >= 0:
             self.parts += 1
+            self.words.append(list(map(len, part)))
             self._before(number)
         answers = [super(StallingWriter, self)._send(keys, who, number, part) for _ in range(self._times)]
         return all(answers)
@@ -39,7 +42,8 @@ class StallingWriter(RunWriter):
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_writer, "_COMMANDS", 2)
+    monkeypatch.setattr(run_writer, "_AT_ONCE", 2)
+    monkeypatch.setattr(run_writer, "_PART_WORDS", 1)
 
 
 def plan(backend: Backend) -> Plan:
@@ -88,6 +92,17 @@ def test_a_writer_that_stalls_anywhere_leaves_the_run_of_the_one_that_took_over_
         with pytest.raises(TakenOver, match=names.run):
             write(backend, StallingWriter(backend, take_over), names)
         assert written(backend, names) == expected, stalled_at
+
+
+def test_a_part_is_bounded_by_the_words_of_its_commands_and_not_by_their_number(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_writer, "_AT_ONCE", 50)
+    monkeypatch.setattr(run_writer, "_PART_WORDS", 40)
+    writer = StallingWriter(backend, lambda number: None)
+    write(backend, writer, keys(backend, "bounded"))
+    assert max(map(len, writer.words)) > 1, "short commands share a part"
+    assert all(sum(part[:-1]) < 40 for part in writer.words)
 
 
 def test_a_part_that_is_sent_again_is_written_once(backend: Backend) -> None:

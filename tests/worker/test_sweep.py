@@ -143,7 +143,7 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
     order, now = audit_record(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
-    monkeypatch.setattr(run_writer, "_COMMANDS", 1)
+    monkeypatch.setattr(run_writer, "_PART_WORDS", 1)
     writer = StallingWriter(swept, lambda number: sweeper.sweep())
     writer.write(plan, keys, now, order)
     sweeper.sweep()

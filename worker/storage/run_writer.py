@@ -42,10 +42,11 @@ from .scripts import Script
 
 logger = logging.getLogger(__name__)
 
-_COMMANDS: Final = 1_000
-"""How many commands in one part, and how many values in one command."""
+_AT_ONCE: Final = 1_000
+"""How many values, or pairs of a name and a value, one command takes."""
+_PART_WORDS: Final = 10_000
 _PART_BYTES: Final = 2**20
-"""A part that has so many bytes gets no further command: the server does nothing else meanwhile."""
+"""A part that has so many words, or so many bytes, gets no further command: the server does nothing else meanwhile."""
 
 Value = str | bytes | int
 Command = list[Value]
@@ -252,17 +253,18 @@ def _setting(hash_: str, values: Mapping[Any, Any]) -> Command:
 def _parts(commands: Iterator[Command]) -> Iterator[list[list[str | bytes]]]:
     """The commands in parts of bounded size; numbers as Redis has them, not as Lua would."""
     part: list[list[str | bytes]] = []
-    size = 0
+    words = size = 0
     for command in commands:
         part.append([value if isinstance(value, (str, bytes)) else str(value) for value in command])
+        words += len(command)
         size += sum(map(len, part[-1]))
-        if len(part) == _COMMANDS or size >= _PART_BYTES:
+        if words >= _PART_WORDS or size >= _PART_BYTES:
             yield part
-            part, size = [], 0
+            part, words, size = [], 0, 0
     if part:
         yield part
 
 
 def _batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(values), _COMMANDS):
-        yield values[start : start + _COMMANDS]
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]
