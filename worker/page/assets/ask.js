@@ -1,0 +1,153 @@
+"use strict";
+
+// Where data comes from: in a file from the page itself, live from the server that serves it.
+
+/** What could not be had, and why, in a sentence. */
+class Refusal extends Error {
+  constructor(message, { type = "Refused", status = 0 } = {}) {
+    super(message);
+    this.type = type;
+    this.status = status;
+  }
+}
+
+const embedded = (() => {
+  const element = document.getElementById("acts-data");
+  if (element === null) return null;
+  const data = parsed(element.textContent);
+  data.found = new Map(data.answers.map(([path, query, answer]) => [keyOfQuestion(path, query), answer]));
+  return data;
+})();
+const isLive = embedded === null;
+const TOKEN = "acts-token";
+
+function keyOfQuestion(path, query) {
+  const asked = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return JSON.stringify([path, asked.map(([name, value]) => [name, String(value)]).sort()]);
+}
+
+/** The answer to a question of the page. Throws `Refusal`. */
+async function ask(path, query = {}) {
+  if (!isLive) {
+    const answer = embedded.found.get(keyOfQuestion(path, query));
+    if (answer !== undefined) return answer;
+    throw new Refusal(
+      ["This file does not hold this.", ...(embedded.sentences ?? []), "acts ui shows everything."].join(" "),
+      { type: "NotInTheFile" },
+    );
+  }
+  const asked = new URLSearchParams(
+    Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== ""),
+  );
+  return answerOf(await fetched(`${pathInUrl(path)}${asked.size ? "?" + asked : ""}`));
+}
+
+/** Do something to a run. Throws `Refusal`. */
+async function act(run, deed, body = {}) {
+  const headers = { "Content-Type": "application/json" };
+  return answerOf(
+    await fetched(pathInUrl(`runs/${run}/${deed}`), {
+      method: "POST",
+      headers,
+      body: typeof body === "string" ? body : JSON.stringify(body),
+    }),
+  );
+}
+
+const pathInUrl = (path) => "api/" + path.split("/").map(encodeURIComponent).join("/");
+
+async function fetched(url, options = {}) {
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  try {
+    return await fetch(url, { ...options, headers, cache: "no-store", credentials: "same-origin", redirect: "error" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal("The server does not answer.", { type: "Unreachable" });
+  }
+}
+
+async function answerOf(response) {
+  let answer = null;
+  try {
+    answer = parsed(await response.text());
+  } catch {
+    // Something between the server and here has answered in its own words.
+  }
+  if (response.ok && answer !== null) return answer;
+  const said = answer?.error ?? {};
+  const message = said.message ?? `The server has answered ${response.status}, and not in words that this page reads.`;
+  throw new Refusal(message, { type: said.type ?? (response.ok ? "Unreadable" : "Refused"), status: response.status });
+}
+
+/** The token that a link has brought is taken out of the address at once: it stays in this tab. */
+function takeToken() {
+  const found = /^#token=(.+)$/.exec(location.hash);
+  if (found === null) return;
+  sessionStorage.setItem(TOKEN, decodeURIComponent(found[1]));
+  history.replaceState(null, "", "#/");
+}
+
+/**
+ * Follow a run: `changed(overview)` at each change, `gone()`, `state(sentence)` where the connection is lost ("" where
+ * it is there). Returns what ends it.
+ */
+function follow(run, { changed, gone, state }) {
+  const ending = new AbortController();
+  const read = async () => {
+    for (let tries = 0; !ending.signal.aborted; tries += 1) {
+      try {
+        const response = await fetched(`${pathInUrl(`runs/${run}/events`)}`, {
+          signal: ending.signal,
+          headers: { Accept: "text/event-stream" },
+        });
+        if (response.status === 404) return gone();
+        if (!response.ok) await answerOf(response);
+        state("", tries > 0);
+        tries = 0;
+        for await (const event of events(response.body)) {
+          if (event.event === "gone") return gone();
+          if (event.event === "changed") changed(parsed(event.data));
+        }
+      } catch (error) {
+        if (ending.signal.aborted) return;
+        if (error.status === 401 || error.status === 403 || error.status === 404) return state(error.message);
+        state(error.status ? `${error.message} Trying again.` : "Connection lost, trying again.");
+      }
+      await pause(Math.min(500 * 2 ** tries, 10_000), ending.signal);
+    }
+  };
+  read();
+  return () => ending.abort();
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}
+
+const LONGEST_EVENT = 4_000_000;
+
+/** The events of a stream of server-sent events. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text = (text + value).replace(/\r\n?/g, "\n");
+    if (text.length > LONGEST_EVENT) throw new Refusal("The server has sent an event that is too large.");
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const event = { event: "message", data: "" };
+      for (const line of text.slice(0, end).split("\n")) {
+        const [, name, content] = /^([a-z]*): ?(.*)$/s.exec(line) ?? [];
+        if (name === "event") event.event = content;
+        else if (name === "data") event.data += (event.data && "\n") + content;
+      }
+      text = text.slice(end + 2);
+      yield event;
+    }
+  }
+}

@@ -1,0 +1,390 @@
+"use strict";
+
+// Which view is shown where: everything has an address, so links, the back button and a reload lead to it.
+
+const VIEWS = {
+  plan: runView,
+  tick: runView,
+  call: callView,
+  instances: instancesView,
+  instance: instanceView,
+  global: instanceView,
+  value: valueView,
+  conversation: conversationView,
+  sent: sentView,
+  held: heldView,
+};
+const MAPPED = new Set(["plan", "tick", "call", "instance", "global"]);
+const RUNS_AGAIN_MS = 5_000;
+const READ_AGAIN_MS = 1_000;
+const part = (id) => document.getElementById(id);
+
+let turn = 0; // of several views that are asked for, the last one is shown
+let again = null;
+let isTouched = false; // then what a person opened, wrote or chose is not replaced by itself
+const followed = { run: null, overview: null, stop: () => {} };
+const mapped = { key: null, answer: null };
+
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const decoded = path
+    .split("/")
+    .filter(Boolean)
+    .map((text) => {
+      try {
+        return decodeURIComponent(text);
+      } catch {
+        return text;
+      }
+    });
+  const [first, run = null, view = "plan", ...parts] = decoded;
+  return {
+    run: first === "run" ? run : null,
+    view: Object.hasOwn(VIEWS, view) ? view : "plan",
+    parts,
+    query: new URLSearchParams(query),
+  };
+}
+
+/** Show what the address says. `isQuiet`: it is shown already, and its data may have changed. */
+async function render({ isQuiet = false } = {}) {
+  const mine = ++turn;
+  clearTimeout(again);
+  const asked = route();
+  if (!isQuiet) part("main").setAttribute("aria-busy", "true");
+  let view;
+  try {
+    if (asked.run !== null) await hold(asked.run);
+    else letGo();
+    const context = { ...asked, overview: followed.overview };
+    view = await (asked.run === null ? runsView : VIEWS[asked.view])(context);
+    if (mine === turn && asked.run !== null) await showMap(asked, view.current ?? null);
+  } catch (error) {
+    if (!(error instanceof Refusal)) console.error(error);
+    view = trouble(error, asked);
+  }
+  if (mine !== turn) return;
+  showView(asked, view, isQuiet);
+}
+
+function showView(asked, view, isQuiet) {
+  const scrolled = scrollY;
+  document.title = [view.title, asked.run && followed.overview ? (followed.overview.name ?? asked.run) : null, "acts"]
+    .filter(Boolean)
+    .join(" · ");
+  document.body.dataset.view = asked.run === null ? "runs" : asked.view;
+  showTop(asked);
+  refill(part("detail"), view.nodes);
+  isTouched = false;
+  part("main").removeAttribute("aria-busy");
+  if (isQuiet) scrollTo(0, scrolled);
+  else {
+    const target = part("detail").querySelector("h2[tabindex]") ?? part("main");
+    if (mapWasAsked(asked)) scrollTo(0, 0);
+    else target.scrollIntoView({ block: "nearest" });
+    if (turn > 1) target.focus({ preventScroll: true });
+  }
+  if (isLive && (view.isFresh || view.isReading))
+    again = setTimeout(() => refreshBySelf(), view.isReading ? READ_AGAIN_MS : RUNS_AGAIN_MS);
+}
+
+const mapWasAsked = (asked) => asked.view === "plan" || asked.view === "tick";
+
+/** What stands above the view: the way here, and the run. */
+function showTop(asked) {
+  const crumbs = [
+    isLive ? make("a", { class: "brand", href: "#/" }, "acts") : make("span", { class: "brand" }, "acts"),
+  ];
+  if (asked.run !== null)
+    crumbs.push(make("a", { href: address("run", asked.run) }, followed.overview?.name ?? asked.run));
+  if (asked.run !== null && !mapWasAsked(asked))
+    crumbs.push(make("span", { "aria-current": "page" }, [asked.view, ...asked.parts.slice(0, 1)].join(" ")));
+  refill(
+    part("crumbs"),
+    make(
+      "ol",
+      {},
+      crumbs.map((one) => make("li", {}, one)),
+    ),
+  );
+  refill(
+    part("top"),
+    asked.run !== null && followed.overview
+      ? runTop(followed.overview, asked.view === "tick" ? "plan" : asked.view)
+      : [],
+  );
+}
+
+/** Follow the run that is looked at, and no other. */
+async function hold(run) {
+  if (followed.run === run) return;
+  letGo();
+  const overview = await ask(`runs/${run}`);
+  Object.assign(followed, { run, overview });
+  if (!isLive) return;
+  followed.stop = follow(run, {
+    changed: (news) => {
+      const before = followed.overview;
+      followed.overview = news;
+      if (before.status !== news.status) announce(`The run is ${news.status}`);
+      if (before.log !== news.log || before.status !== news.status || before.held !== news.held)
+        ((mapped.key = null), refreshBySelf());
+    },
+    gone: () => {
+      connection("");
+      if (followed.run === run)
+        refill(
+          part("detail"),
+          notice(
+            "error",
+            make("p", {}, `Run ${run} is gone: it was deleted, or its time was over.`),
+            make("p", {}, make("a", { href: "#/" }, "The other runs")),
+          ),
+        );
+    },
+    state: (sentence, isBack) => {
+      connection(sentence);
+      if (isBack) refreshBySelf();
+    },
+  });
+}
+
+function letGo() {
+  followed.stop();
+  Object.assign(followed, { run: null, overview: null, stop: () => {} });
+  mapped.key = null;
+  connection("");
+  part("map").hidden = true;
+}
+
+function connection(sentence) {
+  if (part("connection").textContent !== sentence) part("connection").textContent = sentence;
+}
+
+/** Show news where nobody is at work on the view; else offer them. */
+function refreshBySelf() {
+  const isAtWork = isTouched || document.querySelector("dialog[open]") !== null;
+  if (!isAtWork) return void render({ isQuiet: true });
+  if (part("newer") !== null) return;
+  showTop(route());
+  part("detail").prepend(
+    make(
+      "p",
+      { id: "newer", class: "notice quiet" },
+      "This has changed. ",
+      make("button", { type: "button", on: { click: () => render({ isQuiet: true }) } }, "Show it as it is now"),
+    ),
+  );
+  announce("This has changed");
+}
+
+/** After a deed of one's own. */
+const refresh = () => ((mapped.key = null), render({ isQuiet: true }));
+
+/** The plan beside the view: drawn once for a run, and again where its counts change. */
+async function showMap(asked, current) {
+  const map = part("map");
+  map.hidden = !MAPPED.has(asked.view);
+  if (map.hidden) return;
+  const { run } = asked;
+  const ticks = followed.overview.loop ? (followed.overview.ticks ?? 0) : 0;
+  const tick = asked.view === "tick" ? Number(asked.parts[0]) : ticks ? (mapped.tick ?? ticks - 1) : null;
+  const key = JSON.stringify([run, tick]);
+  if (mapped.key !== key) {
+    Object.assign(mapped, { key: null, answer: await ask(`runs/${run}/plan`, { tick }), tick });
+    if (!mapped.answer.reading) mapped.key = key;
+  }
+  const focused = document.activeElement?.closest?.("#map [data-call]")?.dataset.call;
+  const go = (call, status) => (location.hash = address("run", run, "call", call, ...(status ? [status] : [])));
+  const choice = ticks > 1 ? tickChoice(run, ticks, tick) : null;
+  const { svg, calls } = mapped.answer;
+  const drawn = calls.length
+    ? planPicture(svg, current ?? asked.parts[0], go)
+    : make("p", { class: "quiet" }, "The plan has no calls.");
+  const said = (mapped.answer.sentences ?? [mapped.answer.folded])
+    .filter(Boolean)
+    .map((sentence) => make("p", { class: "quiet" }, sentence));
+  refill(map, choice, reading(mapped.answer), make("div", { class: "plan", tabindex: "-1" }, drawn), said);
+  if (focused !== undefined)
+    map.querySelector(`[data-call="${CSS.escape(focused)}"][tabindex]`)?.focus({ preventScroll: true });
+}
+
+function tickChoice(run, ticks, tick) {
+  const links = Array.from({ length: Math.min(ticks, 200) }, (_, number) =>
+    make(
+      "li",
+      {},
+      make(
+        "a",
+        { href: address("run", run, "tick", number), "aria-current": number === tick ? "true" : null },
+        String(number),
+      ),
+    ),
+  );
+  return make(
+    "nav",
+    { class: "ticks", "aria-label": "Ticks" },
+    make("span", {}, "Tick "),
+    make("ul", { class: "inline" }, links),
+  );
+}
+
+/** What is shown where a view could not be had. */
+function trouble(error, asked) {
+  if (error.status === 401) return { title: "Token", nodes: tokenForm(error) };
+  const isGone = error.status === 404 && asked.run !== null;
+  if (error.type === "Unreachable" && isLive) {
+    connection("Connection lost, trying again.");
+    again = setTimeout(() => render({ isQuiet: true }), READ_AGAIN_MS * 2);
+  }
+  const said =
+    error instanceof Refusal ? error.message : `This page could not show what it was given: ${error.message}`;
+  return {
+    title: "Not shown",
+    nodes: [
+      heading(isGone ? "It is not there" : "This could not be shown"),
+      notice("error", make("p", {}, said)),
+      isLive ? make("p", {}, make("a", { href: "#/" }, "All runs")) : null,
+    ],
+  };
+}
+
+function tokenForm(error) {
+  const token = make("input", { type: "password", autocomplete: "off", name: "token" });
+  const had = sessionStorage.getItem(TOKEN) !== null;
+  const take = (event) => {
+    event.preventDefault();
+    sessionStorage.setItem(TOKEN, token.value.trim());
+    start();
+  };
+  return [
+    heading("A token is needed"),
+    notice(
+      had ? "error" : "",
+      make(
+        "p",
+        {},
+        had
+          ? error.message
+          : "acts ui has printed a link that holds it; tokens for others are made with ACTS_UI_TOKENS.",
+      ),
+    ),
+    make(
+      "form",
+      { class: "filter", on: { submit: take } },
+      field("Token", token),
+      make("button", { type: "submit", class: "primary" }, "Go on"),
+    ),
+    make("p", { class: "quiet" }, "It is kept in this tab until the tab is closed, and sent to this server only."),
+  ];
+}
+
+// Theme, keys, start
+
+const THEMES = ["system", "light", "dark"];
+
+function theme(name) {
+  const chosen = THEMES.includes(name) ? name : "system";
+  document.documentElement.dataset.theme = chosen;
+  part("theme").textContent = `Theme: ${chosen}`;
+  try {
+    localStorage.setItem("acts-theme", chosen);
+  } catch {
+    // A file may not be allowed to keep anything.
+  }
+}
+
+function keptTheme() {
+  try {
+    return localStorage.getItem("acts-theme");
+  } catch {
+    return null;
+  }
+}
+
+const KEYS = {
+  "?": ["these keys", () => showKeys()],
+  p: ["the plan", () => followed.run && (location.hash = address("run", followed.run))],
+  i: ["the instances", () => followed.run && (location.hash = address("run", followed.run, "instances"))],
+  h: ["what is held", () => followed.run && (location.hash = address("run", followed.run, "held"))],
+  r: ["all runs", () => isLive && (location.hash = "#/")],
+  "/": ["search", () => document.querySelector("input[type=search]")?.focus()],
+};
+
+function showKeys() {
+  const rows = [
+    ...Object.entries(KEYS).map(([key, [what]]) => [key, what]),
+    ["Tab, arrows", "through the plan, from call to call"],
+    ["Enter", "opens a call"],
+    ["Escape", "closes a dialog"],
+  ];
+  const close = () => box.close();
+  const box = make(
+    "dialog",
+    { class: "dialog", "aria-label": "Keys" },
+    make("h2", {}, "Keys"),
+    make(
+      "dl",
+      { class: "facts keys" },
+      rows.map(([key, what]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, what))),
+    ),
+    make("p", { class: "buttons" }, make("button", { type: "button", on: { click: close } }, "Close")),
+  );
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+}
+
+function onKey(event) {
+  const isWriting = event.target.closest("input, textarea, select, dialog");
+  if (isWriting || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(KEYS, event.key)) return;
+  event.preventDefault();
+  KEYS[event.key][1]();
+}
+
+/** Learn what the token may, and show the view. */
+async function start() {
+  takeToken();
+  if (isLive) {
+    try {
+      const me = await ask("me");
+      rights = new Set(me.may);
+      const forget = () => (sessionStorage.removeItem(TOKEN), location.reload());
+      refill(
+        part("foot"),
+        make(
+          "p",
+          {},
+          `${me.name ? me.name + " may " : "You may "}${me.may.join(", ")}. `,
+          sessionStorage.getItem(TOKEN)
+            ? make("button", { type: "button", on: { click: forget } }, "Forget the token")
+            : null,
+        ),
+      );
+    } catch {
+      // The view says what is wrong.
+    }
+  } else
+    refill(part("foot"), make("p", {}, "Written ", moment(embedded.made), ". ", (embedded.sentences ?? []).join(" ")));
+  await render();
+}
+
+part("theme").addEventListener("click", () =>
+  theme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]),
+);
+part("help").addEventListener("click", showKeys);
+part("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  (part("detail").querySelector("h2[tabindex]") ?? part("main")).focus();
+});
+for (const name of ["input", "toggle", "click"]) {
+  part("detail").addEventListener(
+    name,
+    (event) => (isTouched ||= name !== "click" || event.target.matches(".next, textarea, select")),
+    { capture: true },
+  );
+}
+document.addEventListener("keydown", onKey);
+addEventListener("hashchange", () => (takeToken(), render()));
+theme(keptTheme());
+start();
