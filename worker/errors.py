@@ -74,6 +74,18 @@ class NoSuchTick(NotPossibleNow):
     """A tick that a loop has not asked."""
 
 
+class NoSuchCall(NotPossibleNow):
+    """A call that a run does not have."""
+
+
+class NoSuchAnswer(NotPossibleNow):
+    """An address at which a page finds nothing."""
+
+
+class BadQuery(WorkerError):
+    """A question to a page that lacks something, or has a value that is none of those that it may have."""
+
+
 class NothingToRetry(NotPossibleNow):
     """No call that was asked for has failed."""
 

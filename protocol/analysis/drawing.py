@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from acts_celery.protocol.calls.call import Call
@@ -23,6 +25,36 @@ MOST_ARROWS: Final = 100_000
 
 _ENTITIES: Final = str.maketrans({"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "|": "#124;"})
 _Edge = tuple[int, int]
+
+
+class ArrowKind(StrEnum):
+    """When a value comes along an arrow."""
+
+    READS = "reads"
+    """Whenever the writer has one."""
+    BRANCH = "branch"
+    """Only if the writer chooses this branch."""
+    ALTERNATIVE = "alternative"
+    """Only where nothing else is there that the reader may read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """Which places of a writer a reader reads."""
+
+    writer: int
+    reader: int
+    places: tuple[Reference, ...]
+    kind: ArrowKind
+    is_branch: bool
+    """Whether the writer has several branches, or is read for its error."""
+
+
+_LINES: Final = {
+    ArrowKind.READS: ("-->", ""),
+    ArrowKind.BRANCH: ("-.->", "if "),
+    ArrowKind.ALTERNATIVE: ("-.->", "or "),
+}
 
 
 LEGEND: Final = (
@@ -44,19 +76,11 @@ def mermaid(
         if not call.is_note:
             class_ = _class(call) if annotated else ""
             lines.append(f"    c{call.index}{_shape(call, instances.get(call.index, 1))}{class_}")
-    for writer, reader, (reads, first) in _arrows(calls, edges):
-        arrow, before, after = "-->", "", ""
-        places = [place for place in dict.fromkeys(writer.written) if reads.overlap(place)]
-        if tells := not places and reads.overlap(_ERRORS):
-            places = [_ERRORS]
-        if not annotated:  # a branch is marked with a question mark
-            after = " ?" if tells or (writer.output and len(writer.output.alternatives) > 1) else ""
-        elif tells or not _is_certain(writer, reads):
-            arrow, before = "-.->", "if "
-        elif not any(map(first.overlap, writer.written)):
-            arrow, before = "-.->", "or "
-        label = _escaped(", ".join(f"{place}{after}" for place in places))
-        lines.append(f'    c{writer.index} {arrow}|"{before}{label}"| c{reader.index}')
+    for arrow in arrows(calls, edges):
+        after = " ?" if not annotated and arrow.is_branch else ""  # a branch is marked with a question mark
+        line, before = _LINES[arrow.kind] if annotated else ("-->", "")
+        label = _escaped(", ".join(f"{place}{after}" for place in arrow.places))
+        lines.append(f'    c{arrow.writer} {line}|"{before}{label}"| c{arrow.reader}')
     if (left := len(edges) - MOST_ARROWS) > 0:
         lines.append(f"    %% {left} more arrows are not drawn: the edges of the plan list all")
     return "\n".join([*lines, *(_styles(edges) if annotated else ())]) + "\n"
@@ -70,17 +94,26 @@ def _styles(edges: Sequence[_Edge]) -> Iterator[str]:
     yield from (f"    style {node} stroke-width:3px" for node in fanning)
 
 
-def _arrows(
-    calls: Sequence[Call], edges: Sequence[_Edge]
-) -> Iterator[tuple[Call, Call, tuple[ReadPlaces, ReadPlaces]]]:
-    """The writer and the reader of each edge that is drawn, what the reader reads, and what of it comes first."""
+def arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[Arrow]:
+    """What is drawn for each edge, at most `MOST_ARROWS` of them."""
     by_index = {call.index: call for call in calls}
-    reads: dict[int, tuple[ReadPlaces, ReadPlaces]] = {}
-    for writer, reader in edges[:MOST_ARROWS]:
-        if reader not in reads:
+    read: dict[int, tuple[ReadPlaces, ReadPlaces]] = {}
+    for index, reader in edges[:MOST_ARROWS]:
+        if reader not in read:
             call = by_index[reader]
-            reads[reader] = ReadPlaces(places_read(call)), ReadPlaces(places_read_first(call))
-        yield by_index[writer], by_index[reader], reads[reader]
+            read[reader] = ReadPlaces(places_read(call)), ReadPlaces(places_read_first(call))
+        yield _arrow(by_index[index], reader, *read[reader])
+
+
+def _arrow(writer: Call, reader: int, reads: ReadPlaces, first: ReadPlaces) -> Arrow:
+    places = tuple(place for place in dict.fromkeys(writer.written) if reads.overlap(place))
+    is_branch = bool(writer.output and len(writer.output.alternatives) > 1)
+    if not places and reads.overlap(_ERRORS):
+        return Arrow(writer.index, reader, (_ERRORS,), ArrowKind.BRANCH, is_branch=True)
+    if not _is_certain(writer, reads):
+        return Arrow(writer.index, reader, places, ArrowKind.BRANCH, is_branch)
+    kind = ArrowKind.READS if any(map(first.overlap, writer.written)) else ArrowKind.ALTERNATIVE
+    return Arrow(writer.index, reader, places, kind, is_branch)
 
 
 def _class(call: Call) -> str:

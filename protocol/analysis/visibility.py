@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.graph.readers import Audience
 from acts_celery.protocol.language.errors import ExpressionError
-from acts_celery.protocol.language.messages import DATA_TYPES, read_data
+from acts_celery.protocol.language.messages import DATA_TYPES, Message, read_data
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import DAGGER, Reference, parse
 from acts_celery.protocol.slips.known_places import KnownPlaces
@@ -79,14 +79,26 @@ def who_sees(plan: Layout, path: str) -> Visibility:
     """
     places = KnownPlaces(plan, most_instances=100_000)
     place = _place(path, {*places.kinds(), *DATA_TYPES})
-    calls = {call.index: call for call in plan.calls if not call.is_note}
+    note = None if place.kind == _ERRORS.kind or places.has(place) else _nothing_there(place, plan)
+    found = sights(place, plan.calls, judged_kinds(plan.context.messages), is_template=plan.submission.is_template)
+    return replace(found, note=note)
+
+
+def sights(place: Reference, calls: Iterable[Call], judged: Container[str], *, is_template: bool) -> Visibility:
+    """Which of some calls can ever see a value at, above or below a place; `judged` as `judged_kinds` has it."""
+    known = {call.index: call for call in calls if not call.is_note}
     direct = {
         index: how
-        for index, call in calls.items()
+        for index, call in known.items()
         if _is_handed(call) and (how := tuple(dict.fromkeys(_ways(call, place))))
     }
-    note = None if place.kind == _ERRORS.kind or places.has(place) else _nothing_there(place, plan)
-    return Visibility(place, _accesses(calls, direct), _accesses(calls, _Derivation(plan, calls).readers(place)), note)
+    derived = _Derivation(known, judged, is_template=is_template).readers(place)
+    return Visibility(place, _accesses(known, direct), _accesses(known, derived))
+
+
+def judged_kinds(messages: Iterable[Message]) -> set[str]:
+    """The kinds that a schema in the context is for: a result that does not fit it fails."""
+    return {data.kind for message in messages if "schema" in message and (data := read_data(message))}
 
 
 def _place(path: str, kinds: Container[str]) -> Reference:
@@ -132,12 +144,9 @@ def _ways(call: Call, place: Reference) -> Iterator[str]:
 class _Derivation:
     """What is made of a value, and who reads that; a step is a call and a place where what comes of it tells."""
 
-    def __init__(self, plan: Layout, calls: Mapping[int, Call]) -> None:
+    def __init__(self, calls: Mapping[int, Call], judged: Container[str], *, is_template: bool) -> None:
         self._calls = calls
-        self._judged = {
-            data.kind for message in plan.context.messages if "schema" in message and (data := read_data(message))
-        }
-        is_template = plan.submission.is_template
+        self._judged = judged
         self._readers = Audience(calls.values(), is_template=is_template)
         self._writers = Audience(calls.values(), is_template=is_template, places=attrgetter("written"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ def instance_statuses(
     for call in calls:
         is_stopped = stopped is not None and call.status == "skipped" and call.reason == stopped
         seen.setdefault(call.instance, set()).add("stopped" if is_stopped else call.status)
-    return {instance: _status(seen[instance], status) for instance in instances}
+    return {instance: instance_status(seen[instance], status) for instance in instances}
 
 
-def _status(calls: set[str], run: str) -> str:
-    """That of an instance whose calls have these statuses."""
+def instance_status(calls: Set[str], run: str) -> str:
+    """That of an instance whose calls have these statuses, in a run of this one; `stopped` are those that had not ended
+    when the run was.
+    """
     if "stopped" in calls and run == "cancelled":
         return "cancelled"
     if calls.isdisjoint(_UNDER_WAY):

@@ -58,14 +58,16 @@ class History:
                 return found
             page = None
 
-    def entries(self, *, until: str = "+", first: Any = None) -> Iterator[Entry]:
-        """Everything up to an id, in order; `first` is the first page, where it was read."""
-        for id_, fields in self.raw(until=until, first=first):
+    def entries(self, *, after: str = "0-0", until: str = "+", first: Any = None) -> Iterator[Entry]:
+        """Everything behind an id and up to another, in order; `first` is the first page, where it was read."""
+        for id_, fields in self.raw(after=after, until=until, first=first):
             yield read_entry(id_, fields)
 
-    def raw(self, *, until: str = "+", first: Any = None) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+    def raw(
+        self, *, after: str = "0-0", until: str = "+", first: Any = None
+    ) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
         """The same, as it lies there."""
-        after, page = "-", first
+        after, page = f"({after}", first
         while True:
             if page is None:
                 page = self._redis.xrange(self._keys.log, min=after, max=until, count=_PAGE)

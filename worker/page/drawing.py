@@ -1,0 +1,276 @@
+"""The drawing of a plan: its layers from top to bottom as one SVG, made of text that was escaped.
+
+Activities are boxes, delegates have double sides, latent calls round ends, what is sent and not waited for leans, as in
+`acts check --mermaid`. Colours and lines are the page's, by the classes; without them the drawing is readable, too.
+More calls than `MOST_DRAWN` are folded: those of one layer that use one tool are one box.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import islice
+from typing import Any, Final, Self
+
+from acts_celery.protocol.language.visible import one_line
+
+from .layers import Member, Placed, place
+
+MOST_DRAWN: Final = 240
+MOST_BOXES: Final = 400
+"""When calls are folded, so many boxes are drawn, and a sentence says how many more there are."""
+_MOST_ARROWS: Final = 1_500
+_MOST_LABELS: Final = 60
+"""Where there are more arrows, a place stands in the arrow's title only."""
+_ACROSS: Final = 8
+"""Boxes side by side: a layer of more has several rows."""
+_HEIGHT: Final = 72.0
+_LOW: Final = 44.0
+"""Of a box without counts."""
+_BETWEEN: Final = 56.0
+_MARGIN: Final = 16.0
+_LETTER: Final = 7.2
+"""The width of a letter of a tool's name."""
+_SMALL_LETTER: Final = 6.4
+_LEAST_WIDTH: Final = 132.0
+_LONGEST_NAME: Final = 34
+_LONGEST_LABEL: Final = 26
+_ORDER: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
+"""Of counts: what needs attention first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A call as it is drawn, or several that are folded into one box."""
+
+    index: int
+    tool: str
+    kind: str
+    counts: Mapping[str, int]
+    instances: int
+    classes: tuple[str, ...]
+    calls: int = 1
+
+    @classmethod
+    def of(cls, call: Mapping[str, Any]) -> Self:
+        """From a call as the plan lists it."""
+        marks = ("note", "child", "fire_and_forget", "gather", "each")
+        classes = tuple(mark.replace("_", "-") for mark in marks if call[mark])
+        return cls(call["index"], call["tool"], call["kind"], call["counts"], call["instances"], classes)
+
+    @property
+    def chips(self) -> list[tuple[str, str]]:
+        """Its statuses, each with the text of its count."""
+        return [(status, f"{self.counts[status]:,} {status}") for status in _ORDER if self.counts.get(status)]
+
+    @property
+    def subtitle(self) -> str:
+        """What stands below the tool's name."""
+        parts = [f"call {self.index}"] if self.calls == 1 else [f"{self.calls:,} calls"]
+        parts += [f"×{self.instances:,}"] if self.instances > 1 and self.calls == 1 else []
+        words = {"gather": "gathers", "each": "for each", "child": "child run", "fire-and-forget": "not awaited"}
+        return " · ".join([*parts, *(words[one] for one in self.classes if one in words)])
+
+    @property
+    def width(self) -> float:
+        """Of its box."""
+        name = len(_short(self.tool, _LONGEST_NAME)) * _LETTER
+        chips = sum(_chip_width(text) + 6 for _, text in self.chips) - 6
+        return max(_LEAST_WIDTH, max(name, chips, len(self.subtitle) * _SMALL_LETTER) + 32)
+
+    @property
+    def spoken(self) -> str:
+        """What a screen reader says."""
+        counts = ", ".join(text for _, text in self.chips) or "no calls"
+        instances = f", {self.instances:,} instances" if self.instances > 1 and self.calls == 1 else ""
+        what = f"call {self.index}, {self.tool}" if self.calls == 1 else f"{self.calls:,} calls of {self.tool}"
+        return f"{what}, {self.kind}{instances}: {counts}"
+
+
+def draw(layers: Sequence[Sequence[int]], nodes: Mapping[int, Node], edges: Iterable[Mapping[str, Any]]) -> str:
+    """The SVG; `edges` are those of the plan's answer."""
+    arrows = {(edge["from"], edge["to"]): edge for edge in edges}
+    sentence = ""
+    if len(nodes) > MOST_DRAWN:
+        total = len(nodes)
+        layers, nodes, arrows = _folded(layers, nodes, arrows)
+        sentence = f"{total:,} calls are drawn as {len(nodes):,} boxes: those of one layer and one tool are one box"
+        if len(nodes) > MOST_BOXES:
+            sentence = f"{total:,} calls, {MOST_BOXES:,} of {len(nodes):,} kinds are drawn: the list has all calls"
+            kept = set(islice(nodes, MOST_BOXES))
+            layers = [[index for index in layer if index in kept] for layer in layers]
+            nodes = {index: node for index, node in nodes.items() if index in kept}
+    arrows = {pair: edge for pair, edge in arrows.items() if nodes.keys() >= set(pair)}
+    if (left := len(arrows) - _MOST_ARROWS) > 0:
+        arrows = dict(islice(arrows.items(), _MOST_ARROWS))
+        sentence += f"{'; ' if sentence else ''}{left:,} arrows are not drawn"
+    rows = [list(layer[at : at + _ACROSS]) for layer in layers for at in range(0, len(layer), _ACROSS)]
+    level = {index: number for number, row in enumerate(rows) for index in row}
+    arrows = {pair: edge for pair, edge in arrows.items() if level[pair[0]] < level[pair[1]]}
+    placed_rows, placed = place(rows, arrows.keys(), {index: node.width for index, node in nodes.items()})
+    return "".join(_svg(placed_rows, placed, nodes, arrows, sentence))
+
+
+def _folded(
+    layers: Sequence[Sequence[int]], nodes: Mapping[int, Node], arrows: Mapping[tuple[int, int], Mapping[str, Any]]
+) -> tuple[list[list[int]], dict[int, Node], dict[tuple[int, int], Mapping[str, Any]]]:
+    """Calls of one layer that use the same tool, as one node with the index of the first of them."""
+    first: dict[int, int] = {}
+    folded: dict[int, Node] = {}
+    rows: list[list[int]] = []
+    for layer in layers:
+        alike = defaultdict[tuple[str, str], list[Node]](list)
+        for index in layer:
+            alike[nodes[index].tool, nodes[index].kind].append(nodes[index])
+        rows.append([group[0].index for group in alike.values()])
+        for group in alike.values():
+            first |= {node.index: group[0].index for node in group}
+            counts = sum((Counter(node.counts) for node in group), Counter[str]())
+            classes = tuple(dict.fromkeys(one for node in group for one in node.classes))
+            one = group[0]
+            instances = sum(node.instances for node in group)
+            folded[one.index] = Node(one.index, one.tool, one.kind, counts, instances, classes, len(group))
+    merged: dict[tuple[int, int], Mapping[str, Any]] = {
+        (first[writer], first[reader]): {**edge, "path": ""}
+        for (writer, reader), edge in arrows.items()
+        if first[writer] != first[reader]
+    }
+    return rows, folded, merged
+
+
+def _svg(
+    rows: Sequence[Sequence[Member]],
+    placed: Placed,
+    nodes: Mapping[int, Node],
+    arrows: Mapping[tuple[int, int], Mapping[str, Any]],
+    sentence: str,
+) -> Iterator[str]:
+    tops: dict[Member, tuple[float, float]] = {}
+    down = _MARGIN + (24.0 if sentence else 0.0)
+    for row in rows:
+        high = max((_height(nodes[one]) for one in row if isinstance(one, int)), default=0.0)
+        for one in row:
+            tops[one] = (down, down + (_height(nodes[one]) if isinstance(one, int) else high))
+        down += high + _BETWEEN
+    width, height = placed.width + 2 * _MARGIN, max(down - _BETWEEN, 0.0) + _MARGIN
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plan" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="group" aria-label="the plan, drawn as layers">'
+    )
+    yield (
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>'
+    )
+    if sentence:
+        yield f'<text class="folded" x="{_MARGIN:.0f}" y="20" font-size="12">{_text(sentence)}</text>'
+    labelled = set[tuple[int, str]]()
+    for pair, edge in arrows.items():
+        points = [(placed.across[one] + _MARGIN, tops[one]) for one in placed.ways[pair]]
+        yield f'<g class="edge {edge["kind"]}" data-from="{pair[0]}" data-to="{pair[1]}">'
+        yield f"<title>{_text(_said(edge))}</title>"
+        dashes = ' stroke-dasharray="5 4"' if edge["kind"] != "reads" else ""
+        yield f'<path d="{_curve(points)}" fill="none" stroke="currentColor" marker-end="url(#arrow)"{dashes}/>'
+        label = pair[0], edge["path"]
+        if edge["path"] and len(arrows) <= _MOST_LABELS and label not in labelled:
+            labelled.add(label)
+            yield _label(points, edge["path"])
+        yield "</g>"
+    for row in rows:
+        for one in row:
+            if isinstance(one, int):
+                yield from _box(nodes[one], placed.across[one] + _MARGIN, tops[one][0])
+    yield "</svg>"
+
+
+def _height(node: Node) -> float:
+    return _HEIGHT if node.chips else _LOW
+
+
+def _said(edge: Mapping[str, Any]) -> str:
+    when = {"branch": ", if that branch is chosen", "alternative": ", if nothing else is there"}
+    return f"call {edge['to']} reads {edge['path']} of call {edge['from']}{when.get(edge['kind'], '')}"
+
+
+_Point = tuple[float, tuple[float, float]]
+
+
+def _curve(points: Sequence[_Point]) -> str:
+    (x, (_, y)), *others = points
+    parts = [f"M{x:.1f} {y:.1f}"]
+    for number, (to_x, (top, bottom)) in enumerate(others, 1):
+        half = (y + top) / 2
+        parts.append(f"C{x:.1f} {half:.1f} {to_x:.1f} {half:.1f} {to_x:.1f} {top:.1f}")
+        x, y = to_x, top
+        if number < len(others):
+            parts.append(f"L{to_x:.1f} {bottom:.1f}")
+            y = bottom
+    return "".join(parts)
+
+
+def _label(points: Sequence[_Point], text: str) -> str:
+    (x, (_, y)), (to_x, (top, _)) = points[:2]
+    at_x, at_y = (x + to_x) / 2, (y + top) / 2
+    short = _text(_short(text, _LONGEST_LABEL))
+    return f'<text class="label" x="{at_x:.1f}" y="{at_y + 4:.1f}" font-size="11" text-anchor="middle">{short}</text>'
+
+
+def _box(node: Node, middle: float, top: float) -> Iterator[str]:
+    width, height = node.width, _height(node)
+    left = middle - width / 2
+    classes = " ".join(("call", node.kind, *node.classes, *(["several"] if node.calls > 1 else [])))
+    yield (
+        f'<g class="{classes}" data-call="{node.index}" tabindex="0" role="button" '
+        f'aria-label="{_text(node.spoken)}"><title>{_text(node.spoken)}</title>'
+    )
+    yield from _shape(node, left, top, width, height)
+    yield (
+        f'<text class="tool" x="{middle:.1f}" y="{top + 19:.1f}" font-size="13" font-weight="600" '
+        f'text-anchor="middle">{_text(_short(node.tool, _LONGEST_NAME))}</text>'
+    )
+    yield (
+        f'<text class="about" x="{middle:.1f}" y="{top + 35:.1f}" font-size="11" '
+        f'text-anchor="middle">{_text(node.subtitle)}</text>'
+    )
+    widths = [_chip_width(text) for _, text in node.chips]
+    x = middle - (sum(widths) + 6 * (len(widths) - 1)) / 2
+    for (status, text), wide in zip(node.chips, widths, strict=True):
+        yield (
+            f'<g class="count {status}" data-call="{node.index}" data-status="{status}" tabindex="0" role="button" '
+            f'aria-label="{_text(text)}"><rect x="{x:.1f}" y="{top + 44:.1f}" width="{wide:.1f}" height="20" rx="10" '
+            f'fill="none" stroke="currentColor"/><text x="{x + wide / 2:.1f}" y="{top + 58:.1f}" font-size="11" '
+            f'text-anchor="middle">{_text(text)}</text></g>'
+        )
+        x += wide + 6
+    yield "</g>"
+
+
+def _shape(node: Node, left: float, top: float, width: float, height: float) -> Iterator[str]:
+    line = 'fill="none" stroke="currentColor"'
+    rect = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    if "each" in node.classes or node.calls > 1:
+        behind = f'x="{left + 5:.1f}" y="{top - 5:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        yield f'<rect class="behind" {behind} rx="4" {line}/>'
+    if "fire-and-forget" in node.classes:
+        corners = f"M{left + 8:.1f} {top:.1f}h{width:.1f}l-16 {height:.1f}h-{width:.1f}z"
+        yield f'<path class="body" d="{corners}" {line}/>'
+        return
+    rounded = height / 2 if node.kind == "latent" else 4
+    yield f'<rect class="body" {rect} rx="{rounded:.0f}" {line}/>'
+    if node.kind == "delegate":
+        sides = f"M{left + 6:.1f} {top:.1f}V{top + height:.1f}M{left + width - 6:.1f} {top:.1f}V{top + height:.1f}"
+        yield f'<path class="side" d="{sides}" {line}/>'
+
+
+def _chip_width(text: str) -> float:
+    return len(text) * _SMALL_LETTER + 16
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(text: str) -> str:
+    """A text as it may stand in SVG: nothing in it is markup, and what cannot be seen is shown by its number."""
+    return escape(one_line(text).encode("utf-8", "backslashreplace").decode())

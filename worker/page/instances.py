@@ -1,0 +1,173 @@
+"""Instances: those of a run, those of one call with the errors they have, and one as a run of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+from acts_celery.protocol.engine.statuses import FINAL, Status
+from acts_celery.worker.client.instance_status import instance_status
+from acts_celery.worker.client.results import CallResult
+from acts_celery.worker.errors import BadQuery, NoSuchCall
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.wire.attempts import call_name
+
+from .opened import OpenedRun
+from .plan import Counts, described_call
+from .sent import parameters_given
+from .tally import CallTally
+from .values import shown
+
+AT_ONCE: Final = 50
+_INSTANCES_AT_ONCE: Final = 200
+_MOST_CALLS: Final = 400
+"""Calls of one instance that are shown."""
+_PART_BYTES: Final = 2_000
+"""Of a value that stands in a list."""
+
+
+def call(run: OpenedRun, index: int) -> dict[str, Any]:
+    """The answer `runs/RUN/calls/INDEX`. Raises `NoSuchCall`, `BadQuery`."""
+    tally = run.tally
+    if (found := tally.calls.get(index)) is None:
+        last = max(tally.calls, default=None)
+        known = f"its calls are 0 to {last}" if last is not None else "it has no calls"
+        raise NoSuchCall(f"run {run.keys.run} has no call {index}: {known}")
+    counts, wanted = Counts(run), _status(run)
+    names = list(tally.lanes)
+    page, following = _page(run, range(len(names)), lambda at: _has(run, counts, names[at], index, wanted), AT_ONCE)
+    chosen = [names[at] for at in page]
+    rows = _rows(run, chosen, index, counts) if chosen else []
+    return {
+        "call": described_call(found, counts) | _written(found, run.definition),
+        "errors": [group.to_dict() for group in found.errors],
+        "instances": rows,
+        "next": following,
+        "reading": tally.reading,
+    }
+
+
+def instances(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN/instances`. Raises `BadQuery`."""
+    names, wanted, search = run.instances, run.query.text("status"), run.query.text("search")
+    counts = Counts(run)
+    states = _Statuses(run, counts)
+
+    def is_wanted(at: int) -> bool:
+        is_found = search is None or search.casefold() in names[at].casefold()
+        return is_found and (wanted is None or states.of(names[at]) == wanted)
+
+    page, following = _page(run, range(len(names)), is_wanted, _INSTANCES_AT_ONCE)
+    found = [{"instance": names[at], "status": states.of(names[at]), "counts": states.counts(names[at])} for at in page]
+    return {"instances": found, "next": following, "reading": run.tally.reading}
+
+
+def instance(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN/instance`: its calls and its values; without a name, the global ones. Raises
+    `InstanceNotFound`.
+    """
+    name = run.query.text("name")
+    run.require_instance(name)
+    entries = run.entries(None, name)
+    result = run.result(entries, *([name] if name is not None else []), waits=True)
+    own = [one for one in result.calls if one.instance == name]
+    given = parameters_given(run, entries, name, [one.index for one in own[:_MOST_CALLS]])
+    status = result.instance_status[name] if name is not None else run.status
+    return {
+        "instance": name,
+        "status": status,
+        "calls": [_call(one, given) for one in own[:_MOST_CALLS]],
+        "more": max(0, len(own) - _MOST_CALLS),
+        "data": {kind: shown(value) for kind, value in result.data(name).items()},
+    }
+
+
+def _call(one: CallResult, given: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    parameters = {"parameters": shown(dict(given[one.index]), _PART_BYTES)} if one.index in given else {}
+    found = one.to_dict()
+    return found | parameters | ({"error": shown(found["error"])} if one.error is not None else {})
+
+
+class _Statuses:
+    """How instances stand, by the calls of each."""
+
+    def __init__(self, run: OpenedRun, counts: Counts) -> None:
+        self._run = run
+        self._counts = counts
+
+    def counts(self, name: str) -> dict[str, int]:
+        """The calls of an instance, counted by their statuses."""
+        lane = self._run.tally.lanes.get(name)
+        return dict(Counter(self._counts.status(name, index) for index in lane.known)) if lane is not None else {}
+
+    def of(self, name: str) -> str:
+        """The status of an instance."""
+        tally, counts = self._run.tally, self._counts
+        if (lane := tally.lanes.get(name)) is None:
+            return instance_status(set(), self._run.status)
+        standing = {tally.standing(lane, name, index, counts.at_work) for index in lane.known}
+        stops = counts.has_stopped
+        return instance_status(
+            {"stopped" if stops and each not in FINAL else each.value for each in standing}, self._run.status
+        )
+
+
+def _page(run: OpenedRun, places: range, is_wanted: Any, most: int) -> tuple[list[int], str | None]:
+    """The next places that are wanted, and the cursor behind them. Raises `BadQuery`."""
+    after = run.query.number("after") or 0
+    found = list(islice((at for at in places[after:] if is_wanted(at)), most + 1))
+    return found[:most], str(found[most]) if len(found) > most else None
+
+
+def _status(run: OpenedRun) -> str | None:
+    found = run.query.text("status")
+    if found is not None and found not in set(Status):
+        raise BadQuery(f"status={found[:100]!r} is none of {', '.join(Status)}")
+    return found
+
+
+def _has(run: OpenedRun, counts: Counts, instance: str | None, index: int, wanted: str | None) -> bool:
+    """Whether a lane has a call that stands so."""
+    is_there = index in run.tally.lanes[instance].known
+    return is_there and wanted in (None, counts.status(instance, index))
+
+
+def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -> list[dict[str, Any]]:
+    """What is said of a call in each of some lanes."""
+    result = run.result(run.entries(None, *names), *(name for name in names if name is not None))
+    found = {one.instance: one for one in result.calls if one.index == index}
+    rows = []
+    for name in names:
+        one = found.get(name)
+        timing = one.timing.to_dict() if one is not None and one.timing is not None else {}
+        rows.append(
+            {
+                "instance": name,
+                "id": call_name(index, name),
+                "status": counts.status(name, index),
+                "error": shown(dict(one.error), _PART_BYTES) if one is not None and one.error is not None else None,
+                "reason": one.reason if one is not None else None,
+                "began": timing.get("began"),
+                "ended": timing.get("ended"),
+                "attempts": timing.get("attempts"),
+                "child": one.child if one is not None else None,
+            }
+        )
+    return rows
+
+
+def _written(found: CallTally, definition: Definition) -> dict[str, Any]:
+    """The call as it was written."""
+    one = found.call
+    path = one.properties.get("_outputPath")
+    return {
+        "parameters": shown(dict(one.parameters)),
+        "scopes": [str(scope) for scope in one.scopes],
+        "output_path": path,
+        "output_method": one.method.value,
+        "reasoning": shown(one.properties.get("_reasoningForCall")),
+        "runner": one.runner.name,
+        "effects": definition.has_effects(one),
+    }

@@ -1,0 +1,111 @@
+"""A run at a glance, the list of the runs, what waits for a person: any number of instances costs the same."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.client.descendants import Descendants
+from acts_celery.worker.client.overview import Overview
+from acts_celery.worker.client.run_status import RunStatus, run_status, status_of
+from acts_celery.worker.errors import BadQuery
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.held_calls import iso_date, read_held
+from acts_celery.worker.storage.keys import ENDED
+from acts_celery.worker.storage.loop_entries import LOOP
+
+from .opened import OpenedRun, Query
+from .values import shown
+
+RUNS_AT_ONCE: Final = 50
+MOST_HELD: Final = 200
+_MOST_LOOKED_AT: Final = 5_000
+"""Runs that are looked at for one answer, where few are what is searched for."""
+_STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled", "foreign")
+
+
+def runs(redis: Redis, settings: Settings, query: Query) -> dict[str, Any]:
+    """The answer `runs`: the newest first. `search` is part of an id, a name or a tag."""
+    status, search, after = query.text("status"), query.text("search"), query.text("after")
+    if status is not None and status not in _STATUSES:
+        raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
+    wanted: RunStatus | None = run_status(status) if status is not None else None
+    found: list[dict[str, Any]] = []
+    skipping, looked_at, last = after is not None, 0, None
+    for summary in Overview(redis, settings.key_prefix).runs():
+        if skipping:
+            skipping = summary.run >= (after or "")  # ids sort by the time of submission
+            if skipping:
+                continue
+        if len(found) == RUNS_AT_ONCE or looked_at == _MOST_LOOKED_AT:
+            return {"runs": found, "next": last}
+        looked_at, last = looked_at + 1, summary.run
+        texts = (summary.run, summary.name or "", *summary.tags)
+        is_found = search is None or any(search.casefold() in text.casefold() for text in texts)
+        if is_found and wanted in (None, summary.status):
+            found.append(summary.to_dict())
+    return {"runs": found, "next": None}
+
+
+def overview(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN`."""
+    state, keys = run.state, run.keys
+    with run.redis.pipeline(transaction=False) as pipeline:
+        pipeline.xrevrange(keys.log, count=1)
+        pipeline.llen(keys.instances)
+        pipeline.pttl(keys.state)
+        newest, instances, left_ms = pipeline.execute()
+    status = status_of(run.redis, keys)
+    now_ms = server_ms(run.redis)
+    submitted, finished = _ms(state.get("submitted")), _ms(state.get("finished"))
+    is_loop = run.definition.request is not None
+    _, _, tick = state.get("loop", "").partition(":")
+    return {
+        "run": keys.run,
+        "name": state.get("name"),
+        "tags": state["tags"].split("\n") if state.get("tags") else [],
+        "status": status["status"],
+        "submitted": iso_date(submitted) if submitted is not None else None,
+        "finished": iso_date(finished) if finished is not None else None,
+        "duration_seconds": max(0, (finished or now_ms) - submitted) / 1000 if submitted is not None else None,
+        "cost": json.loads(state["loop:cost"]) if "loop:cost" in state else None,
+        "counts": status["calls"],
+        "instances": instances,
+        "log": newest[0][0].decode() if newest else "0-0",
+        **_ending(run),
+        "loop": is_loop,
+        "held": status["calls"].get("held", 0) + status.get("held_below", 0),
+        "ticks": int(tick) + 1 if is_loop and tick else None,
+        "parent": status.get("parent"),
+        "forked_from": status.get("forked_from"),
+        "background": status.get("background"),
+        "unanswered": status.get("unanswered", []),
+        "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
+    }
+
+
+def held(run: OpenedRun) -> list[dict[str, Any]]:
+    """The answer `runs/RUN/held`: the calls that have waited longest; those of child runs are among them."""
+    found = [*islice(read_held(run.redis, run.keys), MOST_HELD), *Descendants(run.redis, run.keys).held()]
+    found.sort(key=lambda call: call.since_ms)
+    answers = [call.to_dict(run.keys.run) for call in found[:MOST_HELD]]
+    parts = ("parameters", "scopes", "messages", "output")
+    return [each | {part: shown(each[part]) for part in parts if part in each} for each in answers]
+
+
+def _ending(run: OpenedRun) -> dict[str, Any]:
+    """The output of a run that has ended, and why it ended as it did; the global lane and the loop's say it."""
+    if run.status not in ENDED:
+        return {"output": None, "reason": None}
+    is_loop = run.definition.request is not None
+    result = run.result(run.entries(None, *([LOOP] if is_loop else [])))
+    reason = run.state.get("exceeded") or result.reason or run.state.get("output_fault") or run.state.get("missed")
+    return {"output": shown(result.output), "reason": reason}
+
+
+def _ms(field: str | None) -> int | None:
+    return int(float(field)) if field is not None else None

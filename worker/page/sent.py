@@ -1,0 +1,194 @@
+"""What a call was given: its parameters, its scopes, and for a delegate or a model the messages.
+
+What was held, and what a child run was given, is in a log, and is shown as it is there. Of other calls the log keeps
+what they have written, and not what they were given: that is made again from the values as they were before the first
+message of the call's result, as `acts explain` does it, and `exact` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from acts_celery.protocol.calls.alternatives import Alternative, alternative
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
+from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, CallsUndone, ChildStarted, FanOutBegun
+from acts_celery.protocol.engine.holds import Snapshot, narrowed
+from acts_celery.protocol.language.errors import ProtocolError
+from acts_celery.protocol.requests.results import result_request
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
+from acts_celery.worker.errors import NoSuchCall
+from acts_celery.worker.storage.definition import Definition
+from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.run_state import RunState
+
+from .opened import OpenedRun
+from .values import shown
+
+_MADE_AGAIN: Final = (
+    "The log does not keep what this call was sent: this is made again from the values just before its result."
+)
+_OF_NOW: Final = "The call has not ended: this is what it would be given by the values as they are now."
+_GATHERS: Final = "The call reads in every instance: what it was given is not kept, and is not made again here."
+_HELD: Final = "It is in the log: the call was held for a person with it."
+_CHILD: Final = "A run of its own answers the call: its log holds what it was given."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a call was given."""
+
+    snapshot: Snapshot
+    is_exact: bool
+    note: str
+    alternatives: tuple[Alternative, ...] = ()
+    """The places among which the model chooses, where there are several."""
+
+
+def sent(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN/sent`. Raises `NoSuchCall`, `InstanceNotFound`, `BadQuery`."""
+    name = run.query.required("call")
+    text, _, instance = name.partition(":")
+    run.require_instance(instance or None)
+    index = int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else -1
+    entries = run.entries(None, instance or None)
+    reading = _Reading(run, entries, instance or None, {index})
+    if (call := reading.calls.get(index)) is None:
+        text = f"run {run.keys.run} has no call {name[:200]!r}: calls are named by their index, as 3 or 3:instance"
+        raise NoSuchCall(text)
+    given, definition = reading.given.get(index), reading.definition
+    child = reading.children.get(index)
+    if child is not None:
+        context = _child_messages(run, child)
+        given = Given(given.snapshot if given is not None else Snapshot({}, {}), bool(context), _CHILD)
+        return _answer(name, given, context, None, child)
+    if given is None:
+        return _answer(name, Given(Snapshot({}, {}), False, reading.why.get(index, _GATHERS)), [], None, None)
+    messages, schema = _asked(call, given, definition)
+    return _answer(name, given, messages, schema, None)
+
+
+def parameters_given(
+    run: OpenedRun, entries: Iterable[Entry], instance: str | None, calls: Iterable[int]
+) -> dict[int, Mapping[str, Any]]:
+    """The resolved parameters of some calls of a lane, as far as they are known."""
+    reading = _Reading(run, entries, instance, set(calls))
+    return {index: given.snapshot.parameters for index, given in reading.given.items()}
+
+
+class _Reading:
+    """The entries of a lane and of the global one, read for what some calls were given."""
+
+    def __init__(self, run: OpenedRun, entries: Iterable[Entry], instance: str | None, wanted: set[int]) -> None:
+        self.given: dict[int, Given] = {}
+        self.why: dict[int, str] = {}
+        self.children: dict[int, str] = {}
+        state = RunState(run.definition, [instance] if instance is not None else [])
+        lane = state.lane(instance)
+        self._seen = set[int]()
+        for entry in entries:
+            index = entry.call
+            if entry.instance == instance and index in wanted and index is not None:
+                self._look(entry, index, lane.known.get(index), lane.fold)
+            if isinstance(entry.event, CallsUndone) and entry.instance == instance:
+                self._seen -= set(entry.event.calls)
+                for again in entry.event.calls:
+                    self.given.pop(again, None)
+                    self.children.pop(again, None)
+            state.apply(entry)
+        self.calls: Mapping[int, Call] = lane.known
+        self.definition: Definition = state.definition
+        for index in wanted - self._seen - self.given.keys():
+            if index in lane.known and lane.end(index) is None:
+                self._make(index, lane.known[index], lane.fold, _OF_NOW)
+
+    def _look(self, entry: Entry, index: int, call: Call | None, fold: Fold) -> None:
+        event = entry.event
+        if isinstance(event, (CallHeld, FanOutBegun)):
+            self.given[index] = Given(event.snapshot, True, _HELD, _alternatives(call, fold))
+        elif isinstance(event, CallDecided) and call is not None and index in self.given:
+            held = self.given[index]
+            self.given[index] = replace(held, snapshot=_ruled(held.snapshot, call, event))
+        elif isinstance(event, ChildStarted):
+            self.children[index] = event.run
+        is_result = isinstance(event, CallEnded) or entry.message is not None
+        if is_result and index not in self._seen and call is not None:
+            self._seen.add(index)
+            if index not in self.given:
+                self._make(index, call, fold, _MADE_AGAIN)
+
+    def _make(self, index: int, call: Call, fold: Fold, note: str) -> None:
+        if call.gather:
+            self.why[index] = _GATHERS
+            return
+        try:
+            parameters = call.resolved(fold)
+            is_latent = call.runner.executor is Executor.LATENT
+            messages = all_messages(fold, call.scopes) if is_latent else scoped_messages(fold, call.scopes)
+            snapshot = Snapshot(parameters, scoped(fold, call.scopes), messages)
+            self.given[index] = Given(snapshot, False, note, _alternatives(call, fold))
+        except ProtocolError as error:
+            self.why[index] = f"It was given nothing: {error}"
+
+
+def _ruled(snapshot: Snapshot, call: Call, event: CallDecided) -> Snapshot:
+    """What a held call runs with, once a person has decided."""
+    ruling = event.ruling
+    if ruling.scopes is not None:
+        snapshot = narrowed(snapshot, call, ruling.scopes)
+    if ruling.parameters is None:
+        return snapshot
+    return Snapshot(ruling.parameters, snapshot.scopes, snapshot.messages)
+
+
+def _alternatives(call: Call | None, fold: Fold) -> tuple[Alternative, ...]:
+    groups = call.output.alternatives if call is not None and call.output is not None else ()
+    return (
+        tuple(alternative(group, call.method, fold) for group in groups) if call is not None and len(groups) > 1 else ()
+    )
+
+
+def _asked(call: Call, given: Given, definition: Definition) -> tuple[Sequence[Any], Any]:
+    """The messages that a delegate or a model is sent, and the schema of its answer."""
+    name, snapshot = call.runner.name, given.snapshot
+    if call.runner.executor is Executor.ACTIVITY:
+        return (), None
+    is_asked = call.runner.executor is Executor.LATENT or name in definition.delegates or name == ANONYMOUS
+    if not is_asked:
+        return delegate_context([], snapshot.messages, snapshot.parameters), None
+    own = definition.delegates.get(name, {}) if call.runner.executor is Executor.DELEGATE else {}
+    request = result_request(
+        call,
+        snapshot.parameters,
+        snapshot.messages,
+        given.alternatives,
+        tool=definition.tools.get(call.tool),
+        definition=own,
+        show_bytes=definition.config.get("show_bytes"),
+    )
+    return request.messages, request.schema
+
+
+def _child_messages(run: OpenedRun, child: str) -> list[Any]:
+    """The context of a child run as its log has it; nothing where it is gone."""
+    entries = History(run.redis, Keys(run.keys.prefix, child)).lane(None)
+    return [entry.message for entry in entries if entry.message is not None and entry.call is None]
+
+
+def _answer(name: str, given: Given, messages: Sequence[Any], schema: Any, child: str | None) -> dict[str, Any]:
+    return {
+        "call": name,
+        "messages": [shown(message) for message in messages],
+        "parameters": shown(dict(given.snapshot.parameters)),
+        "scopes": {kind: shown(value) for kind, value in given.snapshot.scopes.items()},
+        "schema": shown(schema),
+        "exact": given.is_exact,
+        "note": given.note,
+        "child": child,
+    }
