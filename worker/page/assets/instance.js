@@ -140,9 +140,7 @@ function callDetails(run, call) {
   const more = [
     make("a", { href: address("run", run, "call", call.index) }, "in all instances"),
     call.child ? make("a", { href: address("run", call.child) }, "its own run") : null,
-    call.kind === "delegate" || call.child
-      ? make("a", { href: address("run", run, "sent", call.id) }, "what was sent")
-      : null,
+    make("a", { href: address("run", run, "sent", call.id) }, "exactly what it was given"),
   ];
   const stale = call.stale
     ? notice(

@@ -23,7 +23,7 @@ let turn = 0; // of several views that are asked for, the last one is shown
 let again = null;
 let isTouched = false; // then what a person opened, wrote or chose is not replaced by itself
 const followed = { run: null, overview: null, stop: () => {} };
-const mapped = { key: null, answer: null };
+const mapped = { key: null, tick: null, answer: null };
 
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -84,8 +84,9 @@ function showView(asked, view, isQuiet) {
     else target.scrollIntoView({ block: "nearest" });
     if (turn > 1) target.focus({ preventScroll: true });
   }
-  if (isLive && (view.isFresh || view.isReading))
-    again = setTimeout(() => refreshBySelf(), view.isReading ? READ_AGAIN_MS : RUNS_AGAIN_MS);
+  const isReading = view.isReading || (!part("map").hidden && mapped.answer?.reading);
+  if (isLive && (view.isFresh || isReading))
+    again = setTimeout(refreshBySelf, isReading ? READ_AGAIN_MS : RUNS_AGAIN_MS);
 }
 
 const mapWasAsked = (asked) => asked.view === "plan" || asked.view === "tick";
@@ -152,7 +153,7 @@ async function hold(run) {
 function letGo() {
   followed.stop();
   Object.assign(followed, { run: null, overview: null, stop: () => {} });
-  mapped.key = null;
+  Object.assign(mapped, { key: null, tick: null });
   connection("");
   part("map").hidden = true;
 }
@@ -187,40 +188,36 @@ async function showMap(asked, current) {
   map.hidden = !MAPPED.has(asked.view);
   if (map.hidden) return;
   const { run } = asked;
-  const ticks = followed.overview.loop ? (followed.overview.ticks ?? 0) : 0;
-  const tick = asked.view === "tick" ? Number(asked.parts[0]) : ticks ? (mapped.tick ?? ticks - 1) : null;
+  const tick = asked.view === "tick" ? asked.parts[0] : mapped.tick;
   const key = JSON.stringify([run, tick]);
   if (mapped.key !== key) {
-    Object.assign(mapped, { key: null, answer: await ask(`runs/${run}/plan`, { tick }), tick });
-    if (!mapped.answer.reading) mapped.key = key;
+    const answer = await ask(`runs/${run}/plan`, { tick });
+    Object.assign(mapped, { key: answer.reading ? null : key, tick, answer });
   }
   const focused = document.activeElement?.closest?.("#map [data-call]")?.dataset.call;
   const go = (call, status) => (location.hash = address("run", run, "call", call, ...(status ? [status] : [])));
-  const choice = ticks > 1 ? tickChoice(run, ticks, tick) : null;
-  const { svg, calls } = mapped.answer;
+  const { svg, calls, ticks = [], more } = mapped.answer;
+  const choice = ticks.length > 1 ? tickChoice(run, ticks, mapped.answer.tick) : null;
   const drawn = calls.length
     ? planPicture(svg, current ?? asked.parts[0], go)
     : make("p", { class: "quiet" }, "The plan has no calls.");
-  const said = (mapped.answer.sentences ?? [mapped.answer.folded])
-    .filter(Boolean)
-    .map((sentence) => make("p", { class: "quiet" }, sentence));
+  const said = more
+    ? make("p", { class: "quiet" }, `The picture holds ${plural(more, "more call")} than can be listed.`)
+    : null;
   refill(map, choice, reading(mapped.answer), make("div", { class: "plan", tabindex: "-1" }, drawn), said);
   if (focused !== undefined)
     map.querySelector(`[data-call="${CSS.escape(focused)}"][tabindex]`)?.focus({ preventScroll: true });
 }
 
 function tickChoice(run, ticks, tick) {
-  const links = Array.from({ length: Math.min(ticks, 200) }, (_, number) =>
-    make(
+  const links = ticks.slice(-200).map((number) => {
+    const isChosen = number === tick;
+    return make(
       "li",
       {},
-      make(
-        "a",
-        { href: address("run", run, "tick", number), "aria-current": number === tick ? "true" : null },
-        String(number),
-      ),
-    ),
-  );
+      make("a", { href: address("run", run, "tick", number), "aria-current": isChosen ? "true" : null }, number),
+    );
+  });
   return make(
     "nav",
     { class: "ticks", "aria-label": "Ticks" },

@@ -44,12 +44,17 @@ async function runView({ run, overview }) {
     ticks: overview.ticks,
     instances: overview.instances ? counted(overview.instances) : null,
     "child of": overview.parent ? make("a", { href: address("run", overview.parent.run) }, overview.parent.run) : null,
+    "forked from": forkedFrom(overview.forked_from),
+    "sent and forgotten": background(overview.background),
     expires: overview.expires ? moment(overview.expires) : null,
     "log until": overview.log ? make("code", { class: "id" }, overview.log) : null,
   });
   const output =
     overview.output === null || overview.output === undefined ? null : section("Output", tree(overview.output));
   const attention = [];
+  if (overview.reason) attention.push(make("p", { class: "reason" }, overview.reason));
+  for (const { error } of (overview.unanswered ?? []).slice(0, 5))
+    attention.push(make("p", {}, "A model is asked again: ", error?.message ?? ""));
   const failed = overview.counts?.failed ?? 0;
   if (failed)
     attention.push(
@@ -69,6 +74,18 @@ async function runView({ run, overview }) {
     nodes: [heading("The run"), attention.length ? notice("", attention) : null, told, runDeeds(overview), output],
   };
 }
+
+function forkedFrom(origin) {
+  if (!origin) return null;
+  return make(
+    "a",
+    { href: address("run", origin.run ?? origin) },
+    origin.run ?? origin,
+    origin.at ? ` at ${origin.at}` : null,
+  );
+}
+
+const background = (counts) => counts && Object.entries(counts).map(([name, number]) => `${counted(number)} ${name} `);
 
 function tokens(cost) {
   const known = [

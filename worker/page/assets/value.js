@@ -85,35 +85,54 @@ function placeParts(run, answer, place, instance) {
   const now =
     answer.missing === undefined
       ? tree(answer.value, { place, link, whole: wholeOf(run, instance) })
-      : missing(answer.missing);
+      : missing(answer.missing, run, instance);
   return [
     section(answer.missing === undefined ? "Now" : "It has no value", now),
     section("Who writes it", calls(answer.writers, "No call: it was given.")),
     section("Who reads it", calls(answer.readers, "No call.")),
     section("Who can see it", seen),
-    answer.provenance?.length
-      ? section(
-          "Which messages it came from",
-          make(
-            "ol",
-            { class: "rows" },
-            answer.provenance.map((message) =>
-              make("li", {}, tree(message, { open: false, label: message.id ?? message._date ?? "message" })),
-            ),
-          ),
-        )
-      : null,
+    answer.provenance?.length ? section("Which messages it came from", origins(run, answer, instance)) : null,
   ];
 }
 
-function missing({ sentence, why }) {
+function origins(run, { provenance, more }, instance) {
+  const one = (origin) => [
+    callLink(run, origin),
+    make("p", { class: "quiet" }, [origin.by && `by ${origin.by}`, origin.effect].filter(Boolean).join(", ")),
+    tree(origin.value, { open: false, label: origin.path }),
+    (origin.reads ?? []).map((read) => make("div", {}, "read ", paths(run, [read.path], instance))),
+  ];
+  return [
+    more
+      ? make("p", { class: "quiet" }, `The last ${counted(provenance.length)}; there are ${counted(more)} more.`)
+      : null,
+    make(
+      "ol",
+      { class: "rows" },
+      provenance.map((origin) => make("li", {}, one(origin))),
+    ),
+  ];
+}
+
+/** Why there is nothing: the calls that were to write it, and what became of each. */
+function missing({ sentence, why, near }, run, instance) {
+  const one = (writer) =>
+    make(
+      "div",
+      { class: "row" },
+      make("span", { class: "state" }, badge(writer.status)),
+      make("a", { class: "name", href: address("run", run, "call", writer.index) }, callName(writer)),
+      writer.instance ? make("a", { href: instanceAddress(run, writer.instance) }, writer.instance) : null,
+      errorText(writer.error) ?? (writer.reason ? make("p", { class: "reason" }, writer.reason) : null),
+    );
   return [
     make("p", {}, sentence),
-    why?.length
+    near ? make("p", {}, "Near it: ", paths(run, [near], instance)) : null,
+    why.length
       ? make(
-          "ul",
-          {},
-          why.map((one) => make("li", {}, typeof one === "string" ? one : tree(one))),
+          "ol",
+          { class: "rows" },
+          why.map((writer) => make("li", {}, one(writer))),
         )
       : null,
   ];
@@ -124,7 +143,9 @@ function callLink(run, one) {
   return make(
     "div",
     { class: "row" },
-    make("a", { class: "name", href: address("run", run, "call", one.index) }, callName(one)),
+    one.index === null || one.index === undefined
+      ? make("span", { class: "name" }, "given")
+      : make("a", { class: "name", href: address("run", run, "call", one.index) }, callName(one)),
     method,
     make(
       "span",
@@ -137,10 +158,7 @@ function callLink(run, one) {
 
 async function placeHistory(run, place, instance) {
   const log = await logOf(run, instance);
-  const concerns = (entry) => {
-    if (!entry.message && !entry.cut) return false;
-    return entry.cut || touches(entry, place);
-  };
+  const concerns = (entry) => entry.cut || touches(entry, place);
   const link = (inner) => valueAddress(run, printed(inner), instance);
   const show = (kinds, entry) => {
     const found = valueAt(kinds, place);
