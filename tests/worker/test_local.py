@@ -14,9 +14,14 @@ from pathlib import Path
 import celery
 import kombu.compression
 import pytest
+from celery import signals
 
 from acts_celery import ActivitiesError, Client, InfrastructureError, activity, local
-from acts_celery.worker.registry.activities import Policy, make_activity, registry
+from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.worker.app.application import make_application
+from acts_celery.worker.models.request import ModelRequest
+from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
+from tests.models.server import model_server, streamed
 
 GREET = {"_tool": "greet", "name": "Alex", "_outputPath": "†state.greeting"}
 
@@ -96,6 +101,32 @@ def test_a_block_leaves_nothing_open_and_the_process_as_it_was() -> None:
     # Each use that leaves something adds to the count; what else this process has open may change once meanwhile.
     assert counts[-1] - counts[0] < len(counts) - 1
     assert (gc.get_freeze_count(), gc.get_threshold()) == (frozen, thresholds)
+
+
+def test_the_connections_to_models_are_closed_with_the_block(caplog: pytest.LogCaptureFixture) -> None:
+    with model_server(lambda _: streamed('{"output": "tea"}')) as server:
+        with local(model="openai:m", model_base_url=server.url, model_api_key="k") as client:
+            assert client.submit(["Tea or coffee?"], schema=str).wait(timeout_seconds=60).output == "tea"
+        gc.collect()
+    assert "Unclosed" not in caplog.text
+
+
+def test_a_worker_that_ends_closes_its_connections_to_models(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        EmbeddedServer() as redis,
+        model_server(lambda _: streamed('{"output": "tea"}')) as server,
+    ):
+        urls = {"broker_url": redis.broker_url, "redis_url": redis.redis_url, "model_base_url": server.url}
+        app = make_application(load(model="openai:m", model_api_key="k", **urls), Registry())
+        runtimes = app.conf.acts_runtimes
+        models = runtimes.current().models
+        request = ModelRequest([{"role": "user", "content": "Tea or coffee?"}], {}, {})
+        assert runtimes.current().run(models.ask(request)).text == '{"output": "tea"}'
+        signals.worker_shutdown.send(sender=type("Worker", (), {"app": app}))
+        models._made.clear()  # a client that is open warns when it is collected
+        gc.collect()
+        assert "Unclosed" not in caplog.text
+        runtimes.close()
 
 
 def test_the_fixture_is_such_a_client(acts: Client) -> None:

@@ -12,11 +12,12 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from celery import Celery, bootsteps
+from celery import Celery, bootsteps, current_app, signals
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from acts_celery.protocol.engine.decisions import Failure
@@ -49,6 +50,7 @@ from acts_celery.worker.wire.task_messages import TaskMessage
 from .scheduler import Scheduler
 
 T = TypeVar("T")
+_CLOSING_SECONDS: Final = 5.0
 
 
 class Runtime:
@@ -77,9 +79,10 @@ class Runtime:
         self._deliveries = Batcher[Delivery, None](on_threads(self._delivering, self._deliver))
         self._threads = Threads(settings.concurrency)
         self._validator = Validator()
-        models = Models(settings, registry, partial(self._threads.run, timeout_seconds=None), self.heartbeat.unanswered)
+        on_thread = partial(self._threads.run, timeout_seconds=None)
+        self.models = Models(settings, registry, on_thread, self.heartbeat.unanswered)
         self.remote = RemoteExecutor(
-            registry.limited_to(settings.allow), models, limits_of(settings), self._threads, self.deliver
+            registry.limited_to(settings.allow), self.models, limits_of(settings), self._threads, self.deliver
         )
         # Who carries out remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
@@ -98,6 +101,7 @@ class Runtime:
         if self._presence is not None:
             self._presence.close()
         self.run(_cancel_all())
+        self.close_models()
         self.run(self._validator.close())
         self._publishing.shutdown()
         self._delivering.shutdown()
@@ -105,6 +109,12 @@ class Runtime:
         self._thread.join()
         self._loop.close()
         self._threads.close()
+
+    def close_models(self) -> None:
+        """Close the connections to models, where nothing blocks the loop for long; what asks again opens others."""
+        closing = asyncio.run_coroutine_threadsafe(self.models.close(), self._loop)
+        with suppress(TimeoutError):
+            closing.result(_CLOSING_SECONDS)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop."""
@@ -252,6 +262,11 @@ class Runtimes:
             self._runtime.close()
             self._runtime = None
 
+    def close_models(self) -> None:
+        """Close this process's connections to models."""
+        if self._runtime is not None and self._process == os.getpid():
+            self._runtime.close_models()
+
     @property
     def is_blocked(self) -> bool:
         """Whether a coroutine blocks the loop of the process that asks; not where there is none."""
@@ -260,3 +275,15 @@ class Runtimes:
     def cancel(self, key: str) -> None:
         """Nothing of the run to whose seal this is the key is to be carried out in this process any more."""
         self._cancellations.cancel(key)
+
+
+def _close_models(sender: Any, **_: Any) -> None:
+    """Called by Celery at the end of a worker, and of each process of its pool, when nothing is at work any more."""
+    app = current_app if sender is None else sender.app
+    runtimes = app.conf.get("acts_runtimes")
+    if runtimes is not None:
+        runtimes.close_models()
+
+
+signals.worker_shutdown.connect(_close_models)
+signals.worker_process_shutdown.connect(_close_models)
