@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -82,6 +82,11 @@ class UiSettings(AddressSettings):
         if parts.path not in ("", "/") or parts.username is not None:
             raise ValueError("the pages are at the root of a host: it has no path, user or password")
         return value.rstrip("/")
+
+    @property
+    def for_reading(self) -> Self:
+        """The settings with which `acts ui` reads runs."""
+        return self if self.ui_redis_url is None else self.model_copy(update={"redis_url": self.ui_redis_url})
 
     def read_ui_tokens(self) -> tuple[UiToken, ...]:
         """The tokens, read from their file where one is named. Raises `SettingsError`."""

@@ -64,6 +64,7 @@ COMMANDS: Final = {
     "acceptance/test_cli_doctor": "doctor",
     "acceptance/test_cli": "check",
     "acceptance/test_cli_eval": "eval",
+    "ui/test_command": "ui",
 }
 """Modules of tests, and the commands of `acts` that they run."""
 MODULES: Final = frozenset({*SCRIPTS.values(), *COMMANDS})

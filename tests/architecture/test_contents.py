@@ -35,6 +35,7 @@ from acts_celery.worker import (
     recovery,
     registry,
     storage,
+    ui,
     wire,
 )
 from acts_celery.worker.cli import doctor
@@ -45,7 +46,7 @@ from acts_celery.worker.cli import doctor
     [
         *(protocol, language, state, schemas, calls, graph, engine, submission, slips, hints, analysis, requests),
         *(wire, process, fairness, storage, broker, liveness, registry, models, lanes, loop, recovery),
-        *(app, client, doctor),
+        *(app, client, ui, doctor),
     ],
 )
 def test_a_package_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:

@@ -24,6 +24,7 @@ from .retry import retry
 from .run import run
 from .runs import delete, runs, wait
 from .submit import submit
+from .ui import ui
 from .worker import worker
 
 
@@ -102,6 +103,7 @@ for command in (
     import_,
     delete,
     dead,
+    ui,
     worker,
     health,
     doctor,

@@ -168,6 +168,7 @@ class AsyncRun(Twin[Run]):
     fork = converted(Run.fork, _async_run)
     amend = awaited(Run.amend)
     retry = awaited(Run.retry)
+    would_retry = awaited(Run.would_retry)
     export = iterated(Run.export)
     export_plan = awaited(Run.export_plan)
     script = awaited(Run.script)

@@ -83,6 +83,19 @@ class Retrier:
         Raises `NothingToRetry` and, where the value given does not fit, `protocol.Rejected`, and then the run is as
         before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`.
         """
+        submitted, _ = self._begun(choice)
+        # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
+        self._list(submitted)
+        done = self._carry_out(choice, resume)
+        self._list(submitted)
+        return done
+
+    def planned(self, choice: Choice) -> Retried:
+        """What `retry` would do as things stand. Raises as it does."""
+        return self._begun(choice)[1].retried
+
+    def _begun(self, choice: Choice) -> tuple[int, Undoing]:
+        """When the run was submitted, and what a retry would undo."""
         fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
         status, submitted, by = fields
         refuse_a_copy(self._redis, self._keys)
@@ -91,12 +104,7 @@ class Retrier:
         if status == b"cancelled":
             raise RunOver(f"run {self._keys.run} is cancelled: nothing of it can be retried; fork it")
         _refuse_another(self._keys.run, (by or b"").decode())
-        self._planned(choice, (by or b"").decode())
-        # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
-        self._list(int(submitted or 0))
-        done = self._carry_out(choice, resume)
-        self._list(int(submitted or 0))
-        return done
+        return int(submitted or 0), self._planned(choice, (by or b"").decode())
 
     def _list(self, submitted: int) -> None:
         self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: submitted})

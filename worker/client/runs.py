@@ -257,6 +257,17 @@ class Run(ReadableRun):
             choice = Choice(Extent(downstream, effects), call, instance, Success(value) if skip else None)
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
+    def would_retry(
+        self, *, call: int | None = None, instance: str | None = None, downstream: bool = False, effects: bool = False
+    ) -> Retried:
+        """What `retry` would do as things stand; nothing is changed. Raises as `retry`."""
+        from .retrying import Choice, Extent, Retrier
+
+        self._state()
+        with redis_errors(self._settings):
+            choice = Choice(Extent(downstream, effects), call, instance)
+            return Retrier(self.id, self._redis, self._settings).planned(choice)
+
     def delete(self) -> None:
         """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`; `RunOver` before that."""
         self._control.delete(self._state()["status"])

@@ -1,0 +1,36 @@
+"""One server, one worker and one `acts ui` for the whole folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.registry.loading import load
+from tests.worker.backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
+
+from .sites import TOKENS, Site, served
+
+
+@pytest.fixture(scope="session", autouse=True)
+def activities() -> None:
+    """The tests' activities, registered in this process too: it submits."""
+    load(str(ACTIVITIES))
+
+
+@pytest.fixture(scope="session")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A worker on every queue."""
+    with EmbeddedServer() as server:
+        meeting = Meeting(meeting_url(server))
+        running = Backend(settings_for(server, ui_tokens=TOKENS), meeting, tmp_path_factory.mktemp("ui"))
+        with running.worker():
+            yield running
+
+
+@pytest.fixture(scope="session")
+def site(backend: Backend) -> Iterator[Site]:
+    """The pages of that backend."""
+    with served(backend) as running:
+        yield running

@@ -1,0 +1,149 @@
+"""`acts ui` as a process of its own, and what asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.acceptance.forks import Forked
+from tests.worker.backend import DEADLINE_SECONDS, Backend
+
+READER, DECIDER, CONTROLLER = "reader-0123456789", "decider-0123456789", "controller-0123456789"
+TOKENS: Final = f"rea:read:{READER},dee:decide:{DECIDER},con:decide+control:{CONTROLLER}"
+
+
+@dataclass
+class Site:
+    """Where `acts ui` serves, and its process."""
+
+    url: str
+    process: Forked
+    log: Path
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or 0
+
+    @property
+    def host(self) -> str:
+        """As a browser names it."""
+        return urlsplit(self.url).netloc
+
+    def client(self, token: str | None = CONTROLLER, **headers: str) -> httpx.Client:
+        """What asks as a browser does, with a token."""
+        entering = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        return httpx.Client(base_url=self.url, headers={**entering, **headers}, timeout=DEADLINE_SECONDS)
+
+    def get(self, path: str, token: str | None = CONTROLLER, **headers: str) -> httpx.Response:
+        """One answer."""
+        with self.client(token, **headers) as client:
+            return client.get(path)
+
+    def post(self, path: str, body: Any = None, token: str | None = CONTROLLER, **headers: str) -> httpx.Response:
+        """One deed, as the front asks for it."""
+        with self.client(token, Origin=self.url, **headers) as client:
+            return client.post(path, json={} if body is None else body)
+
+    def raw(self, data: bytes) -> socket.socket:
+        """A connection on which these bytes were sent."""
+        connection = socket.create_connection(self.place, timeout=DEADLINE_SECONDS)
+        connection.sendall(data)
+        return connection
+
+
+def error_of(response: httpx.Response) -> tuple[int, str]:
+    """Status and type of a refusal, which is JSON with a sentence whatever was asked."""
+    assert response.headers["content-type"] == "application/json"
+    error = response.json()["error"]
+    assert error["message"]
+    return response.status_code, error["type"]
+
+
+@contextmanager
+def served(backend: Backend, *arguments: str, **extra: str) -> Iterator[Site]:
+    """`acts ui` on a free port."""
+    log = backend.folder / "ui.log"
+    with ExitStack() as stack:
+        nothing, said_errors = stack.enter_context(Path(os.devnull).open("rb")), stack.enter_context(log.open("ab"))
+        reading, writing = os.pipe()
+        said = stack.enter_context(os.fdopen(reading, "rb"))
+        command = ["ui", "--json", "--port", "0", *arguments]
+        with os.fdopen(writing, "wb") as out:
+            files = (nothing, out, said_errors)
+            started = Forked(command, env=backend.environment(**extra), folder=backend.folder, files=files)
+        process = stack.enter_context(started)
+        stack.callback(_end, process)
+        ready, _, _ = select.select([said], [], [], DEADLINE_SECONDS)
+        line = said.readline() if ready else b""
+        assert line, f"acts ui did not start: {log.read_text(errors='replace')[-3000:]}"
+        yield Site(json.loads(line)["url"], process, log)
+
+
+def _end(process: Forked) -> None:
+    process.terminate()
+    assert process.wait(DEADLINE_SECONDS) == 0
+
+
+class Listener:
+    """Reads a stream of events in a thread of its own."""
+
+    def __init__(self, site: Site, run: str, token: str = READER) -> None:
+        self._client = site.client(token)
+        self._events: queue.Queue[tuple[str, Any] | None] = queue.Queue()
+        self._stream = self._client.stream("GET", f"/api/runs/{run}/events")
+        self.response = self._stream.__enter__()
+        self.response.raise_for_status()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def until(self, event: str, **wanted: Any) -> Any:
+        """The data of the next event of a name that has these values."""
+        while True:
+            found = self._events.get(timeout=DEADLINE_SECONDS)
+            assert found is not None, f"the stream has ended before {event} {wanted}"
+            if found[0] == event and all(found[1].get(name) == value for name, value in wanted.items()):
+                return found[1]
+
+    def ended(self) -> bool:
+        """Whether the stream ends; waits for it."""
+        while self._events.get(timeout=DEADLINE_SECONDS) is not None:
+            pass
+        return True
+
+    def close(self) -> None:
+        """Go."""
+        self.response.close()
+        self._client.close()
+
+    def _read(self) -> None:
+        event, try_lines = "", self.response.iter_lines()
+        try:
+            for line in try_lines:
+                name, _, value = line.partition(": ")
+                if name == "event":
+                    event = value
+                elif name == "data":
+                    self._events.put((event, json.loads(value)))
+        except (httpx.HTTPError, httpx.StreamError):
+            pass  # it was closed
+        finally:
+            self._events.put(None)
+
+
+def query(values: Mapping[str, str]) -> str:
+    """Values as they stand in an address."""
+    return str(httpx.QueryParams(values))

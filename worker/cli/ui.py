@@ -1,0 +1,111 @@
+"""`acts ui`: the pages of all runs, live."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from .failures import COMPLETED, REJECTED, Failed
+from .options import Common, common_options
+from .output import flush, print_either, tell
+
+if TYPE_CHECKING:
+    from acts_celery.broker_config import Settings
+    from acts_celery.broker_config.ui import UiToken
+
+_HOST: Final = "127.0.0.1"
+_PORT: Final = 5556
+_ASKED_SECONDS: Final = 3.0
+
+
+@click.command(short_help="Serve the pages of all runs.")
+@click.option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, metavar="N", help="0: a free one."
+)
+@click.option("--write", is_flag=True, help="The link that is printed may also decide on held calls, and control runs.")
+@common_options
+def ui(host: str, port: int, write: bool, *, common: Common) -> int:
+    """Serve the pages of all runs until Ctrl-C, and print the link that opens them.
+
+    The link has a new token at each start, which may read. ACTS_UI_TOKENS says instead who may enter with which token
+    and with which rights; a host that others reach takes that. With --json it prints one line: {"url": …, "pid": …}.
+
+    Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
+    """
+    try:
+        from acts_celery.worker.ui import serving
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise Failed("the pages take other packages: pip install 'acts-celery[ui]'") from error
+    settings = common.settings()
+    tokens, made = settings.read_ui_tokens(), None
+    if tokens and write:
+        raise Failed("ACTS_UI_TOKENS says who may do what: leave out --write", REJECTED)
+    if not tokens:
+        if not serving.is_loopback(host):
+            raise Failed(
+                f"others reach {host}: say in ACTS_UI_TOKENS who may enter, as ann:decide+control:TOKEN (python -c "
+                "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
+                REJECTED,
+            )
+        made = _token(settings, write=write)
+        tokens = (made,)
+    _ask_log(settings)
+    _log_to_stderr()
+    with serving.listen(host, port) as listening:
+        address = settings.ui_url or serving.address_of(listening, host)
+        url = serving.link(address, made.text) if made is not None else address
+
+        def announce() -> None:
+            print_either({"url": url, "pid": os.getpid()}, [url], as_json=common.json)
+            flush()
+            _tell_rights(made)
+
+        asyncio.run(serving.serve(listening, host, settings, tokens, announce))
+    return COMPLETED
+
+
+def _token(settings: Settings, *, write: bool) -> UiToken:
+    """A new token for whoever has started the server."""
+    from acts_celery.broker_config.ui import RIGHTS, UiToken
+    from acts_celery.worker.storage.audit import Actor
+
+    rights = RIGHTS if write else RIGHTS[:1]
+    return UiToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
+
+
+def _ask_log(settings: Settings) -> None:
+    """Raise what `InfrastructureError` says where the log, or the Redis that is read instead, does not answer."""
+    from acts_celery.worker.storage.connections import connect_once, redis_errors
+
+    for each in (settings, settings.for_reading):
+        with (
+            redis_errors(each),
+            connect_once(each, each.require_redis(), timeout_seconds=_ASKED_SECONDS) as redis,
+        ):
+            redis.ping()
+
+
+def _log_to_stderr() -> None:
+    """The audit trail, and whatever is wrong, a line for each."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    logging.getLogger("acts").setLevel(logging.INFO)
+
+
+def _tell_rights(made: UiToken | None) -> None:
+    if made is None:
+        tell("the pages of all runs, for those whom ACTS_UI_TOKENS names; Ctrl-C ends them")
+    elif "control" in made.rights:
+        tell("the link reads runs, decides on held calls and controls runs; keep it to yourself; Ctrl-C ends it")
+    else:
+        tell("the link reads runs (--write: it also decides and controls); Ctrl-C ends it")

@@ -1,0 +1,112 @@
+"""Access: who enters, by which token, and what that admits.
+
+A token comes in the header `Authorization` alone. A browser adds that to no request by itself, so no other page can
+use it, and no log of addresses has it. Tokens are compared by their digests, in the same time whatever they are. Who
+tries many wrong ones waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from acts_celery.broker_config.ui import Right, UiToken
+
+from .refusals import Refused
+
+WINDOW_SECONDS: Final = 60.0
+WRONG_TOKENS: Final = 20
+"""So many different wrong tokens may come from one address in that time; then it waits until the time is over. The
+same one counts once: a page that was left open goes on asking with the token that it had."""
+_ADDRESSES: Final = 10_000
+_SCHEME: Final = "bearer "
+_CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
+_SUBNET: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who has entered."""
+
+    name: str
+    rights: frozenset[Right]
+
+    def require(self, right: Right) -> None:
+        """Raise `Refused` where this token does not admit something."""
+        if right not in self.rights:
+            has = ", ".join(sorted(self.rights))
+            raise Refused(
+                403, "NotAdmitted", f"this takes the right to {right}, and the token of {self.name} has {has}"
+            )
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The wrong tokens that have come from one address."""
+
+    since: float
+    digests: set[bytes] = field(default_factory=set)
+
+
+class Access:
+    """The tokens that are known, and the tries of others."""
+
+    def __init__(self, tokens: Iterable[UiToken], clock: Callable[[], float] = time.monotonic) -> None:
+        self._known = [(_digest(token.text), Visitor(token.name, token.rights)) for token in tokens]
+        self._clock = clock
+        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+
+    def enter(self, header: str | None, address: str) -> Visitor:
+        """Who comes with such a header `Authorization`, from an address. Raises `Refused`."""
+        tries = self._tries_of(address)
+        if tries is not None and len(tries.digests) >= WRONG_TOKENS:
+            wait = max(1, round(tries.since + WINDOW_SECONDS - self._clock()))
+            text = f"too many wrong tokens came from {address}: wait {wait} seconds"
+            raise Refused(429, "TooManyTries", text, {"Retry-After": str(wait)})
+        if header is None or header[: len(_SCHEME)].lower() != _SCHEME:
+            text = "no token: open the link that `acts ui` has printed, or send Authorization: Bearer TOKEN"
+            raise Refused(401, "NoToken", text, _CHALLENGE)
+        digest = _digest(header[len(_SCHEME) :].strip())
+        found = None
+        for known, visitor in self._known:
+            # Each is compared, so that the time does not say which one it is.
+            found = visitor if hmac.compare_digest(known, digest) else found
+        if found is None:
+            self._note(address, digest)
+            text = (
+                "this token is not known: `acts ui` prints a link with a new one at each start, unless ACTS_UI_TOKENS"
+            )
+            raise Refused(401, "WrongToken", f"{text} says who may enter", _CHALLENGE)
+        return found
+
+    def _tries_of(self, address: str) -> _Tries | None:
+        tries = self._tries.get(_place(address))
+        if tries is not None and tries.since + WINDOW_SECONDS <= self._clock():
+            del self._tries[_place(address)]
+            return None
+        return tries
+
+    def _note(self, address: str, digest: bytes) -> None:
+        tries = self._tries.setdefault(_place(address), _Tries(self._clock()))
+        tries.digests.add(digest)
+        while len(self._tries) > _ADDRESSES:
+            self._tries.popitem(last=False)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _place(address: str) -> str:
+    """What tries are counted by: an address, of IPv6 the subnet that one host can take addresses from."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, _SUBNET), strict=False)) if found.version == 6 else address

@@ -1,0 +1,171 @@
+"""The routes: the front and its assets, the answers, what follows a run, and the deeds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from typing import Any, Final
+
+from redis import Redis
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from acts_celery.broker_config import Settings
+from acts_celery.broker_config.ui import RIGHTS, UiToken
+from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.submission.decoding import decode
+from acts_celery.worker.client.client import Client
+from acts_celery.worker.client.readable_run import ReadableRun
+from acts_celery.worker.page import Page
+from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.storage.connections import connect
+
+from .access import Access, Visitor
+from .deeds import DEEDS, Deed, read_deed
+from .following import Following
+from .guard import Guard, hosts_of
+from .reading import Reader, encoded
+from .refusals import Refused, refuse
+from .streams import EventStream
+
+_FRONT: Final = "page.html"
+_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_DEED_THREADS: Final = 8
+_BODY_SECONDS: Final = 30.0
+"""How long the body of a request may take to come."""
+
+
+class Pages:
+    """What is served under some settings to those who have a token. Make it in the event loop that serves."""
+
+    def __init__(self, settings: Settings, tokens: Sequence[UiToken], host: str) -> None:
+        self._settings = settings
+        self._source = settings.for_reading
+        self._tokens = tokens
+        self._host = host
+        self._redis: Redis = connect(self._source)
+        self._reader = Reader(Page(self._redis, self._source))
+        self._deeds = ThreadPoolExecutor(_DEED_THREADS, "acts-ui-deeds")
+        self._clients = {token.name: Client(settings.model_copy(update={"actor": token.name})) for token in tokens}
+        self._assets = _read_assets()
+        self.following = Following(self._source, self._reader)
+
+    @property
+    def application(self) -> ASGIApp:
+        """The whole of it, with its guard."""
+        routes = [
+            Route("/", self._front),
+            Route("/health", self._health),
+            Route("/assets/{name}", self._asset),
+            Route("/api/me", self._me),
+            Route("/api/whole", self._whole),
+            Route("/api/runs/{run}/events", self._events),
+            Route("/api/runs/{run}/{deed}", self._deed, methods=["POST"]),
+            Route("/api/{path:path}", self._answer),
+        ]
+        inner = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
+        hosts = hosts_of(self._host, self._settings.ui_url)
+        return Guard(inner, access=Access(self._tokens), hosts=hosts, url=self._settings.ui_url)
+
+    async def close(self) -> None:
+        """End what follows runs, and the connections."""
+        await self.following.close()
+        self._reader.close()
+        self._deeds.shutdown(wait=False, cancel_futures=True)
+        for client in self._clients.values():
+            client.close()
+        self._redis.close()
+
+    async def _front(self, _: Request) -> Response:
+        return self._assets[_FRONT]
+
+    async def _health(self, _: Request) -> Response:
+        return _json(b'{"status":"ok"}')
+
+    async def _asset(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._assets:
+            raise Refused(404, "NoSuchAsset", "there is no such file")
+        return self._assets[name]
+
+    async def _me(self, request: Request) -> Response:
+        visitor = _visitor(request)
+        return _json(encoded({"name": visitor.name, "may": [right for right in RIGHTS if right in visitor.rights]}))
+
+    async def _answer(self, request: Request) -> Response:
+        return _json(await self._reader.body(request.path_params["path"], dict(request.query_params)))
+
+    async def _whole(self, request: Request) -> Response:
+        """A whole value, as a file to be saved."""
+        body = await self._reader.call(request.query_params.get("run", ""), lambda: self._value(request.query_params))
+        return _json(body, {"Content-Disposition": 'attachment; filename="value.json"'})
+
+    def _value(self, query: Mapping[str, str]) -> bytes:
+        """The bytes of a value, as a question names it."""
+        if missing := [name for name in ("run", "path") if not query.get(name)]:
+            raise Refused(400, "BadQuery", f"the question lacks {missing[0]!r}: add {missing[0]}=…")
+        run = ReadableRun(query["run"], self._redis, self._source)
+        found = run.explain(query["path"], instance=query.get("instance") or None, at=query.get("at") or None)
+        if found.value is MISSING:
+            raise Refused(404, "NoValue", found.conflict or "there is no value at this place")
+        return encoded(found.value)
+
+    async def _events(self, request: Request) -> Any:
+        return EventStream(self.following, await self.following.join(request.path_params["run"]))
+
+    async def _deed(self, request: Request) -> Response:
+        name, visitor = request.path_params["deed"], _visitor(request)
+        if name not in DEEDS:
+            raise Refused(404, "NoSuchDeed", f"there is no such deed; there are {', '.join(DEEDS)}")
+        visitor.require(DEEDS[name].right)
+        limits = limits_of(self._settings)
+        data = await _body(request, limits.call_bytes)
+
+        def done() -> bytes:
+            deed = read_deed(name, decode(data, limits) if data.strip() else {})
+            return encoded(self._carried_out(deed, visitor, request.path_params["run"]))
+
+        return _json(await asyncio.get_running_loop().run_in_executor(self._deeds, done))
+
+    def _carried_out(self, deed: Deed, visitor: Visitor, run: str) -> dict[str, Any]:
+        found = self._clients[visitor.name].run(run)
+        more = deed.carry_out(found)
+        return {"run": run, "status": found.status()["status"], **more}
+
+
+def _visitor(request: Request) -> Visitor:
+    found: Visitor = request.state.visitor
+    return found
+
+
+def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, headers=headers, media_type="application/json")
+
+
+async def _body(request: Request, most_bytes: int) -> bytes:
+    """The body of a request, as large as it may be. Raises `Refused`."""
+    parts, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                parts.append(part)
+                if (size := size + len(part)) > most_bytes:
+                    raise Refused(413, "TooLarge", f"the body has more than {most_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
+    except (TimeoutError, ClientDisconnect):
+        raise Refused(408, "TooSlow", f"the body has not come within {_BODY_SECONDS:g} seconds") from None
+    return b"".join(parts)
+
+
+def _read_assets() -> dict[str, Response]:
+    """The front and what it loads, by name: nothing else is served from a disk."""
+    found = {}
+    for file in files("acts_celery.worker.page").joinpath("assets").iterdir():
+        if (kind := _TYPES.get(file.name.rpartition(".")[2])) is not None:
+            found[file.name] = Response(file.read_bytes(), media_type=kind)
+    return found

@@ -1,0 +1,162 @@
+"""Following runs: one reader of the log for all who look at one run.
+
+A reader waits for entries of the log, reads the run's overview, and hands it to each viewer, at most twice a second. A
+viewer holds the newest overview alone: whoever reads slowly misses what came between, and takes no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.storage.connections import connect_async_client
+from acts_celery.worker.storage.keys import Keys
+
+from .reading import Reader, encoded
+from .refusals import Refused, document, refusal
+
+PAUSE_SECONDS: Final = 0.5
+"""The least time between two overviews of a run."""
+_BLOCK_MS: Final = 5_000
+"""So often a run is looked at without an entry of its log: it may be gone."""
+_PASSING: Final = ("expires", "duration_seconds")
+_BACKOFF: Final = Backoff(0.5, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a viewer is told: `changed` with the overview, `unavailable` with an error, or `gone`."""
+
+    event: str
+    data: bytes = field(compare=False)
+    known: bytes = b""
+    """What is compared: two times that go on by themselves tell nobody anything."""
+
+
+class Viewer:
+    """Somebody who looks at a run."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.is_over = False
+        self._newest: Told | None = None
+        self._came = asyncio.Event()
+
+    def tell(self, told: Told) -> None:
+        """Hand over what is new; what was not taken before is dropped."""
+        self._newest = told
+        self._came.set()
+
+    def leave(self) -> None:
+        """Let `next` end."""
+        self.is_over = True
+        self._came.set()
+
+    async def next(self, timeout_seconds: float) -> Told | None:
+        """What is new; None where nothing was for so long, or where it is over."""
+        try:
+            await asyncio.wait_for(self._came.wait(), timeout_seconds)
+        except TimeoutError:
+            return None
+        self._came.clear()
+        newest, self._newest = self._newest, None
+        return newest
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A run that somebody looks at."""
+
+    viewers: set[Viewer] = field(default_factory=set)
+    newest: Told | None = None
+    task: asyncio.Task[None] | None = None
+
+    def tell(self, told: Told) -> None:
+        """Tell all of what is new to them."""
+        if told != self.newest:
+            self.newest = told
+            for viewer in self.viewers:
+                viewer.tell(told)
+
+
+class Following:
+    """The runs that are looked at. Use it in one event loop; `settings` say where runs are read."""
+
+    def __init__(self, settings: Settings, reader: Reader) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._redis: Redis = connect_async_client(settings)
+        self._runs: dict[str, _Followed] = {}
+        self._is_closed = False
+
+    @property
+    def viewers(self) -> int:
+        """How many look at runs."""
+        return sum(len(followed.viewers) for followed in self._runs.values())
+
+    async def join(self, run: str) -> Viewer:
+        """Look at a run. Raises `Refused` where too many do; what `Page.answer` raises where there is none."""
+        if self._is_closed or self.viewers >= (most := self._settings.ui_viewers):
+            text = "acts ui is stopping" if self._is_closed else f"{most} pages follow runs already (ACTS_UI_VIEWERS)"
+            raise Refused(503, "TooManyViewers", f"{text}: try again later", {"Retry-After": "10"})
+        overview = await self._reader.answer(f"runs/{run}", {})
+        viewer = Viewer(overview["run"])
+        followed = self._runs.setdefault(viewer.run, _Followed())
+        followed.viewers.add(viewer)
+        viewer.tell(_changed(overview))
+        followed.task = followed.task or asyncio.create_task(self._follow(viewer.run, followed))
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        """Look no longer; the last one takes the reader with him."""
+        viewer.leave()
+        followed = self._runs.get(viewer.run)
+        if followed is None or viewer not in followed.viewers:
+            return
+        followed.viewers.remove(viewer)
+        if not followed.viewers:
+            del self._runs[viewer.run]
+            if followed.task is not None:
+                followed.task.cancel()
+
+    async def close(self) -> None:
+        """End all, and the connections."""
+        self._is_closed = True
+        tasks = [followed.task for followed in self._runs.values() if followed.task is not None]
+        for followed in [*self._runs.values()]:
+            for viewer in followed.viewers:
+                viewer.leave()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._redis.aclose()
+
+    async def _follow(self, run: str, followed: _Followed) -> None:
+        """Tell the viewers of a run what is new, until it is gone."""
+        key, failures = Keys(self._settings.key_prefix, run).log, 0
+        while True:
+            try:
+                overview = await self._reader.answer(f"runs/{run}", {})
+                followed.tell(_changed(overview))
+                failures = 0
+                await self._redis.xread({key: overview["log"] or "0-0"}, count=1, block=_BLOCK_MS)
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception as error:
+                refused = refusal(error)
+                if refused.status < 500:
+                    followed.tell(Told("gone", encoded(document(refused))))
+                    return
+                followed.tell(Told("unavailable", (data := encoded(document(refused))), data))
+                failures += 1
+                await asyncio.sleep(_BACKOFF.seconds(failures))
+
+
+def _changed(overview: Any) -> Told:
+    return Told(
+        "changed", encoded(overview), encoded({name: overview[name] for name in overview if name not in _PASSING})
+    )
