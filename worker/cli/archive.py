@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from .failures import COMPLETED, REJECTED, Failed, documented
 from .inspect import found_run
 from .options import Common, common_options
 from .output import flush, print_either, print_lines, tell
+from .writing import write_whole
 
 
 @click.command(short_help="Write a run as one file.")
@@ -54,15 +54,7 @@ def export(run: str, output: Path | None, *, script: bool, plan: bool, tick: int
             print_lines(lines())
             flush()
             return COMPLETED
-        draft = output.with_name(f"{output.name}.{os.getpid()}.part")
-        try:
-            with draft.open("w", encoding="utf-8", errors="surrogatepass") as file:
-                file.writelines(f"{line}\n" for line in lines())
-            draft.replace(output)
-        except OSError as error:
-            raise Failed(f"{output}: {error.strerror or error}") from error
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(output, (f"{line}\n" for line in lines()))
         tell(f"run {found.id} is in {output}")
     return COMPLETED
 

@@ -15,7 +15,8 @@ import click
 
 from acts_celery.worker.errors import InstanceNotFound
 
-from .failures import COMPLETED
+from .failures import COMPLETED, REJECTED, Failed
+from .html import Form, form_options, write_page
 from .options import Common, common_options
 from .output import escaped, flush, print_either, print_json, print_lines, print_text, tell
 from .rendering import calls_lines, change_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
@@ -70,26 +71,30 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
 @click.command(short_help="Print the data of a run, now or at a past message.")
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
-@click.option("--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs.")
-@click.option(
-    "--timings", is_flag=True, help="Print when calls began, how long they waited and ran; the slowest first."
-)
+@form_options
 @at_option
 @view_options
 @common_options
-def show(
-    run: str, instance: str | None, mermaid: bool, timings: bool, at: str | None, *, view: View, common: Common
-) -> int:
+def show(run: str, instance: str | None, at: str | None, *, form: Form, view: View, common: Common) -> int:
     """Print what failed and was skipped in RUN, and its data, now or at a past message.
 
     A few of many instances are printed, and the beginning of large values; --all and --json print everything.
 
-    Exit codes: 0 found, 3 no server, 4 no such run or instance.
+    With --html the run is written as one page: the plan drawn once, each call with its errors, up to 200 instances. It
+    loads nothing, and is at most 5 MB; what it leaves out it says.
+
+    Exit codes: 0 found, 2 --html with an option that it does not take, 3 no server, or the file cannot be written, 4 no
+    such run or instance.
     """
     moment = message_id(at)
+    if form.html is not None:
+        if instance is not None or moment is not None or form.mermaid or form.timings or view != View():
+            raise Failed("--html writes the whole run as it is now: give no other option with it", REJECTED)
+        return write_page(run, form.html, common)
+    timings = form.timings
     with found_run(run, common) as found:
         result = found.result(at=moment, waits=timings or common.json)
-        if mermaid:
+        if form.mermaid:
             from acts_celery.worker.client.drawing import draw
 
             print_text(draw(result, lambda child: found.child(child).result()))

@@ -12,6 +12,7 @@
 `moments`       the log for the values of any moment
 `conversation`  a loop
 `sent`          what a call was given
+`document`      one run as one file
 `values`        how much of a value is shown
 """
 

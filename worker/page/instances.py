@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
+from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.worker.client.instance_status import instance_status
 from acts_celery.worker.client.results import CallResult
@@ -15,8 +16,8 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.wire.attempts import call_name
 
 from .opened import OpenedRun
-from .plan import Counts, described_call
-from .sent import parameters_given
+from .plan import Counts, described_call, read_and_written
+from .sent import given_to
 from .tally import CallTally
 from .values import shown
 
@@ -73,21 +74,26 @@ def instance(run: OpenedRun) -> dict[str, Any]:
     entries = run.entries(None, name)
     result = run.result(entries, *([name] if name is not None else []), waits=True)
     own = [one for one in result.calls if one.instance == name]
-    given = parameters_given(run, entries, name, [one.index for one in own[:_MOST_CALLS]])
+    given = given_to(run, entries, name, {one.index for one in own[:_MOST_CALLS]})
     status = result.instance_status[name] if name is not None else run.status
     return {
         "instance": name,
         "status": status,
-        "calls": [_call(one, given) for one in own[:_MOST_CALLS]],
+        "calls": [_call(one, *given[one.index]) for one in own[:_MOST_CALLS]],
         "more": max(0, len(own) - _MOST_CALLS),
         "data": {kind: shown(value) for kind, value in result.data(name).items()},
     }
 
 
-def _call(one: CallResult, given: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    parameters = {"parameters": shown(dict(given[one.index]), _PART_BYTES)} if one.index in given else {}
+def _call(one: CallResult, call: Call, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     found = one.to_dict()
-    return found | parameters | ({"error": shown(found["error"])} if one.error is not None else {})
+    about = {
+        "parameters": shown(dict(call.parameters if parameters is None else parameters), _PART_BYTES),
+        "parameters_as": "written" if parameters is None else "resolved",
+        "kind": call.runner.executor.value,
+        **read_and_written(call),
+    }
+    return found | about | ({"error": shown(found["error"])} if one.error is not None else {})
 
 
 class _Statuses:

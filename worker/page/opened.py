@@ -18,6 +18,7 @@ from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.attempts import lane_token
 
 from .tally import Tally
 
@@ -94,11 +95,13 @@ class OpenedRun:
     @cached_property
     def instances(self) -> list[str]:
         """Its instances, in the order of the context."""
-        return self.history.instances()
+        return self.tally.instances()
 
     def require_instance(self, name: str | None) -> None:
         """Raise `InstanceNotFound` for an instance that the run does not have."""
-        if name is not None and name not in self.instances:
+        if name is None or self.redis.hexists(self.keys.lanes, lane_token(name)):
+            return
+        if name not in self.instances:  # one for which no call is has no lane
             raise InstanceNotFound(self.keys.run, name, self.instances)
 
     def entries(self, *lanes: str | None) -> list[Entry]:

@@ -102,13 +102,17 @@ def described_call(call: CallTally, counts: Counts) -> dict[str, Any]:
         "note": one.is_note,
         "instances": call.total,
         "counts": counts.of(call),
-        "writes": _texts(one.written),
-        "reads": _texts(places_read(one)),
+        **read_and_written(one),
         "child": call.has_child,
         "fire_and_forget": one.is_fire_and_forget,
         "gather": one.gather,
         "each": bool(one.each),
     }
+
+
+def read_and_written(call: Call) -> dict[str, list[str]]:
+    """The places that a call may write, and those that it reads."""
+    return {"writes": _texts(call.written), "reads": _texts(places_read(call))}
 
 
 def _texts(places: Iterable[object]) -> list[str]:

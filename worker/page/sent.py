@@ -74,12 +74,13 @@ def sent(run: OpenedRun) -> dict[str, Any]:
     return _answer(name, given, messages, schema, None)
 
 
-def parameters_given(
-    run: OpenedRun, entries: Iterable[Entry], instance: str | None, calls: Iterable[int]
-) -> dict[int, Mapping[str, Any]]:
-    """The resolved parameters of some calls of a lane, as far as they are known."""
-    reading = _Reading(run, entries, instance, set(calls))
-    return {index: given.snapshot.parameters for index, given in reading.given.items()}
+def given_to(
+    run: OpenedRun, entries: Iterable[Entry], instance: str | None, calls: set[int]
+) -> dict[int, tuple[Call, Mapping[str, Any] | None]]:
+    """Some calls of a lane, each with its resolved parameters where they are known."""
+    reading = _Reading(run, entries, instance, calls)
+    given = {index: found.snapshot.parameters for index, found in reading.given.items()}
+    return {index: (reading.calls[index], given.get(index)) for index in calls}
 
 
 class _Reading:

@@ -123,6 +123,7 @@ class Tally:
         """How many there were when reading began."""
         self.is_whole = False
         """Whether all of that was read."""
+        self._instances: list[str] = []
         self._failed: dict[tuple[str | None, int], ErrorGroup] = {}
 
     @property
@@ -147,6 +148,13 @@ class Tally:
     def reading(self) -> dict[str, int] | None:
         """How far it has come, where it has not read all."""
         return None if self.is_whole else {"read": self.read, "of": max(self.of, self.read)}
+
+    def instances(self) -> list[str]:
+        """The run's instances, in the order of the context; to be read only. Raises `RedisError`."""
+        number: Any = self._redis.llen(self._keys.instances)
+        if int(number) != len(self._instances):
+            self._instances = self._history.instances()
+        return self._instances
 
     def at_work(self) -> dict[tuple[str | None, int], int]:
         """The calls that are at work now, by instance and index. Raises `RedisError`."""
