@@ -3,7 +3,7 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: help run test redis oldest nightly check bench chaos lock
+.PHONY: help run test redis page oldest nightly check bench chaos lock
 
 help:   ## list what can be made
 	@grep -E '^[a-z]+: *##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+): *## */  make \1\t/'
@@ -16,6 +16,9 @@ test:   ## run the tests
 
 redis:  ## run each Lua script and each command on Debian's Redis
 	@$(PYTHON) deploy/dev.py redis $(ARGS)
+
+page:   ## run the page of a run in Debian's Chromium
+	@$(PYTHON) deploy/dev.py page $(ARGS)
 
 oldest: ## run the tests with the oldest libraries that pyproject.toml allows
 	@$(PYTHON) deploy/dev.py oldest $(ARGS)

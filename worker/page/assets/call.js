@@ -98,6 +98,6 @@ function callFacts(run, call) {
 
 function writtenParameters(run, call) {
   return call.parameters && Object.keys(call.parameters).length
-    ? make("div", { class: "parameters" }, make("h4", {}, "Parameters"), tree(call.parameters))
+    ? make("div", { class: "parameters" }, make("h4", {}, "Parameters"), fields(call.parameters))
     : null;
 }

@@ -53,8 +53,8 @@ function heldCard(run, one) {
     ),
     facts({ since: moment(one.since), "because of": one.why }),
     make("h4", {}, "What it will be given"),
-    tree(one.parameters ?? {}),
-    Object.keys(one.scopes ?? {}).length ? [make("h4", {}, "What it will be shown"), tree(one.scopes)] : null,
+    fields(one.parameters ?? {}),
+    Object.keys(one.scopes ?? {}).length ? [make("h4", {}, "What it will be shown"), fields(one.scopes)] : null,
     deeds,
   );
 }

@@ -118,7 +118,7 @@ function given(call) {
     call.parameters_as === "written"
       ? make("p", { class: "quiet" }, "As it is written: the values are not known here.")
       : null;
-  return make("div", { class: "given" }, as, tree(call.parameters));
+  return make("div", { class: "given" }, as, fields(call.parameters));
 }
 
 function callDetails(run, call) {

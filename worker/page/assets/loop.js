@@ -44,7 +44,7 @@ function tickPart(run, tick) {
 }
 
 function answered(tick) {
-  if (tick.answer !== null && tick.answer !== undefined) return tree(tick.answer);
+  if (tick.answer !== null && tick.answer !== undefined) return fields(tick.answer);
   if (tick.writing === undefined) return make("p", { class: "quiet" }, "Nothing yet.");
   const text = typeof tick.writing === "string" ? tick.writing : written(tick.writing);
   return [make("p", { class: "quiet" }, "It is being written:"), make("pre", { class: "said", tabindex: "0" }, text)];
@@ -101,7 +101,7 @@ function spoken(message) {
 async function sentView({ run, parts }) {
   const answer = await ask(`runs/${run}/sent`, { call: parts[0] });
   const hasSome = (value) => value !== null && value !== undefined && !(isObject(value) && !Object.keys(value).length);
-  const piece = (title, value) => (hasSome(value) ? section(title, tree(value)) : null);
+  const piece = (title, value) => (hasSome(value) ? section(title, fields(value)) : null);
   return {
     title: "What it was given",
     nodes: [

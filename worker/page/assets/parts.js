@@ -52,7 +52,8 @@ function badges(counts, link = null, current = null) {
   names.sort((one, other) => weight(one) - weight(other));
   const one = (status) => {
     const shown = badge(status, counts[status]);
-    return link ? make("a", { href: link(status), "aria-current": status === current ? "true" : null }, shown) : shown;
+    const href = link?.(status) ?? null;
+    return href ? make("a", { href, "aria-current": status === current ? "true" : null }, shown) : shown;
   };
   return make(
     "ul",

@@ -2,6 +2,8 @@
 
 // A run: what stands above each of its views, its overview, and its instances.
 
+const STANDING = ["failed", "held", "running", "completed"]; // what instances are asked for by
+
 /** What stands above all views of a run. */
 function runTop(overview, view) {
   const { run } = overview;
@@ -27,7 +29,9 @@ function runTop(overview, view) {
       { class: "head" },
       make("h1", {}, make("a", { href: address("run", run) }, overview.name ?? run)),
       badge(overview.status),
-      badges(overview.counts, (status) => address("run", run, "instances", status)),
+      badges(overview.counts, (status) =>
+        overview.instances && STANDING.includes(status) ? address("run", run, "instances", status) : null,
+      ),
     ),
     make("nav", { "aria-label": "Views of the run" }, tabs),
   ];
@@ -148,7 +152,7 @@ async function instancesView({ run, parts, query }) {
     empty: asked.status || asked.search ? "No instance fits." : "This run has no instances: all its calls are global.",
     label: "Instances",
   });
-  const filter = ["failed", "held", "running", "completed"].map((status) =>
+  const filter = STANDING.map((status) =>
     make(
       "li",
       {},

@@ -4,54 +4,53 @@
 
 const AT_ONCE = 100;
 const LONGEST = 1000;
+const ONE_LINE = 70;
 const OPEN_ENTRIES = 12;
+const MOST_OPEN = 60;
 const CUT = "…cut"; // as worker/page/values.py writes what is too large
 
-/** A value of JSON; with `link(place)` its keys lead to the page of their place. */
-function tree(value, { place = null, link = null, whole = null, open = true, label = null } = {}) {
-  const cut = isObject(value) && Object.hasOwn(value, CUT) && isObject(value[CUT]) ? value[CUT] : null;
-  const key =
-    label === null
-      ? null
-      : make("span", { class: "key" }, place && link ? make("a", { href: link(place) }, label) : label, ": ");
-  if (cut !== null) return make("div", { class: "leaf" }, key, abridged(cut, place, whole));
-  if (!isObject(value) && !Array.isArray(value)) return make("div", { class: "leaf" }, key, scalar(value));
-  const keys = Array.isArray(value) ? value.length : Object.keys(value);
-  const size = Array.isArray(value) ? keys : keys.length;
-  const summary = Array.isArray(value) ? `list of ${counted(size)}` : `object of ${plural(size, "field")}`;
-  if (size === 0)
-    return make("div", { class: "leaf" }, key, make("span", { class: "scalar" }, Array.isArray(value) ? "[]" : "{}"));
+/**
+ * A value of JSON; with `link(place)` its keys lead to the page of their place, `whole(place)` fetches what came cut.
+ * What is small is open, so far as `left` branches may be.
+ */
+function tree(
+  value,
+  { place = null, link = null, whole = null, label = null, open = true, left = { open: MOST_OPEN } } = {},
+) {
+  const name = place && link ? make("a", { href: link(place) }, label) : label;
+  const key = label === null ? null : make("span", { class: "key" }, name, ": ");
+  if (isCutValue(value)) return make("div", { class: "leaf" }, key, abridged(value[CUT], place, whole));
+  if (isShort(value)) return make("div", { class: "leaf" }, key, scalar(value));
+  const segments = Array.isArray(value)
+    ? value.map((_, index) => ({ key: String(index), index: true }))
+    : Object.keys(value).map((one) => ({ key: one, index: false }));
   const entries = make("div", { class: "entries" });
-  const branch = make("details", {
-    class: "branch",
-    on: { toggle: () => branch.open && !entries.firstChild && more(0) },
-  });
+  const isSmall = segments.length <= OPEN_ENTRIES;
   const more = (from) => {
-    const to = Math.min(from + AT_ONCE, size);
-    for (let position = from; position < to; position += 1) {
-      const segment = Array.isArray(value)
-        ? { key: String(position), index: true }
-        : { key: keys[position], index: false };
+    const to = Math.min(from + AT_ONCE, segments.length);
+    for (const segment of segments.slice(from, to)) {
       const inner = place && { kind: place.kind, path: [...place.path, segment] };
-      const options = { place: inner, link, whole, open: size <= OPEN_ENTRIES && open, label: segment.key };
-      entries.append(tree(Array.isArray(value) ? value[position] : value[segment.key], options));
+      entries.append(tree(value[segment.key], { place: inner, link, whole, label: segment.key, open: isSmall, left }));
     }
-    if (to < size)
-      entries.append(
-        make(
-          "button",
-          { type: "button", on: { click: (event) => (event.target.remove(), more(to)) } },
-          `${counted(size - to)} more`,
-        ),
-      );
+    const go = (event) => (event.target.remove(), more(to));
+    const rest = `${counted(segments.length - to)} more`;
+    if (to < segments.length) entries.append(make("button", { type: "button", on: { click: go } }, rest));
   };
-  branch.append(make("summary", {}, key, make("span", { class: "size" }, summary)), entries);
-  if (open) {
-    more(0);
+  const show = () => branch.open && !entries.firstChild && more(0);
+  const size = Array.isArray(value)
+    ? `list of ${counted(value.length)}`
+    : `object of ${plural(segments.length, "field")}`;
+  const summary = make("summary", {}, key, make("span", { class: "size" }, size));
+  const branch = make("details", { class: "branch", on: { toggle: show } }, summary, entries);
+  if (open && left.open > 0) {
+    left.open -= 1;
     branch.open = true;
+    show();
   }
   return branch;
 }
+
+const isCutValue = (value) => isObject(value) && Object.hasOwn(value, CUT) && isObject(value[CUT]);
 
 /** A value that came cut: how it begins and ends, its size, and where the whole one is had. */
 function abridged({ bytes: size, head, tail }, place, whole) {
@@ -61,9 +60,36 @@ function abridged({ bytes: size, head, tail }, place, whole) {
   return make("span", {}, make("span", { class: "scalar text" }, head, " … ", tail), told, had);
 }
 
+/** Whether a value is shown on one line: what holds nothing, or nothing but a few short scalars. */
+function isShort(value) {
+  if (!isObject(value) && !Array.isArray(value)) return true;
+  const inside = Array.isArray(value) ? value : Object.values(value);
+  if (inside.length > 6 || inside.some((one) => isObject(one) || Array.isArray(one))) return false;
+  return line(value).length <= ONE_LINE;
+}
+
+/** A value as JSON on one line. */
+function line(value) {
+  if (value instanceof Exact) return value.source;
+  if (Array.isArray(value)) return `[${value.map(line).join(", ")}]`;
+  if (!isObject(value)) return JSON.stringify(value);
+  return `{${Object.keys(value)
+    .map((key) => `${JSON.stringify(key)}: ${line(value[key])}`)
+    .join(", ")}}`;
+}
+
+/** The fields of an object one below the other, each as a tree. */
+function fields(value) {
+  if (!isObject(value) || isCutValue(value)) return tree(value);
+  return make(
+    "div",
+    { class: "fields" },
+    Object.keys(value).map((key) => tree(value[key], { label: key })),
+  );
+}
+
 function scalar(value) {
-  if (typeof value !== "string")
-    return make("span", { class: "scalar" }, value instanceof Exact ? value.source : JSON.stringify(value));
+  if (typeof value !== "string") return make("span", { class: "scalar" }, line(value));
   if (value.length <= LONGEST) return make("span", { class: "scalar text" }, value === "" ? '""' : value);
   const shown = make("span", { class: "scalar text" }, value.slice(0, LONGEST) + " …");
   const all = () => {
