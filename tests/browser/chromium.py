@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-REMEDY: Final = "There is no Chromium on PATH. On Debian or Ubuntu: apt install chromium. Or: python3 deploy/dev.py page"
+REMEDY: Final = "There is no Chromium on PATH. On Debian or Ubuntu: apt install chromium"
 PHONE: Final = (320, 640)
 DESK: Final = (1280, 900)
 _PATIENCE_MS: Final = 20_000
@@ -61,9 +61,7 @@ class Window:
 
 
 @contextmanager
-def window(
-    browser: Browser, size: tuple[int, int] = DESK, theme: str = "light", **options: Any
-) -> Iterator[Window]:
+def window(browser: Browser, size: tuple[int, int] = DESK, theme: str = "light", **options: Any) -> Iterator[Window]:
     """An empty page of a size, in a context of its own."""
     chosen: Any = theme
     context = browser.new_context(

@@ -73,7 +73,7 @@ function mending(run, call) {
       },
       "Do it again …",
     ),
-    openSkip(run, call),
+    skipping(run, call),
   );
 }
 
@@ -81,10 +81,11 @@ function openRetry(run, choice) {
   const reach = make("div", { class: "reach", role: "status" }, "Reading what this does …");
   const downstream = make("input", { type: "checkbox" });
   const effects = make("input", { type: "checkbox" });
-  const body = () => ({ ...choice, downstream: downstream.checked, effects: effects.checked });
+  const body = () => ({ ...choice, downstream: downstream.checked, effects: effects.checked && downstream.checked });
   const look = async () => {
+    effects.disabled = !downstream.checked;
     try {
-      refill(reach, retried(await act(run, "retry", { ...body(), dry: true }), "will be"));
+      refill(reach, retryReach(await act(run, "retry", { ...body(), dry: true })));
     } catch (error) {
       refill(reach, refused(error));
     }
@@ -113,54 +114,47 @@ function openRetry(run, choice) {
   look();
 }
 
-/** What a retry does, or has done, by ids of calls. */
-function retried({ calls = [], skipped = [], downstream = [], stale = [] }, will) {
-  const group = (ids, words) =>
-    ids.length
-      ? make(
-          "li",
-          {},
-          `${plural(ids.length, "call")} ${words}: `,
-          make("span", { class: "ids" }, ids.slice(0, 20).join(", "), ids.length > 20 ? ", …" : ""),
-        )
-      : null;
+/** What a retry would do, by ids of calls: `counts` has all of them, the lists the first ones. */
+function retryReach({ counts, ...lists }) {
+  const words = {
+    retried: "done again",
+    reconsidered: "decided anew: skipped before",
+    downstream: "done again, since they have read what these write",
+    stale: "left stale: they have read what may change",
+  };
+  const named = (name) => `${lists[name].slice(0, 20).join(", ")}${counts[name] > 20 ? ", …" : ""}`;
+  const groups = Object.keys(words).filter((name) => counts[name] > 0);
   return make(
     "ul",
     {},
-    group(calls, `${will} done again`),
-    group(skipped, `${will} decided anew, skipped before`),
-    group(downstream, `${will} done again, downstream`),
-    group(stale, "left stale: they have read what may change"),
+    groups.map((name) =>
+      make("li", {}, `${plural(counts[name], "call")} ${words[name]}: `, make("code", { class: "ids" }, named(name))),
+    ),
   );
 }
 
-function openSkip(run, call) {
+function skipping(run, call) {
   const value = make("textarea", { rows: "4", spellcheck: "false" });
   value.value = "null";
+  const body = () => withJson({ call: call.index, instance: call.instance ?? null }, "value", value.value);
   const open = () =>
     dialog({
       title: `Take call ${call.index} as done`,
       fields: field("With this value, as JSON", value),
       confirm: "Take it as done",
-      deed: () =>
-        done(
-          run,
-          "skip",
-          `{"call":${JSON.stringify(call.index)},"instance":${JSON.stringify(call.instance ?? null)},"value":${checkedJson(value.value)}}`,
-          "Taken as done",
-        ),
+      deed: () => done(run, "skip", body(), "Taken as done"),
     });
   return make("button", { type: "button", on: { click: open } }, "Take it as done …");
 }
 
-/** The text where it is JSON: it is handed on as it was written. */
-function checkedJson(text) {
+/** A body with one more part that a person wrote as JSON: that is handed on as it is written. */
+function withJson(body, name, text) {
   try {
     JSON.parse(text);
   } catch (error) {
     throw new Refusal(`This is not JSON: ${error.message}`);
   }
-  return text;
+  return `${JSON.stringify(body).slice(0, -1)},${JSON.stringify(name)}:${text}}`;
 }
 
 /** What can be done to a whole run now. */

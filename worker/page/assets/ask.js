@@ -107,7 +107,11 @@ function follow(run, { changed, gone, state }) {
         tries = 0;
         for await (const event of events(response.body)) {
           if (event.event === "gone") return gone();
-          if (event.event === "changed") changed(parsed(event.data));
+          if (event.event === "unavailable") state(`${parsed(event.data).error.message} Trying again.`);
+          if (event.event === "changed") {
+            state("");
+            changed(parsed(event.data));
+          }
         }
       } catch (error) {
         if (ending.signal.aborted) return;

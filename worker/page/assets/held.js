@@ -4,145 +4,145 @@
 
 async function heldView({ run }) {
   const held = await ask(`runs/${run}/held`);
-  const list = Array.isArray(held) ? held : (held.held ?? []);
-  const cards = list.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one)));
-  return {
-    title: "Held",
-    nodes: [
-      heading("What waits for a person"),
-      cards.length ? cards : make("p", { class: "quiet" }, "Nothing waits for a person."),
-    ],
-  };
+  const cards = held.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one)));
+  const nothing = make("p", { class: "quiet" }, "Nothing waits for a person.");
+  return { title: "Held", nodes: [heading("What waits for a person"), cards.length ? cards : nothing] };
 }
 
 function heldCard(run, one) {
-  const about = { call: one.call, ...(one.shown ? { shown: one.shown } : {}) };
-  const deeds = mayDecide()
-    ? make(
-        "p",
-        { class: "buttons" },
-        make(
-          "button",
-          { type: "button", class: "primary", on: { click: () => openApprove(run, one, about) } },
-          "Approve as shown …",
-        ),
-        make("button", { type: "button", on: { click: () => openChange(run, one, about) } }, "Change …"),
-        Object.keys(one.scopes ?? {}).length
-          ? make("button", { type: "button", on: { click: () => openNarrow(run, one, about) } }, "Show it less …")
-          : null,
-        make(
-          "button",
-          { type: "button", class: "danger", on: { click: () => openReject(run, one, about) } },
-          "Reject …",
-        ),
-      )
-    : [
-        command(`acts approve ${run} ${quoted(String(one.call))}`),
-        command(`acts reject ${run} ${quoted(String(one.call))} --reason TEXT`),
-      ];
+  const owner = one.run ?? run; // a child run may hold it
+  const hasScopes = Object.keys(one.scopes).length > 0;
+  const where = one.instance ? [" in ", make("a", { href: instanceAddress(owner, one.instance) }, one.instance)] : null;
+  const call = make("a", { href: address("run", owner, "call", one.index) }, `Call ${callName(one)}`);
   return make(
     "article",
     { class: "card", "aria-label": `Call ${callName(one)}` },
-    make(
-      "h3",
-      {},
-      badge("held"),
-      " ",
-      make("a", { href: address("run", run, "call", one.index) }, `Call ${callName(one)}`),
-      one.instance ? [" in ", make("a", { href: instanceAddress(run, one.instance) }, one.instance)] : null,
-    ),
-    facts({ since: moment(one.since), "because of": one.why }),
-    make("h4", {}, "What it will be given"),
-    fields(one.parameters ?? {}),
-    Object.keys(one.scopes ?? {}).length ? [make("h4", {}, "What it will be shown"), fields(one.scopes)] : null,
-    deeds,
+    make("h3", {}, badge("held"), " ", call, where),
+    facts({ since: moment(one.since), "rejected by itself": one.until ? moment(one.until) : null }),
+    make("h4", {}, one.question ? "What it asks" : "What it will be given"),
+    fields(one.parameters),
+    hasScopes ? [make("h4", {}, "What it will be shown"), fields(one.scopes)] : null,
+    one.messages
+      ? [make("h4", {}, "Messages"), Array.isArray(one.messages) ? one.messages.map(spoken) : tree(one.messages)]
+      : null,
+    "output" in one ? [make("h4", {}, "What it will write"), tree(one.output)] : null,
+    mayDecide() ? decisions(run, one, hasScopes) : decisionCommands(run, one),
   );
+}
+
+function decisions(run, one, hasScopes) {
+  const button = (label, open, kind = "") =>
+    make("button", { type: "button", class: kind, on: { click: () => open(run, one) } }, label);
+  if (one.question)
+    return make(
+      "p",
+      { class: "buttons" },
+      button("Answer …", openAnswer, "primary"),
+      button("Reject …", openReject, "danger"),
+    );
+  return make(
+    "p",
+    { class: "buttons" },
+    button("Approve as shown …", openApprove, "primary"),
+    holdsCut(one.parameters)
+      ? make("span", { class: "quiet" }, "Too large to be changed here.")
+      : button("Change …", openChange),
+    hasScopes && !isCutValue(one.scopes) ? button("Show it less …", openNarrow) : null,
+    button("Reject …", openReject, "danger"),
+  );
+}
+
+const holdsCut = (value) =>
+  isCutValue(value) || ((isObject(value) || Array.isArray(value)) && Object.values(value).some(holdsCut));
+
+function decisionCommands(run, one) {
+  const call = quoted(String(one.call));
+  const approve = one.question ? `acts answer ${run} ${call} JSON` : `acts approve ${run} ${call}`;
+  return [command(approve), command(`acts reject ${run} ${call} --reason TEXT`)];
 }
 
 function planCard(run, one) {
   const deed = () => done(run, "approve_plan", { plan: one.plan }, "Approved");
+  const about = make("p", {}, `${plural(one.calls.length, "call")}, as shown: plan ${one.plan}.`);
   const open = () =>
     dialog({
       title: "Let the calls of this plan run?",
-      fields: make("p", {}, `${plural(one.calls.length, "call")}, as shown: plan ${one.plan}.`),
+      fields: about,
       confirm: "Approve the plan",
       kind: "primary",
       deed,
     });
+  const tick = one.tick === null || one.tick === undefined ? null : ` of tick ${one.tick}`;
+  const button = make("button", { type: "button", class: "primary", on: { click: open } }, "Approve the plan …");
   return make(
     "article",
-    { class: "card" },
-    make(
-      "h3",
-      {},
-      badge("held"),
-      " The plan",
-      one.tick === null || one.tick === undefined ? null : ` of tick ${one.tick}`,
-    ),
+    { class: "card", "aria-label": "Plan" },
+    make("h3", {}, badge("held"), " The plan", tick),
     tree(one.calls),
-    mayDecide()
-      ? make(
-          "p",
-          { class: "buttons" },
-          make("button", { type: "button", class: "primary", on: { click: open } }, "Approve the plan …"),
-        )
-      : command(`acts approve ${run} --plan ${one.plan}`),
+    mayDecide() ? make("p", { class: "buttons" }, button) : command(`acts approve ${run} --plan ${one.plan}`),
   );
 }
 
-function openApprove(run, one, about) {
+/** What a decision is about: the call, and what was shown of it. If another call waits there by then, it is refused. */
+const about = (one) => ({ call: one.call, shown: one.shown });
+
+function openApprove(run, one) {
   dialog({
     title: `Approve call ${callName(one)}?`,
     fields: make("p", {}, "It runs with exactly what was shown."),
     confirm: "Approve",
     kind: "primary",
-    deed: () => done(run, "approve", about, "Approved"),
+    deed: () => done(run, "approve", about(one), "Approved"),
   });
 }
 
-function openChange(run, one, about) {
+function openChange(run, one) {
   const text = make("textarea", { rows: "12", spellcheck: "false" });
-  text.value = written(one.parameters ?? {});
-  const body = () => `${JSON.stringify(about).slice(0, -1)},"parameters":${checkedJson(text.value)}}`;
+  text.value = written(one.parameters);
   dialog({
     title: `Approve call ${callName(one)} with other parameters`,
     fields: field("Parameters, as JSON", text),
     confirm: "Approve with these",
     kind: "primary",
-    deed: () => done(run, "approve", body(), "Approved with other parameters"),
+    deed: () => done(run, "approve", withJson(about(one), "parameters", text.value), "Approved with other parameters"),
   });
 }
 
-function openNarrow(run, one, about) {
+function openAnswer(run, one) {
+  const text = make("textarea", { rows: "6", spellcheck: "false" });
+  dialog({
+    title: `Answer call ${callName(one)}`,
+    fields: field("Answer, as JSON (a text in quotes)", text),
+    confirm: "Answer",
+    kind: "primary",
+    deed: () => done(run, "answer", withJson(about(one), "value", text.value), "Answered"),
+  });
+}
+
+function openNarrow(run, one) {
   const boxes = Object.keys(one.scopes).map((kind) => [kind, make("input", { type: "checkbox", checked: true })]);
   const chosen = () => boxes.filter(([, box]) => box.checked).map(([kind]) => kind);
-  const fields = make(
-    "fieldset",
-    {},
-    make("legend", {}, "What it is shown"),
-    boxes.map(([kind, box]) => make("label", { class: "check" }, box, kind)),
-  );
+  const labels = boxes.map(([kind, box]) => make("label", { class: "check" }, box, kind));
   dialog({
     title: `Approve call ${callName(one)}, shown less`,
-    fields,
+    fields: make("fieldset", {}, make("legend", {}, "What it is shown"), labels),
     confirm: "Approve with these",
     kind: "primary",
-    deed: () => done(run, "approve", { ...about, scopes: chosen() }, "Approved, shown less"),
+    deed: () => done(run, "approve", { ...about(one), scopes: chosen() }, "Approved, shown less"),
   });
 }
 
-function openReject(run, one, about) {
+function openReject(run, one) {
   const reason = make("input", { type: "text", autocomplete: "off" });
-  const deed = () => {
-    if (!reason.value.trim())
-      throw new Refusal("Say why: the reason stands in the log, and whoever handles the error reads it.");
-    return done(run, "reject", { ...about, reason: reason.value.trim() }, "Rejected");
-  };
   dialog({
     title: `Reject call ${callName(one)}`,
     fields: field("Reason", reason),
     confirm: "Reject",
     kind: "danger",
-    deed: async () => deed(),
+    deed: async () => {
+      const text = reason.value.trim();
+      if (!text) throw new Refusal("Say why: the reason stands in the log, and whoever handles the error reads it.");
+      await done(run, "reject", { ...about(one), reason: text }, "Rejected");
+    },
   });
 }
