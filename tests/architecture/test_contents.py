@@ -35,6 +35,7 @@ from acts_celery.worker import (
     recovery,
     registry,
     storage,
+    traces,
     ui,
     wire,
 )
@@ -46,7 +47,7 @@ from acts_celery.worker.cli import doctor
     [
         *(protocol, language, state, schemas, calls, graph, engine, submission, slips, hints, analysis, requests),
         *(wire, process, fairness, storage, broker, liveness, registry, models, lanes, loop, recovery),
-        *(app, client, ui, doctor),
+        *(app, client, ui, traces, doctor),
     ],
 )
 def test_a_package_names_each_of_its_modules_and_no_other(package: ModuleType) -> None:

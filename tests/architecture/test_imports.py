@@ -184,7 +184,7 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
 
 WORKER_FOLDERS = (
     *("wire", "process", "fairness", "storage", "broker", "liveness", "registry"),
-    *("models", "lanes", "loop", "recovery", "app", "client", "page", "ui", "cli"),
+    *("models", "lanes", "loop", "recovery", "app", "client", "page", "ui", "traces", "cli"),
 )
 """The worker's folders: each imports only those before it, and `errors` and `backoff` at the bottom."""
 _HOLDS_NO_LOG = {"storage", "broker", "liveness"}

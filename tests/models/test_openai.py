@@ -23,7 +23,7 @@ from acts_celery.worker.models.errors import (
     Truncated,
     Unreachable,
 )
-from acts_celery.worker.models.http_client import Bounds
+from acts_celery.worker.models.http_client import TRACEPARENT, Bounds
 from acts_celery.worker.models.openai_chat import OpenAIChat
 from acts_celery.worker.models.profiles import PROFILES, profile_of
 from acts_celery.worker.models.request import Answer, OnText, Usage, ignore
@@ -416,3 +416,15 @@ def test_a_request_that_is_refused_with_and_without_its_schema_fails_and_its_sch
 
         asyncio.run(twice())
         assert formats(server) == ["json_schema", "json_object", None] * 2
+
+
+@pytest.mark.parametrize("place", [None, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"])
+def test_a_request_says_which_span_it_is_part_of_where_somebody_traces(place: str | None) -> None:
+    def check(server: ModelServer) -> None:
+        assert [asked.headers.get("traceparent") for asked in server.asked] == [place]
+
+    token = TRACEPARENT.set(place)
+    try:
+        answer_of(whole(TEXT), check=check)
+    finally:
+        TRACEPARENT.reset(token)

@@ -24,6 +24,7 @@ from .retry import retry
 from .run import run
 from .runs import delete, runs, wait
 from .submit import submit
+from .traces import trace, traces
 from .ui import ui
 from .worker import worker
 
@@ -104,6 +105,8 @@ for command in (
     delete,
     dead,
     ui,
+    trace,
+    traces,
     worker,
     health,
     doctor,

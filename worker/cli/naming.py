@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .bundles import bundled
+from .output import tell
 
 if TYPE_CHECKING:
     from acts_celery.worker.client.labels import Label
+
+TRACEPARENT: Final = "TRACEPARENT"
+"""The variable by which a program is told of the span that it runs in, as OpenTelemetry's specification has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +29,13 @@ class Naming:
     def label(self, value: Any) -> Label:
         """The label of a submission. Raises `protocol.Rejected`."""
         from acts_celery.worker.client.labels import label_of
+        from acts_celery.worker.wire.traces import TracePlace
 
-        return label_of(value, id=self.id, name=self.name, tags=self.tags)
+        given = os.environ.get(TRACEPARENT) or None
+        if given is not None and TracePlace.read_header(given) is None:
+            tell(f"{TRACEPARENT} is no traceparent as W3C Trace Context has it: the run begins a trace of its own")
+            given = None
+        return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given)
 
 
 naming_options: Final = bundled(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
 from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.process.open_telemetry import current_place
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
@@ -105,7 +106,7 @@ class Client:
         contents = files or {}
         require_files(plan, contents, self.settings)
         with redis_errors(self.settings):
-            return self.run_of(*self._dispatcher.submit(plan, label or Label(), contents))
+            return self.run_of(*self._dispatcher.submit(plan, label or Label(trace=current_place()), contents))
 
     def check(self, value: Any, *, allow: Iterable[str] | None = None) -> Plan:
         """Check a whole submission against what is registered here; needs no server. Raises `protocol.Rejected`."""

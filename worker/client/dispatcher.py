@@ -23,6 +23,7 @@ from acts_celery.worker.storage.keys import Keys, make_run_id
 from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.wire.traces import place_of_run
 
 from .forgetting import Forgetting, Forgotten
 from .labels import NO_LABEL, Label, claimed, release
@@ -55,7 +56,8 @@ class Dispatcher:
             return keys.run, None
         order = audit_record(self._settings, "submitted")
         try:
-            forgotten = self._forgotten(plan, keys.run)
+            trace = place_of_run(keys.run, label.trace).pack() if label.trace is not None else ""
+            forgotten = self._forgotten(plan, keys.run, trace)
             more = {**label.fields(), **({"work": forgotten.work} if forgotten.work else {})}
             written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
         except TakenOver:
@@ -68,13 +70,13 @@ class Dispatcher:
         self._publish(keys, written.lanes, forgotten.tasks)
         return keys.run, written.since if written.lanes else None
 
-    def _forgotten(self, plan: Plan, run: str) -> Forgotten:
+    def _forgotten(self, plan: Plan, run: str, trace: str) -> Forgotten:
         """What is sent with the run itself. Nothing, where the secret that its messages need may not be read."""
         begins = not plan.submission.is_request and not plan.waits_for_approval
         if begins and any(call.is_fire_and_forget for call in plan.calls):
             with suppress(NoPermissionError):
                 tokens = read_tokens(self._redis, self._settings.key_prefix)
-                return Forgetting(self._settings, self._registry).decide(plan, run, tokens)
+                return Forgetting(self._settings, self._registry).decide(plan, run, tokens, trace)
         return Forgotten()
 
     def _publish(self, keys: Keys, lanes: Sequence[str], forgotten: Sequence[TaskMessage]) -> None:

@@ -9,7 +9,7 @@ here: who submits may have no right to another one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,6 +46,8 @@ _MOST_WORK: Final = 10 * STEP_WORK
 
 Sent = Sequence[tuple[CallId, TaskMessage]]
 """The calls of a lane, and their tasks."""
+Given = Callable[[CallId], Attempt]
+"""The attempt at a call, as it is given away."""
 
 
 @dataclass(slots=True)
@@ -72,16 +74,20 @@ class Forgetting:
         self._remote = Remote(settings, registry)
         self._limits = limits_of(settings)
 
-    def decide(self, plan: Plan, run: str, tokens: Tokens) -> Forgotten:
-        """What can be sent of a plan, as that run."""
+    def decide(self, plan: Plan, run: str, tokens: Tokens, trace: str = "") -> Forgotten:
+        """What can be sent of a plan, as that run; `trace` is its place in one (see `Attempt`)."""
         found, meter = Forgotten(), Meter()
         most, calls, free_bytes = WINDOWS * self._settings.publish_window, 0, _MOST_BYTES
         before = METER.set(meter)
+
+        def given(call: CallId) -> Attempt:
+            return tokens.given(Attempt(call, trace=trace))
+
         try:
             for instance, lane in plan.lanes.items():
                 if calls + len(lane.calls) > most or meter.units >= _MOST_WORK or not self._may_end(plan, lane):
                     continue
-                if sent := self._sent(plan, lane, run, tokens, free_bytes):
+                if sent := self._sent(plan, lane, run, given, free_bytes):
                     found.lanes[instance] = sent
                     calls += len(sent)
                     free_bytes -= sum(len(task.body) for _, task in sent)
@@ -100,7 +106,7 @@ class Forgetting:
         is_known = call.runner.executor is Executor.ACTIVITY and call.runner.name in self._registry.activities
         return is_known and call.is_fire_and_forget and self._remote.queue(call) == self._settings.queue_background
 
-    def _sent(self, plan: Plan, lane: Lane, run: str, tokens: Tokens, most_bytes: int) -> Sent:
+    def _sent(self, plan: Plan, lane: Lane, run: str, given: Given, most_bytes: int) -> Sent:
         """The tasks of a lane's calls; none where not all of them can begin, or they are too large together."""
         approvals, fold = read_approvals(plan.submission.config), plan.context.fold(lane.instance)
         execution = Execution.of(plan, lane, fold, approvals=approvals, limits=self._limits)
@@ -114,7 +120,7 @@ class Forgetting:
             for start in starts:
                 call = CallId(run, lane.instance, start.call.index)
                 try:
-                    task = self._remote.activity_task(start, tokens.given(Attempt(call)), execution)
+                    task = self._remote.activity_task(start, given(call), execution)
                 except Conflict:
                     return []
                 most_bytes -= len(task.body)

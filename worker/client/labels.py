@@ -17,8 +17,11 @@ from redis import Redis
 
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.process.open_telemetry import current_place
+from acts_celery.worker.storage.child_links import TRACE
 from acts_celery.worker.storage.keys import Keys, claim
 from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.wire.traces import TracePlace
 
 _CLAIM_SECONDS: Final = 120
 _LOOK_SECONDS: Final = 0.05
@@ -33,10 +36,13 @@ class Label:
     tags: tuple[str, ...] = ()
     digest: str = ""
     """Of the submission, where the id was given: another one under the same id is refused."""
+    trace: TracePlace | None = None
+    """The span that it is submitted under."""
 
     def fields(self) -> dict[str, str]:
         """The fields of the run's state."""
-        found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest}
+        trace = self.trace.pack() if self.trace is not None else None
+        found = {"name": self.name, "tags": "\n".join(self.tags), "digest": self.digest, TRACE: trace}
         return {key: value for key, value in found.items() if value}
 
 
@@ -46,6 +52,7 @@ class LabelOptions(TypedDict, total=False):
     id: str | None
     name: str | None
     tags: Iterable[str]
+    traceparent: str | None
 
 
 LATEST: Final = "latest"
@@ -60,14 +67,21 @@ def label_of(
     id: str | None = None,  # the option's name everywhere
     name: str | None = None,
     tags: Iterable[str] = (),
+    traceparent: str | None = None,
 ) -> Label:
-    """The label of a submission. Raises `protocol.Rejected` for an id that no run can have."""
+    """The label of a submission; without a `traceparent` it is under OpenTelemetry's current span, where there is one.
+    Raises `protocol.Rejected` for an id that no run can have, and for what is no `traceparent`.
+    """
+    trace = current_place() if traceparent is None else TracePlace.read_header(traceparent)
+    if traceparent is not None and trace is None:
+        text = f"{traceparent!r} is no traceparent: give one as W3C Trace Context has it, 00-TRACE-SPAN-01, or none"
+        raise Rejected([Problem("", text)])
     if id is None:
-        return Label(name=name, tags=tuple(tags))
+        return Label(name=name, tags=tuple(tags), trace=trace)
     if not ID.match(id) or id == LATEST:
         shape = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
         raise Rejected([Problem("", f"{id!r} cannot be the id of a run: {shape}; {LATEST!r} is taken")])
-    return Label(id, name, tuple(tags), hashlib.sha256(pack(value)).hexdigest())
+    return Label(id, name, tuple(tags), hashlib.sha256(pack(value)).hexdigest(), trace)
 
 
 def claimed(redis: Redis, keys: Keys, label: Label) -> bool:

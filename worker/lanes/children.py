@@ -27,7 +27,7 @@ from acts_celery.protocol.language.messages import is_promise
 from acts_celery.protocol.requests.results import result_schema
 from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.budgets import SPENT, Budget, left_of, sum_fields
-from acts_celery.worker.storage.child_links import PARENT, Parent, budgets_of, child_id, result_of
+from acts_celery.worker.storage.child_links import DELEGATE, PARENT, TRACE, Parent, budgets_of, child_id, result_of
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.history import History
@@ -73,10 +73,15 @@ class Children:
         if alternatives := execution.alternatives(start.call):
             own = {**own, "schema": result_schema(own.get("schema", {}), alternatives)}
         context = delegate_context(own.get("context", []), execution.scoped_messages(start.call), start.parameters)
-        return await asyncio.to_thread(self._start, attempt, own, context, definition)
+        return await asyncio.to_thread(self._start, attempt, start.call.runner.name, own, context, definition)
 
     def _start(
-        self, attempt: Attempt, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition
+        self,
+        attempt: Attempt,
+        delegate: str,
+        own: Mapping[str, Any],
+        context: list[dict[str, Any]],
+        definition: Definition,
     ) -> Started | Success | Failure:
         above, budgets, left = self._above(attempt.id.run, definition)
         most = self._settings.limit_child_depth
@@ -96,6 +101,7 @@ class Children:
             return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
         order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
+        fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
         files = self._files(plan, Keys(keys.prefix, attempt.id.run))
         lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields, files=files).lanes
         return Started(keys.run, tuple(lanes))

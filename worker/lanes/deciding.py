@@ -122,7 +122,8 @@ class Decider:
         if not start.call.is_fire_and_forget:
             return start
         index, execution = start.call.index, lane.execution
-        message = self._starter.message(start, Attempt(CallId(lane.run.run, lane.instance, index)), execution)
+        attempt = Attempt(CallId(lane.run.run, lane.instance, index), trace=lane.run.trace)
+        message = self._starter.message(start, attempt, execution)
         if isinstance(message, Failure):
             return execution.finish(index, message, now)
         step.sendings[index] = message

@@ -21,6 +21,7 @@ from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import CallFailed, InvalidParameters
 from acts_celery.worker.models.errors import ModelError
+from acts_celery.worker.process.open_telemetry import enter_place
 from acts_celery.worker.registry.activities import Policy, first_fault
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry, enter
 from acts_celery.worker.wire.messages import LONGEST_TYPE
@@ -47,6 +48,7 @@ async def invoke(
 ) -> Result:
     """Call a function, once. Never raises, but for its own cancellation."""
     enter(attempt, name)
+    enter_place(attempt)
     try:
         value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
         return Success(to_json_value(value, limits))

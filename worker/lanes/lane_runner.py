@@ -281,9 +281,12 @@ class LaneRunner:
         """The attempts that were granted; None where a call is in other hands, or rests."""
         ids = (self._id(start.call.index) for start in starts)
         granted = zip(ids, committed.attempts, committed.failures, committed.repeated, strict=True)
+        lane = self._lane
         return [
-            Attempt(id_, number, failures, is_repeated, again=self._lane.again(id_.index)) if number else None
-            for id_, number, failures, is_repeated in granted
+            Attempt(id_, number, failures, is_lost, again=lane.again(id_.index), trace=lane.run.trace)
+            if number
+            else None
+            for id_, number, failures, is_lost in granted
         ]
 
     def _id(self, index: int) -> CallId:

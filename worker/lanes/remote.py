@@ -23,7 +23,9 @@ from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.protocol.requests.results import ResultRequest, result_request
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import about, request_config, solve
+from acts_celery.worker.models.http_client import TRACEPARENT
 from acts_celery.worker.models.tick_requests import ask_for_tick
+from acts_celery.worker.process.open_telemetry import header_to_send
 from acts_celery.worker.registry.activities import Policy, Registry
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import filled
@@ -225,6 +227,7 @@ class RemoteExecutor:
         paid: list[Mapping[str, Any]] = []
 
         async def ask() -> Any:
+            TRACEPARENT.set(header_to_send())
             if message.is_tick:
                 send_part = partial(self._send_part, message.attempt) if message.streams else None
                 return await ask_for_tick(self._models, context, message.schema, message.config, send_part=send_part)

@@ -183,7 +183,7 @@ class LoopRunner:
         if not number or (index, number) == self._sent:
             return True
         self._sent = index, number
-        attempt = Attempt(CallId(view.run, LOOP, index), number, failures, claimed.repeated[0])
+        attempt = Attempt(CallId(view.run, LOOP, index), number, failures, claimed.repeated[0], trace=view.trace)
         if view.loop.stage is Stage.OPEN:
             self._results.append((replace(attempt, number=number - 1), _LOST))
             return True

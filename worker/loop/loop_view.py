@@ -65,6 +65,8 @@ class LoopView:
         self.tokens = tokens
         self.parent: Parent | None = None
         """The call that it is to answer."""
+        self.trace = ""
+        """Its place in a trace, where it is not the root of its own."""
         self.limits = limits
         self.seen = "0-0"
         self.size = 0
@@ -101,11 +103,12 @@ class LoopView:
     @classmethod
     async def open_run(cls, log: MessageLog, run: str, settings: Settings) -> LoopView:
         """Read all of a run. Raises `RunGone`."""
-        data, tokens, *_ = await log.shared(run)
-        if data is None:
+        shared = await log.shared(run)
+        if shared.definition is None:
             raise RunGone(run)
-        definition = unpack_definition(data)
-        view = cls(run, definition, tokens, loop_limits(definition.config, settings))
+        definition = unpack_definition(shared.definition)
+        view = cls(run, definition, shared.tokens, loop_limits(definition.config, settings))
+        view.trace = shared.trace
         view.parent = await log.parent(run)
         await view.catch_up(log)
         return view

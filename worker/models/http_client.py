@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -39,6 +40,8 @@ _LENGTH_WORDS: Final = (
     *("exceed_context", "prompt is too long"),
 )
 """By which OpenAI, Anthropic, vLLM and llama.cpp say that a request is longer than the model can read."""
+TRACEPARENT: Final[ContextVar[str | None]] = ContextVar("acts_traceparent", default=None)
+"""The span that requests are part of, as the header of W3C Trace Context; None where nobody has asked for a trace."""
 _KEY_LENGTH: Final = 4
 """A shorter one is no secret, and would be found where it is none."""
 
@@ -73,7 +76,10 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
             limits=limits(max_connections=most, max_keepalive_connections=most),
             timeout=type(sdk.DEFAULT_TIMEOUT)(None, connect=_CONNECT_SECONDS),
             follow_redirects=False,
-            event_hooks={"response": [partial(_cut_error, most_bytes=bounds.answer_bytes)]},
+            event_hooks={
+                "request": [_place_in_trace],
+                "response": [partial(_cut_error, most_bytes=bounds.answer_bytes)],
+            },
         ),
     }
 
@@ -82,6 +88,12 @@ def extra_body(model: ConfiguredModel) -> dict[str, Any]:
     """What the body of each request has besides, as the operator has set it."""
     found: dict[str, Any] = json.loads(model.extra_body) if model.extra_body is not None else {}
     return found
+
+
+async def _place_in_trace(request: Any) -> None:
+    """Hand on the span that the request is part of."""
+    if (place := TRACEPARENT.get()) is not None:
+        request.headers["traceparent"] = place
 
 
 async def _cut_error(response: Any, *, most_bytes: int) -> None:

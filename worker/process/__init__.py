@@ -8,5 +8,6 @@
 `outages`      one line when something stops working, one when it works again
 `refusals`     how much it has refused
 `log_context`  which run, instance and call a log line is about
+`open_telemetry`  the span that code is under, where OpenTelemetry is in use
 `limits`       the settings' limits, as the core takes them
 """

@@ -21,6 +21,7 @@ from acts_celery.worker.wire.attempts import Attempt, CallId
 from acts_celery.worker.wire.messages import Delivery, delivery_task
 from acts_celery.worker.wire.task_messages import TaskMessage
 from acts_celery.worker.wire.tokens import Tokens
+from acts_celery.worker.wire.traces import TracePlace, place_of_run
 
 from .budgets import Budget
 from .condition import Condition, Kind
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 PARENT = "parent"
 """The field of a child's state."""
+DELEGATE = "delegate"
+"""The field of a child's state that has the name of the delegate that it is."""
+TRACE = "trace"
+"""The field of a run's state that has the span under which the run was submitted: a caller's, or a child's call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,12 @@ class Parent:
     def answer(self, child: str, result: Success | Failure, tokens: Tokens, queue: str) -> TaskMessage:
         """The task that brings the child's result to the call."""
         return delivery_task(Delivery(tokens.given(Attempt(self.call, self.attempt)), result, child), queue)
+
+
+def place_under(run: str, above: bytes | None) -> str:
+    """A run's place in a trace by that field; empty where it is the root of a trace of its own."""
+    found = TracePlace.unpack(above.decode()) if above is not None else None
+    return place_of_run(run, found).pack() if found is not None else ""
 
 
 def is_answered_by(entry: bytes | None, child: str) -> bool:

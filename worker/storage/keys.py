@@ -40,7 +40,9 @@ class Keys:
         when the sweep looks at the run next (none where nothing was due); `promises_due` and `promise_ms` (see
         sweep.lua); `sent`, how many calls and elements were sent and forgotten; `approve_ms`, how long a held call
         waits for a person (none: for ever); `wakes`, how often parked lanes were woken; `drives:<lane>` (drive.lua),
-        `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua). Times are in ms.
+        `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua); `trace`, the span that it was
+        submitted under, and `delegate`, which one a child run is (see `child_links`); `traced`, with which end it was
+        exported as spans (traced.lua). Times are in ms.
         """
         return self._key("state")
 

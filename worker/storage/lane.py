@@ -82,6 +82,8 @@ class RunView:
         """The bytes of the definition, of the entries and of the files."""
         self.files: Mapping[str, bytes] = {}
         """What its messages show, by the digests."""
+        self.trace = ""
+        """Its place in a trace, where it is not the root of its own."""
         self.sends_much = False
         """Whether it was seen here that what a remote call is given is large."""
         self._work: dict[bytes, LaneWork] = {}
@@ -90,10 +92,12 @@ class RunView:
     @classmethod
     async def open(cls, log: MessageLog, run: str, limits: Limits, instance: str | None) -> tuple[RunView, Opened]:
         """Read the shared part of a run, and one lane of it. Raises `RunGone`."""
-        (definition, tokens, entries, lane), files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
+        shared, files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
+        definition, tokens, entries, lane, trace = shared
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition), tokens, limits)
+        view.trace = trace
         view.size += len(definition)
         view.feed(entries)
         view.files = files

@@ -19,7 +19,7 @@ from acts_celery.worker.wire.tokens import Tokens
 
 from . import fields as names
 from .budgets import SPENT, Budget, Budgets, Reservation, Shortfall
-from .child_links import PARENT, Parent, budgets_of, is_answered_by
+from .child_links import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
 from .codes import MOST_CODES
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
@@ -61,6 +61,8 @@ class Shared(NamedTuple):
     entries: Sequence[Entry]
     """Of the global lane."""
     lane: Opened
+    trace: str
+    """The run's place in a trace, where it is not the root of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,15 +111,16 @@ class MessageLog:
 
     async def shared(self, run: str, instance: str | None = None) -> Shared:
         """What lanes share, with one of them, in one round trip."""
-        definition, tokens, *lanes = await asyncio.gather(
+        definition, tokens, above, *lanes = await asyncio.gather(
             self._commands.execute("GET", self._keys(run).definition),
             self._tokens(),
+            self._commands.execute("HGET", self._keys(run).state, TRACE),
             *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
         )
         if definition is not None and (ours := upgraded(definition)) is not None:
             await self._upgrade(self._keys(run), {"before": definition, "after": ours, "format": FORMAT})
             definition = ours
-        return Shared(definition, tokens, lanes[0].entries, lanes[-1])
+        return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above))
 
     async def _tokens(self) -> Tokens:
         key = secret(self._prefix)

@@ -25,6 +25,8 @@ from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.language.limits import LONGEST_INSTANCE
 
+from .traces import PackedPlace, TracePlace, call_span, place_of_run
+
 _OWNERS: Final = count(1)
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -116,6 +118,14 @@ class Attempt:
     """Which version of the code that was; None where a model answered."""
     again: Count = 0
     """How often the call had ended before and was to be carried out again (SPEC R11.8)."""
+    trace: PackedPlace = field(default="", repr=False)
+    """The run's place in a trace, where it is not the root of its own."""
+
+    @property
+    def place(self) -> TracePlace:
+        """The span of the call."""
+        above = TracePlace.unpack(self.trace) or place_of_run(self.id.run)
+        return above.at(call_span(self.id.run, self.id.member, self.again))
 
     @property
     def losses(self) -> int:
@@ -149,6 +159,8 @@ class CurrentCall:
     """The same text for every attempt at this call and for no other call."""
     element: int | None = None
     """Which element (from 0) of a call with `_each` it is; None of any other call."""
+    traceparent: str = ""
+    """The call's span, as the header `traceparent` of W3C Trace Context."""
 
 
 _current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
@@ -170,7 +182,8 @@ def current_call() -> CurrentCall:
         raise LookupError("no call is carried out here: only activities and delegates can ask for it")
     id_ = attempt.id
     index, element = call_of(id_.index), element_of(id_.index)
-    return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element)
+    place = attempt.place.header
+    return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element, place)
 
 
 def enter(attempt: Attempt, name: str) -> None:

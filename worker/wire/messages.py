@@ -87,8 +87,9 @@ def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
     fields = {**_fields(attempt), "id": _fields(attempt.id)}
     if attempt.worker is None:
         del fields["worker"], fields["version"]
-    if not attempt.again:
-        del fields["again"]
+    for name in ("again", "trace"):
+        if not fields[name]:
+            del fields[name]
     return fields
 
 

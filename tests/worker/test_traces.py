@@ -1,0 +1,446 @@
+"""Runs as traces: spans from the log, by the conventions of OpenTelemetry for generative AI."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acts_celery import Run
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.traces.exporting import Exported, TraceExport
+from acts_celery.worker.traces.sending import NotExported, NothingToExport, SpanSender
+from acts_celery.worker.wire.traces import place_of_run
+from tests.acceptance.command import Finished, acts
+
+from .backend import Backend, Meeting, settings_apart
+from .loops import Asked, answer, loop_settings
+from .test_r9_3_children import ASK, SUM, Told
+from .trace_receiver import Receiver, Seen, receiving
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SPAN = "00f067aa0ba902b7"
+SAMPLED = f"00-{TRACE}-{SPAN}-01"
+LEFT_OUT = f"00-{TRACE}-{SPAN}-00"
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    with receiving() as found:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    running = Backend(loop_settings(server, "traced-loops"), meeting, tmp_path_factory.mktemp("traced-loops"))
+    with running.worker():
+        yield running
+
+
+Exporter = Callable[[Backend], TraceExport]
+
+
+@pytest.fixture
+def exporter(receiver: Receiver) -> Iterator[Exporter]:
+    """Exports a backend's runs to the receiver."""
+    made: list[SpanSender] = []
+
+    def make(backend: Backend) -> TraceExport:
+        made.append(SpanSender())
+        return TraceExport(backend.redis, backend.settings.key_prefix, made[-1])
+
+    yield make
+    for sender in made:
+        sender.close()
+
+
+def command(backend: Backend, *arguments: str, **variables: str) -> Finished:
+    return acts(*arguments, env=backend.environment(**variables))
+
+
+def echo(value: Any, number: int, **meta: Any) -> dict[str, Any]:
+    return {"_tool": "echo", "value": value, "_outputPath": f"†state.s{number}", **meta}
+
+
+def tree(receiver: Receiver, span: Seen) -> dict[str, Any]:
+    """A span's descendants by their names."""
+    below = [each for each in receiver.by_id.values() if (each.trace, each.above) == (span.trace, span.span)]
+    return {each.name: tree(receiver, each) for each in below}
+
+
+def test_a_run_is_a_trace_of_its_calls(backend: Backend, receiver: Receiver, exporter: Exporter) -> None:
+    context = [{"type": "state", "_instance": "①", "n": 1}]
+    calls = [echo(1, 0, _instance="①"), {"_tool": "explode", "text": "no luck", "_outputPath": "†state.s4"}]
+    run = backend.client.submit(context, {"calls": calls}, name="tea")
+    result = backend.wait(run.id)
+    exported = exporter(backend).export(run.id)
+    place = place_of_run(run.id)
+    assert exported == Exported(run.id, place.trace, 3, True)
+    (root,) = receiver.named("invoke_workflow tea")
+    assert (root.trace, root.span, root.above) == (place.trace, place.span, "")
+    assert tree(receiver, root) == {"execute_tool echo": {}, "execute_tool explode": {}}
+    (done,), (failed,) = receiver.named("execute_tool echo"), receiver.named("execute_tool explode")
+    timing = result.calls[0].timing
+    assert timing is not None
+    assert (done.start_ms, done.end_ms) == (timing.began_ms, timing.ended_ms)
+    own = {name: value for name, value in done.attributes.items() if name not in ("acts.worker", "acts.code.version")}
+    assert own == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "echo",
+        "gen_ai.tool.call.id": f"{run.id}:0:①",
+        "acts.run.id": run.id,
+        "acts.instance": "①",
+        "acts.call.index": 0,
+        "acts.attempts": 1,
+        "acts.status": "done",
+    }
+    assert done.attributes["acts.worker"] == result.calls[0].worker
+    assert (failed.is_error, failed.attributes["error.type"], done.is_error) == (True, "ValueError", False)
+    assert "no luck" in failed.message
+    assert (root.is_error, root.message, root.attributes["acts.status"]) == (True, "a call failed", "failed")
+    assert root.start_ms <= done.start_ms <= done.end_ms <= root.end_ms
+    assert receiver.resource["service.name"] == "acts"
+
+
+def test_what_is_exported_twice_has_the_same_ids(backend: Backend, receiver: Receiver, exporter: Exporter) -> None:
+    run = backend.run([echo(1, 0), echo("†state.s0", 1)]).run
+    export = exporter(backend)
+    export.export(run)
+    export.export(run)
+    first, second = receiver.spans[:3], receiver.spans[3:]
+    assert first == second
+
+
+def test_a_call_that_is_carried_out_again_is_another_span(
+    backend: Backend, meeting: Meeting, receiver: Receiver, exporter: Exporter
+) -> None:
+    call = {"_tool": "failUntilMended", "name": "traced", "value": 1, "_outputPath": "†state.a"}
+    run = backend.client.submit((), {"calls": [call]})
+    backend.wait(run.id)
+    export = exporter(backend)
+    export.export(run.id)
+    meeting.redis.set("mended:traced", b"1")
+    run.retry()
+    backend.wait(run.id)
+    export.export(run.id)
+    tried = receiver.named("execute_tool failUntilMended")
+    assert [span.is_error for span in tried] == [True, False]
+    (root,) = receiver.named("invoke_workflow")
+    assert (root.is_error, root.attributes["acts.status"]) == (False, "completed")
+
+
+def test_elements_are_below_their_call(backend: Backend, receiver: Receiver, exporter: Exporter) -> None:
+    call = {"_tool": "echo", "_each": "value", "value": "†state.of", "_outputPath": "†state.r"}
+    run = backend.run([call], [{"type": "state", "of": [3, 1, 2]}]).run
+    exporter(backend).export(run)
+    spans = receiver.named("execute_tool echo")
+    (whole,) = [span for span in spans if "acts.element" not in span.attributes]
+    elements = [span for span in spans if span is not whole]
+    assert sorted(span.attributes["acts.element"] for span in elements) == [0, 1, 2]
+    assert {span.above for span in elements} == {whole.span}
+    assert all(whole.start_ms <= span.end_ms <= whole.end_ms for span in elements)
+
+
+def test_a_loop_is_an_agent_that_plans_and_asks_a_model(loops: Backend, receiver: Receiver, exporter: Exporter) -> None:
+    asked = Asked(loops, answer(SUM, usage=[100, 20, 7]), answer(output="†state.sum", usage=[200, 10]))
+    assert asked.result().output == 3
+    exporter(loops).export(asked.run.id)
+    (root,) = receiver.named("invoke_workflow")
+    (agent,) = receiver.named("invoke_agent")
+    assert receiver.above(agent) == root
+    assert sorted(span.name for span in receiver.by_id.values() if span.above == agent.span) == [
+        "execute_tool add",
+        "plan",
+        "plan",
+    ]
+    first, second = sorted(receiver.named("chat told"), key=lambda span: span.start_ms)
+    assert {"plan"} == {span.name for chat in (first, second) if (span := receiver.above(chat)) is not None}
+    assert first.attributes["gen_ai.usage.input_tokens"] == 100
+    assert first.attributes["gen_ai.usage.output_tokens"] == 20
+    assert first.attributes["gen_ai.usage.cache_read.input_tokens"] == 7
+    assert first.attributes["gen_ai.response.model"] == "told"
+    assert first.attributes["gen_ai.conversation.id"] == asked.run.id
+    assert first.kind == 3, "a client's"
+    assert [span.attributes["acts.tick"] for span in (first, second)] == [0, 1]
+    assert agent.attributes["gen_ai.usage.input_tokens"] == 300
+    (call,) = receiver.named("execute_tool add")
+    assert first.end_ms <= call.end_ms <= second.start_ms
+
+
+def test_an_answer_that_cannot_be_read_and_a_refused_request_are_errors(
+    loops: Backend, receiver: Receiver, exporter: Exporter
+) -> None:
+    asked = Asked(loops, {"text": "no JSON"}, {"refuses": "not that"}, config={"ticks": 2})
+    assert asked.result().status == "failed"
+    exporter(loops).export(asked.run.id)
+    chats = sorted(receiver.named("chat told"), key=lambda span: span.start_ms)
+    assert [span.is_error for span in chats] == [True, True]
+    assert all(span.attributes["error.type"] for span in chats)
+    assert [span.is_error for span in receiver.named("plan")] == [True, True]
+    assert receiver.named("invoke_agent")[0].is_error
+
+
+def test_a_child_run_is_an_agent_below_its_call(loops: Backend, receiver: Receiver, exporter: Exporter) -> None:
+    told = Told(loops, answer(SUM), answer(output="†state.sum"))
+    run = loops.client.submit((), {"calls": [ASK]}, delegates={"researcher": told.definition()})
+    (child,) = [call.child for call in loops.wait(run.id).calls]
+    assert child is not None
+    export = exporter(loops)
+    assert export.export(run.id).children == (child,)
+    assert export.export(child).trace == place_of_run(run.id).trace
+    (root,) = receiver.named("invoke_workflow")
+    below = tree(receiver, root)
+    assert below["execute_tool ask"]["invoke_agent researcher"].keys() == {"plan researcher", "execute_tool add"}
+
+
+def test_what_a_delegate_and_a_model_answer_are_an_agent_and_a_chat(
+    loops: Backend, receiver: Receiver, exporter: Exporter
+) -> None:
+    told = Told(loops, answer(output=7, usage=[50, 5]))
+    definition = {"context": [{"type": "text", "message": f"topic: {told.topic}"}], "schema": {"type": "integer"}}
+    run = loops.client.submit((), {"calls": [ASK]}, delegates={"researcher": definition})
+    assert loops.wait(run.id).data()["state"]["answer"] == 7
+    exporter(loops).export(run.id)
+    (agent,) = receiver.named("invoke_agent researcher")
+    (chat,) = receiver.named("chat told")
+    assert receiver.above(chat) == agent
+    assert agent.attributes["gen_ai.tool.name"] == "ask"
+    assert chat.attributes["gen_ai.usage.input_tokens"] == 50
+
+
+def test_content_is_shown_where_the_conventions_variable_asks_for_it_and_nowhere_else(
+    loops: Backend, receiver: Receiver, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(loops, answer({**SUM, "b": 424242}), answer(output=1))
+    asked.result()
+    export = exporter(loops)
+    export.export(asked.run.id)
+    assert "424242" not in repr(receiver.spans)
+    assert asked.topic not in repr(receiver.spans)
+    receiver.spans.clear()
+    monkeypatch.setenv(CONTENT, "true")
+    export.export(asked.run.id)
+    (call,) = receiver.named("execute_tool add")
+    assert json.loads(call.attributes["gen_ai.tool.call.arguments"]) == {"a": 1, "b": 424242}
+    assert json.loads(call.attributes["gen_ai.tool.call.result"]) == {"sum": 424243}
+    first = min(receiver.named("chat told"), key=lambda span: span.start_ms)
+    said = json.loads(first.attributes["gen_ai.input.messages"])
+    assert asked.topic in json.dumps(said)
+    assert {message["role"] for message in said} == {"system", "user"}
+    (replied,) = json.loads(first.attributes["gen_ai.output.messages"])
+    assert replied["role"] == "assistant"
+    assert "424242" in replied["parts"][0]["content"]
+
+
+def test_a_run_is_under_the_span_that_it_was_submitted_in(
+    backend: Backend, receiver: Receiver, exporter: Exporter
+) -> None:
+    run = backend.client.submit((), {"calls": [echo(1, 0)]}, traceparent=SAMPLED)
+    backend.wait(run.id)
+    exporter(backend).export(run.id)
+    (root,) = receiver.named("invoke_workflow")
+    assert (root.trace, root.above) == (TRACE, SPAN)
+
+
+def test_what_the_caller_does_not_record_is_not_exported(
+    backend: Backend, receiver: Receiver, exporter: Exporter
+) -> None:
+    run = backend.client.submit((), {"calls": [echo(1, 0)]}, traceparent=LEFT_OUT)
+    backend.wait(run.id)
+    assert exporter(backend).export(run.id).spans == 0
+    assert receiver.spans == []
+
+
+def test_a_sampler_keeps_or_leaves_out_a_run_with_its_child_runs(
+    loops: Backend, receiver: Receiver, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    export = exporter(loops)
+    kept = set[bool]()
+    while len(kept) < 2:
+        told = Told(loops, answer(output=1))
+        run = loops.client.submit((), {"calls": [ASK]}, delegates={"researcher": told.definition()})
+        loops.wait(run.id)
+        exported = export.export(run.id)
+        assert bool(export.export(exported.children[0] if exported.children else _child(run)).spans) is bool(
+            exported.spans
+        )
+        kept.add(bool(exported.spans))
+
+
+def _child(run: Run) -> str:
+    (child,) = [call.child for call in run.result().calls]
+    assert child is not None
+    return child
+
+
+def test_what_is_no_traceparent_is_refused_and_a_variable_that_is_none_is_told_of(backend: Backend) -> None:
+    from acts_celery.protocol import Rejected
+
+    with pytest.raises(Rejected, match="is no traceparent"):
+        backend.client.submit((), {"calls": [echo(1, 0)]}, traceparent="00-zz")
+    document = backend.folder / "submission.json"
+    document.write_text(json.dumps({"solution": {"calls": [echo(1, 0)]}}))
+    told = command(backend, "submit", str(document), TRACEPARENT="nonsense")
+    assert told.code == 0
+    assert "TRACEPARENT is no traceparent" in told.stderr
+    kept = command(backend, "submit", str(document), TRACEPARENT=SAMPLED)
+    assert kept.stderr == ""
+    state = backend.redis.hget(Keys(backend.settings.key_prefix, kept.stdout.strip()).state, "trace")
+    assert state == f"{TRACE}-{SPAN}-01".encode()
+
+
+def test_who_submits_within_a_span_of_open_telemetry_hands_it_on(backend: Backend) -> None:
+    from opentelemetry import trace
+
+    context = trace.SpanContext(int(TRACE, 16), int(SPAN, 16), is_remote=False, trace_flags=trace.TraceFlags(1))
+    with trace.use_span(trace.NonRecordingSpan(context)):
+        run = backend.client.submit((), {"calls": [echo(1, 0)]})
+    state = backend.redis.hget(Keys(backend.settings.key_prefix, run.id).state, "trace")
+    assert state == f"{TRACE}-{SPAN}-01".encode()
+
+
+def test_activities_and_delegates_run_under_the_span_of_their_call(
+    server: EmbeddedServer, meeting: Meeting, receiver: Receiver, exporter: Exporter, tmp_path: Path
+) -> None:
+    activities = Path(__file__).parent / "fixtures" / "traced_activities.py"
+    settings = settings_apart(server, "traced").model_copy(update={"activities": (str(activities),)})
+    running = Backend(settings, meeting, tmp_path)
+    tools = ["hereOnLoop", "hereOnThread", "hereFar"]
+    elsewhere = {"_tool": "ask", "_delegate": "hereElsewhere", "_outputPath": "†state.hereElsewhere"}
+    asks = {"_tool": "think", "_delegate": "thinker", "_outputPath": "†state.asked"}
+    calls = [*({"_tool": tool, "_outputPath": f"†state.{tool}"} for tool in tools), elsewhere, asks]
+    thinker = {"context": [], "schema": {"type": "string"}, "config": {"model": "here"}}
+    delegates = {"thinker": thinker}
+    from acts_celery.worker.registry.loading import load
+
+    load(str(activities))
+    with running.worker():
+        under = running.client.submit((), {"calls": calls}, traceparent=SAMPLED, delegates=delegates)
+        found = running.wait(under.id).data()["state"]
+        alone = running.run(calls, delegates=delegates).data()["state"]
+    exporter(running).export(under.id)
+    spans = {
+        span.attributes["gen_ai.tool.name"]: span for span in receiver.spans if "gen_ai.tool.name" in span.attributes
+    }
+    for tool, name in (*((tool, tool) for tool in tools), ("ask", "hereElsewhere")):
+        expected = f"00-{TRACE}-{spans[tool].span}-01"
+        assert found[name] == [expected, expected]
+        handed, current = alone[name]
+        assert handed == current
+    assert found["asked"] == f"00-{TRACE}-{spans['think'].span}-01"
+    assert alone["asked"][3:35] == alone["hereFar"][0][3:35]
+
+
+def test_each_run_is_exported_once_it_has_ended_also_by_one_that_was_started_again(
+    server: EmbeddedServer, meeting: Meeting, receiver: Receiver, exporter: Exporter, tmp_path: Path
+) -> None:
+    running = Backend(settings_apart(server, "traced-all"), meeting, tmp_path)
+    export = exporter(running)
+    with running.worker():
+        first = running.run([echo(1, 0)]).run
+        held_up = {"_tool": "waitAtGate", "gate": "traced", "_outputPath": "†state.a"}
+        waiting = running.client.submit((), {"calls": [held_up]})
+        assert [each.run for each in export.export_ended()] == [first]
+        second = running.run([echo(1, 0)]).run
+        assert [each.run for each in exporter(running).export_ended()] == [second]
+        assert [*export.export_ended()] == []
+        meeting.open_gate("traced")
+        running.wait(waiting.id)
+        assert [each.run for each in export.export_ended()] == [waiting.id]
+
+
+def test_spans_that_are_not_taken_are_exported_later(
+    backend: Backend, receiver: Receiver, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    run = backend.run([echo(1, 0)]).run
+    export = exporter(backend)
+    receiver.refuses = 400
+    with pytest.raises(NotExported, match="400"):
+        export.export(run)
+    receiver.refuses = None
+    assert run in {each.run for each in export.export_ended()}
+
+
+def test_spans_go_in_batches_of_the_standard_size(
+    backend: Backend, receiver: Receiver, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
+    context = [{"type": "state", "_instance": f"i{number}"} for number in range(10)]
+    plan = {"type": "plan", "calls": [echo(1, 0)]}
+    run = backend.client.submit([plan, *context])
+    backend.wait(run.id)
+    assert exporter(backend).export(run.id).spans == 11
+    assert receiver.requests == [4, 4, 3]
+    assert len(receiver.named("execute_tool echo")) == 10
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("OTEL_SDK_DISABLED", "true", "unset it"),
+        ("OTEL_TRACES_EXPORTER", "none", "set it to otlp"),
+        ("OTEL_TRACES_EXPORTER", "zipkin", "has the exporter zipkin"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "has the exporter otlp_proto_grpc"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "none", "should be a number"),
+    ],
+)
+def test_settings_by_which_nothing_could_be_exported_are_refused(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(NothingToExport, match=told):
+        SpanSender()
+
+
+def test_the_commands_export_a_run_and_all_runs_as_they_end(
+    server: EmbeddedServer, meeting: Meeting, receiver: Receiver, tmp_path: Path
+) -> None:
+    running = Backend(settings_apart(server, "traced-cli"), meeting, tmp_path)
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    with running.worker():
+        first = running.run([echo(1, 0)]).run
+        one = command(running, "trace", first, "--json", **variables)
+        assert json.loads(one.stdout) == {"run": first, "trace": place_of_run(first).trace, "spans": 2, "ended": True}
+        second = running.run([echo(1, 0)]).run
+        assert command(running, "traces", **variables).stdout.split()[0] == second
+        reading, following = _follow(running, variables)
+        with following as process:
+            third = running.run([echo(1, 0)]).run
+            assert json.loads(reading.readline())["run"] == third
+            process.terminate()
+            assert process.wait(30) == 143
+    assert len(receiver.by_id) == 6
+
+
+def _follow(backend: Backend, variables: dict[str, str]) -> tuple[Any, Any]:
+    """`acts traces --follow`, and what it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "acts_celery", "traces", "--follow", "--json"],
+        env=backend.environment(**variables),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return process.stdout, process
+
+
+def test_without_the_extra_the_commands_say_what_to_install(backend: Backend) -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None; from acts_celery.worker.cli import main; "
+        "sys.exit(main(['traces']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=backend.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "pip install 'acts-celery[otel]'" in done.stderr
