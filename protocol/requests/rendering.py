@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, Rejected
 from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_written, shown
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, shown
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.state.allowance import TooLarge
 
@@ -90,6 +90,19 @@ def render_context(
         elif type_ is None and "role" in message:
             rendered.append(shown(message))
     return rendered
+
+
+def render_added(request: Request, messages: Sequence[Message]) -> list[ChatMessage]:
+    """What was added to a run before its first request: the places that were written, and what was said. Raises
+    `TooLarge`.
+    """
+    blocks = list(written_blocks(messages, Budget(request.config.get("show_bytes"), request.known.limits.call_bytes)))
+    return [*([_chat("user", "\n\n".join(blocks))] if blocks else []), *render_said(messages)]
+
+
+def render_said(messages: Iterable[Message]) -> list[ChatMessage]:
+    """What was said to a run under way: texts and chat messages."""
+    return render_context([each for each in messages if each.get("type") in TEXT_TYPES or is_chat(each)])
 
 
 def render_answer(answer: Mapping[str, Any]) -> ChatMessage:

@@ -12,7 +12,7 @@ from typing import Any
 from acts_celery.protocol.calls.outputs import kind_problems
 from acts_celery.protocol.language.errors import Conflict, Problem, Rejected, UnknownName, pointer
 from acts_celery.protocol.language.limits import Limits, exceeded, size_of, value_problems
-from acts_celery.protocol.language.messages import DATA_TYPES, Message
+from acts_celery.protocol.language.messages import DATA_TYPES, Message, is_chat
 from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.protocol.state.shapes import message_problems
@@ -43,19 +43,45 @@ def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances:
     return tuple(messages)
 
 
-def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
-    """What is wrong with a message whatever the run is."""
-    unfit = list(value_problems(message, limits, *at)) or list(message_problems(message, *at))
+def check_said(messages: Sequence[Any], limits: Limits) -> None:
+    """Raise `Rejected` for messages that nobody can add to a loop: texts and chat messages of a user can be."""
+    problems = [problem for index, message in enumerate(messages) for problem in _said_problems(message, limits, index)]
+    if not messages:
+        problems.append(Problem("", "there is no message"))
+    if problems:
+        raise Rejected(problems)
+
+
+def _said_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
+    unfit = list(_message_problems(message, limits, *at))
     yield from unfit
     if unfit:
         return
-    if (size := size_of(message)) > limits.message_bytes:
-        yield Problem(pointer(*at), exceeded(f"{size} bytes", limits, "message_bytes"))
+    if message.get("type") != "text" and not (is_chat(message) and message["role"] == "user"):
+        yield Problem(pointer(*at), 'only a text, or a message of "role": "user", can be said; data is sent')
+    if "_instance" in message:
+        yield Problem(pointer(*at, "_instance"), "what is said is for the whole run: leave it out")
+
+
+def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
+    """What is wrong with a message whatever the run is."""
+    unfit = list(_message_problems(message, limits, *at))
+    yield from unfit
+    if unfit:
+        return
     if message.get("type") not in DATA_TYPES:
         yield Problem(pointer(*at), f"only data can be added to a run: a type of {', '.join(sorted(DATA_TYPES))}")
     for key in _OF_THE_ENGINE:
         if key in message:
             yield Problem(pointer(*at, key), "is written by the engine: leave it out")
+
+
+def _message_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
+    """What no message may be."""
+    unfit = list(value_problems(message, limits, *at)) or list(message_problems(message, *at))
+    yield from unfit
+    if not unfit and (size := size_of(message)) > limits.message_bytes:
+        yield Problem(pointer(*at), exceeded(f"{size} bytes", limits, "message_bytes"))
 
 
 def _content_problems(message: Message, context: Context, instances: Sequence[str], *at: int) -> Iterator[Problem]:

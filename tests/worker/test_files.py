@@ -180,6 +180,92 @@ def test_a_file_that_is_gone_fails_the_run_that_needs_it(seeing: Backend) -> Non
     assert "the file 'file' is not there" in (result.reason or "")
 
 
+def test_what_is_said_shows_files_as_a_submission_does(seeing: Backend, eyes: Eyes, tmp_path: Path) -> None:
+    path = tmp_path / "cat.png"
+    path.write_bytes(PNG)
+    run = seeing.client.submit([File(LARGE, "dog.jpg"), "What is it?"], schema=TEXT)
+    assert seeing.wait(run.id).output == named(LARGE)
+    run.say(["And this?", path])
+    assert seeing.wait(run.id).output == named(LARGE, PNG)
+    assert set(stored(seeing, run).values()) == {LARGE, PNG}
+    run.say(showing("small"), files={"small": File(WEBP, "small.webp")})
+    assert seeing.wait(run.id).output == named(LARGE, PNG, WEBP)
+    assert eyes.texts[-1] == "What is it?"
+
+    async def said() -> None:
+        async with AsyncClient(seeing.settings) as client:
+            await client.run_of(run.id).say(b"%PDF-1.7 \0")
+
+    asyncio.run(said())
+    assert seeing.wait(run.id).output == named(LARGE, PNG, WEBP, b"%PDF-1.7 \0")
+    told = command(seeing, "say", run.id, "And this?", "--file", str(path))
+    assert told.code == 0, told
+    assert seeing.wait(run.id).output == named(LARGE, PNG, WEBP, PNG, b"%PDF-1.7 \0")  # pictures come first
+    run.delete()
+    assert stored(seeing, run) == {}
+
+
+def test_what_cannot_be_said_is_refused_and_nothing_of_it_is_kept(seeing: Backend, tmp_path: Path) -> None:
+    run = seeing.client.submit([PNG, "What is it?"], schema=TEXT)
+    seeing.wait(run.id)
+    before = [entry.id for entry in run.log(audit=True)]
+    many = [File(LARGE[:-number] + b"\0" * 5_000_000, "a.jpg") for number in (1, 2, 3)]
+    for message, why in (
+        (tmp_path / "missing.png", "no such file"),
+        (showing("cat"), "no file 'cat' was given"),
+        (showing(*many), "ACTS_LIMIT_CALL_BYTES"),
+        ({"type": "state", "user": "Ann"}, "data is sent"),
+        ({"role": "assistant", "content": "Yes."}, "only a text"),
+        ({"type": "text", "message": "Hi", "_instance": "①"}, "leave it out"),
+        ([], "there is no message"),
+    ):
+        with pytest.raises(Rejected, match=why):
+            run.say(message)
+    assert [entry.id for entry in run.log(audit=True)] == before
+    assert list(stored(seeing, run).values()) == [PNG]
+    refused = command(seeing, "say", run.id, "And this?", "--file", str(tmp_path / "missing.png"))
+    assert (refused.code, "no such file" in refused.stderr) == (2, True)
+
+
+def test_what_is_said_and_sent_before_the_first_request_is_in_it(
+    server: EmbeddedServer, eyes: Eyes, meeting: Meeting, tmp_path: Path
+) -> None:
+    with model_server(eyes) as model:
+        given = {"model": "openai:m", "model_base_url": model.url, "model_api_key": "k"}
+        backend = Backend(settings_apart(server, "early", **given), meeting, tmp_path)
+        run = backend.client.submit(["What is it?"], schema=TEXT)
+        run.send({"type": "state", "word": "green"})
+        run.say(PNG)
+        with backend.worker():
+            assert backend.wait(run.id).output == named(PNG)
+    told = [message["content"] for message in run.asked(0)["messages"]]
+    assert told[-2] == '## Data: †state (merge)\n{"word":"green"}'
+
+
+def test_a_latent_call_is_shown_a_file_that_was_said_after_its_run_was_read(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    latent = {"_tool": "look", "_outputPath": "†state.seen"}
+
+    def answer(body: Any) -> Reply:
+        said = json.dumps(body["messages"])
+        if "calls" not in body["response_format"]["json_schema"]["schema"]["properties"]:
+            return streamed(json.dumps({"output": "a picture" if "image_url" in said else "nothing"}))
+        if "# Tick" not in said:
+            return streamed(json.dumps({"calls": [latent], "output": "†state.seen"}))
+        again = {**latent, "_outputPath": "†state.again"}
+        return streamed(json.dumps({"calls": [again], "output": "†state.again"}))
+
+    with model_server(answer) as model:
+        given = {"model": "openai:m", "model_base_url": model.url, "model_api_key": "k"}
+        backend = Backend(settings_apart(server, "latent", **given), meeting, tmp_path)
+        with backend.worker():
+            run = backend.client.submit(["Look."], schema=TEXT, tools={"look": {"_output": TEXT}})
+            assert backend.wait(run.id).output == "nothing"
+            run.say(PNG)
+            assert backend.wait(run.id).output == "a picture"
+
+
 def test_delegates_and_their_child_runs_are_shown_the_files_of_their_definitions(seeing: Backend, eyes: Eyes) -> None:
     plain = {"context": [showing("cat")], "schema": TEXT}
     delegates = {"plain": plain, "looping": {**plain, "tools": ["echo"]}}

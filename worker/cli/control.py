@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -124,13 +125,14 @@ def amend(run: str, file: str, add: bool, yes: bool, *, common: Common) -> int:
 @click.command(short_help="Add a text that the next request of a loop shows.")
 @click.argument("run", metavar="RUN")
 @click.argument("text", metavar="TEXT")
+@click.option("--file", "files", multiple=True, metavar="PATH", help="Also a picture, PDF or text; repeatable.")
 @common_options
-def say(run: str, text: str, *, common: Common) -> int:
+def say(run: str, text: str, files: tuple[str, ...], *, common: Common) -> int:
     """Add TEXT to the context of RUN's loop, whose next request shows it. A loop that has ended goes on.
 
-    Exit codes: 0 said, 3 no server, 4 no such run, no loop, or it was cancelled.
+    Exit codes: 0 said, 2 a file cannot be taken, 3 no server, 4 no such run, no loop, or it was cancelled.
     """
-    return _order(run, common, lambda found: found.say(text))
+    return _order(run, common, lambda found: found.say([text, *map(Path, files)]))
 
 
 @click.command(short_help="Add data messages to a run under way.")

@@ -67,7 +67,7 @@ class Client:
 
     def submit(
         self,
-        context: str | Mapping[str, Any] | File | Path | Texts = (),
+        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
         solution: Mapping[str, Any] | None = None,
         **options: Unpack[SubmissionOptions],
     ) -> Run:

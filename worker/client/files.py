@@ -65,6 +65,8 @@ class File:
 
 Given = File | Path | str | bytes
 """A file: a text is a path."""
+Place = tuple[str, Sequence[Any]]
+"""Messages, and the pointer to where they stand."""
 
 
 @dataclass(slots=True)
@@ -149,23 +151,32 @@ def content_of(part: Any) -> Any:
 
 def require_files(plan: Plan, contents: Mapping[str, bytes], settings: Settings) -> None:
     """Raise `Rejected` where a plan names a file that was not given, or more than one request may have."""
-    contexts = [("context", list(plan.context.messages))]
-    contexts += [(f"delegates/{name}/context", own.get("context", [])) for name, own in _delegates(plan)]
+    contexts: list[Place] = [("/context", list(plan.context.messages))]
+    contexts += [(f"/delegates/{name}/context", own.get("context", [])) for name, own in _delegates(plan)]
+    require_given(contexts, contents)
+    most = int(settings.limit_call_bytes)
+    if problems := [problem for each in contexts if (problem := size_problem(*each, most)) is not None]:
+        raise Rejected(problems)
+
+
+def require_given(contexts: Iterable[Place], contents: Mapping[str, bytes]) -> None:
+    """Raise `Rejected` for each file that contexts name and that was not given."""
     problems = [
-        Problem(
-            f"/{where}", f"no file {part['file']!r} was given: `--file NAME=PATH`, in Python `files={{NAME: PATH}}`"
-        )
+        Problem(where, f"no file {part['file']!r} was given: `--file NAME=PATH`, in Python `files={{NAME: PATH}}`")
         for where, messages in contexts
         for part in file_parts(messages)
         if part.get("digest") not in contents
     ]
-    most = int(settings.limit_call_bytes)
-    for where, messages in contexts:
-        if not problems and (size := sent_bytes(messages)) > most:
-            text = f"its files have {size} bytes in base64, where a request may have {most} (ACTS_LIMIT_CALL_BYTES)"
-            problems.append(Problem(f"/{where}", text))
     if problems:
         raise Rejected(problems)
+
+
+def size_problem(where: str, messages: Iterable[Any], most_bytes: int) -> Problem | None:
+    """What is wrong where the files of a request have more bytes than it may have."""
+    if (size := sent_bytes(messages)) <= most_bytes:
+        return None
+    text = f"its files have {size} bytes in base64, where a request may have {most_bytes} (ACTS_LIMIT_CALL_BYTES)"
+    return Problem(where, text)
 
 
 def _delegates(plan: Plan) -> Iterable[tuple[str, Mapping[str, Any]]]:

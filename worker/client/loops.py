@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,10 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtended, ToolsAsked
+from acts_celery.protocol.submission.additions import check_said
 from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
 from acts_celery.worker.loop.loop_view import LoopView, loop_limits, plan_of
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
@@ -25,6 +27,7 @@ from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
+from .files import require_given, size_problem
 from .publishing import publish_lanes
 from .sending import beyond
 
@@ -59,25 +62,30 @@ class LoopControl:
 
         self._take(step, done)
 
-    def say(self, text: str) -> None:
-        """Add a text to the context of a loop: the next request shows it. One that has ended goes on, with as many
-        ticks as it had at first.
+    def say(self, messages: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
+        """Add texts and chat messages of a user to the context of a loop, with the files that they show, by their
+        digests: the next request shows them. One that has ended goes on, with as many ticks as it had at first.
 
-        Raises `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `RedisError`.
+        Raises `protocol.Rejected`, `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `RedisError`.
         """
+        limits = limits_of(self._settings)
+        check_said(messages, limits)
+        require_given([("", messages)], files)
         done = audit_record(self._settings, "said")
-        message = {"type": "text", "message": text}
 
         def step(view: LoopView) -> LoopStep:
             if view.status not in ("running", "paused", "completed", "failed"):
-                raise RunOver(f"run {view.run} is {view.status}: no text can be added to it any more")
+                raise RunOver(f"run {view.run} is {view.status}: nothing can be said to it any more")
+            if problem := size_problem("", [*view.asked, *messages], limits.call_bytes):
+                raise Rejected([problem])
             loop = view.loop
             if loop.stage is Stage.ENDED:
                 asked = len([tick for tick in loop.ticks if tick.solution is not None])
                 found = self._extension(view, max(asked - loop.added_ticks, 0))
             else:
                 found = LoopStep(loop, view.seen)
-            found.entries.insert(0, ("", ["m", pack(message), "audit", done.pack()]))
+            found.entries[:0] = [("", ["m", pack(message), "audit", done.pack()]) for message in messages]
+            found.files = files
             return found
 
         self._take(step, done)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
@@ -15,7 +16,9 @@ from acts_celery.worker.errors import PlanWaits, RunOver
 from acts_celery.worker.storage.connections import redis_errors
 
 from .control import Control
+from .files import File, Given, files_of
 from .readable_run import ReadableRun
+from .submitting import Texts, messages_of
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
@@ -90,14 +93,22 @@ class Run(ReadableRun):
                 return
         self._control.resume()
 
-    def say(self, text: str) -> None:
-        """Add a text to the context of a loop, which its next request shows; one that has ended goes on.
+    def say(
+        self,
+        message: str | Mapping[str, Any] | File | Path | bytes | Texts,
+        *,
+        files: Mapping[str, Given] | None = None,
+    ) -> None:
+        """Add a text to the context of a loop, or several, which its next request shows; one that has ended goes on. A
+        path, a `File`, and `files` are what models are shown, as in `Client.submit`.
 
-        Raises `NoLoop`, `RunOver`.
+        Raises `protocol.Rejected`, and then nothing was added; `NoLoop`, `RunOver`.
         """
         self._state()
+        given = files_of(self._settings, files)
+        said = given.put_into(messages_of(message))
         with redis_errors(self._settings):
-            self._loop.say(text)
+            self._loop.say(said, given.contents)
 
     def asked(self, tick: int) -> dict[str, Any]:
         """What the model was asked in a tick of a loop: `messages`, `schema`, `config`, `digest` (SPEC R12.9).

@@ -66,16 +66,16 @@ def typed(result: Result, kind: OutputType | None) -> Result:
 
 
 def document_of(
-    context: str | Mapping[str, Any] | File | Path | Texts, solution: Mapping[str, Any] | None
+    context: str | Mapping[str, Any] | File | Path | bytes | Texts, solution: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The submission of a context and a solution."""
     document: dict[str, Any] = {"context": messages_of(context)}
     return document if solution is None else {**document, "solution": solution}
 
 
-def messages_of(context: str | Mapping[str, Any] | File | Path | Texts) -> list[dict[str, Any]]:
+def messages_of(context: str | Mapping[str, Any] | File | Path | bytes | Texts) -> list[dict[str, Any]]:
     """The messages of a context, or of one message; texts are messages of type `text`, files are of the user."""
-    messages = (context,) if isinstance(context, str | Mapping | File | Path) else context
+    messages = (context,) if isinstance(context, str | Mapping | File | Path | bytes) else context
     return [_message_of(each) for each in messages]
 
 

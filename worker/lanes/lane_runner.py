@@ -362,14 +362,14 @@ class LaneRunner:
             return False
         view = self._lane.run
         if view.seen != committed.global_id:
-            view.feed(await self._services.log.read(view.run, None, after=view.seen))
+            await view.catch_up(self._services.log)
         self._lane.note_global()
         return True
 
     async def _reload(self) -> None:
         """Another process wrote to the lane: read it anew, so that everything is applied in the log's order."""
         view = self._lane.run
-        view.feed(await self._services.log.read(view.run, None, after=view.seen))
+        await view.catch_up(self._services.log)
         self._lane = await LaneView.open(self._services.log, view, self._lane.instance)
         ours = (*self._inline.attempts, *(attempt for attempt, _ in self._decider.results))
         ours = tuple(filter(self._lane.is_of_now, ours))

@@ -14,7 +14,13 @@ from acts_celery.protocol.language.files import sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.function_answers import may_speak
 from acts_celery.protocol.requests.functions import REQUIRED, TOOLS
-from acts_celery.protocol.requests.rendering import render_answer, render_context, render_functions, render_slots
+from acts_celery.protocol.requests.rendering import (
+    render_added,
+    render_answer,
+    render_functions,
+    render_said,
+    render_slots,
+)
 from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
 from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.state.allowance import TooLarge
@@ -126,15 +132,15 @@ def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits)
 def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     tick = view.loop.last
     if tick is None:
-        return render(request, is_child=view.parent is not None)
+        first = render(request, is_child=view.parent is not None)
+        return [*first, *render_added(request, view.messages[len(view.context) :])]
     assert tick.solution is not None
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]
     answer = tick.solution["solution"]
     if tick.slots is not None:
         answer = emptied(tick.slots, answer)
-    said = [message for message in new if message.get("type") in ("text", "system")]
     times = repeats["times"] if repeats is not None else 1
     if request.is_native:
         turn = Turn(tick.number, answer, tick.first, tick.solution.get("words", ""), tick.set_aside, times)
-        return [*render_functions(request, turn, fates_of(view), before, new), *render_context(said)]
-    return [*render_tick(request, tick.number, answer, fates_of(view), before, new, times), *render_context(said)]
+        return [*render_functions(request, turn, fates_of(view), before, new), *render_said(new)]
+    return [*render_tick(request, tick.number, answer, fates_of(view), before, new, times), *render_said(new)]

@@ -14,7 +14,7 @@
 `fields`        the names of the fields of an entry of the log
 `entries`       an entry of the log, read as an event
 `lane_state`    what the log says of a lane: the one fold of it
-`withdrawn`     which messages count no more
+`withdrawn`     which events and messages count no more
 `run_state`     what the log says of a run, its lanes and its loop
 `commits`       what a commit asks, and what comes of it
 `log`           reading lanes and committing, as lane runners do

@@ -29,7 +29,6 @@ from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.outcomes import Terms
 from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.engine.statuses import FINAL, Status
-from acts_celery.protocol.engine.undone import counting
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Reference
@@ -43,6 +42,7 @@ from .entries import Entry, RunStatusChanged, id_key
 from .gatherings import gathers_of
 from .log import MessageLog, Opened
 from .run_state import RunState
+from .withdrawn import standing
 
 
 class RunGone(Exception):
@@ -103,6 +103,12 @@ class RunView:
         view.files = files
         view.size += sum(map(len, files.values()))
         return view, lane
+
+    async def catch_up(self, log: MessageLog) -> None:
+        """Read what has come to the global lane since."""
+        entries = await log.read(self.run, None, after=self.seen)
+        self.feed(entries)
+        self.files = await log.with_files(self.run, self.files, entries)
 
     @property
     def definition(self) -> Definition:
@@ -228,7 +234,7 @@ class LaneView:
         self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
         self._unsettled = unsettled
-        self.feed(_standing(entries))
+        self.feed(standing(entries))
         self.note_global()
 
     @classmethod
@@ -247,9 +253,8 @@ class LaneView:
         if opened is None or has_gathers:
             opened = await log.open(run.run, instance)
         laid_out = [id_key(entry.id) for entry in opened.entries[1:] if entry.lays_out]
-        is_loop = run.definition.request is not None  # what its ticks brought may be newer than the view
-        if is_loop or laid_out:
-            run.feed(await log.read(run.run, None, after=run.seen))
+        if laid_out or run.definition.request is not None:  # what ticks have brought may be newer than the view
+            await run.catch_up(log)
             if instance is None and run.has_gathers and (not has_gathers or max(laid_out, default=counted) > counted):
                 return await cls.open(log, run, instance)
         view = cls(run, instance, opened.entries, opened.mark, unsettled)
@@ -319,8 +324,9 @@ class LaneView:
         if any(entry.lays_out for entry in entries):
             return False
         self.feed(entries)
+        self.run.files = await log.with_files(self.run.run, self.run.files, entries)
         if self.waits_for_global:
-            self.run.feed(await log.read(self.run.run, None, after=self.run.seen))
+            await self.run.catch_up(log)
             self.note_global()
         return True
 
@@ -385,12 +391,6 @@ class LaneView:
     def let_go(self) -> None:
         """Keep no longer what was gathered."""
         self._gathered.calls, self._gathered.folds = frozenset(), {}
-
-
-def _standing(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The entries of a lane, without what counts no more of calls that were carried out again later (SPEC R11.8)."""
-    for entry, counts in zip(entries, counting([entry.event for entry in entries]), strict=True):
-        yield entry if counts else entry._replace(event=None)
 
 
 def _places(call: Call) -> Iterator[Reference]:

@@ -6,13 +6,14 @@ What an entry says is in `entries`, what a commit asks and what comes of it in `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from redis.asyncio import Redis
 
 from acts_celery.protocol.engine.loop_limits import LoopLimits
+from acts_celery.protocol.language.files import digests
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack
 from acts_celery.worker.wire.tokens import Tokens
@@ -204,6 +205,12 @@ class MessageLog:
         """The files of these digests, as far as the run has them."""
         found = await self._commands.execute("HMGET", self._keys(run).files, *digests) if digests else ()
         return {digest: content for digest, content in zip(digests, found, strict=True) if content is not None}
+
+    async def with_files(self, run: str, known: Mapping[str, bytes], entries: Iterable[Entry]) -> Mapping[str, bytes]:
+        """The files that are known by their digests, and those that messages of these entries show."""
+        named = digests(entry.message for entry in entries if entry.message is not None)
+        missing = [digest for digest in named if digest not in known]
+        return {**known, **await self.files(run, missing)} if missing else known
 
     async def all_files(self, run: str) -> dict[str, bytes]:
         """The files that the run has, by their digests."""

@@ -116,6 +116,8 @@ class LoopStep:
     """How many calls are new."""
     gathers: Sequence[tuple[str, int]] = ()
     """New `_gather` calls, each with the number of lanes in which it waits."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """What its messages show, by the digests."""
     alarm_ms: int | None = None
     """When the loop is to be looked at again, though nothing comes."""
     after: Loop = field(init=False)
@@ -162,6 +164,7 @@ class LoopStep:
             "to": self.after.name,
             "seen": self.seen,
             "entries": [[lane, fields] for lane, fields in self.entries],
+            "files": [list(pair) for pair in self.files.items()],
             "woken": list(self.woken),
             "added": self.added,
             "gathers": [list(pair) for pair in self.gathers],

@@ -1,10 +1,11 @@
-"""Withdrawn messages: what calls had written that were carried out again since counts no more (SPEC R11.8)."""
+"""What counts no more of calls that were carried out again: their events, and what they had written (SPEC R11.8)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
+from acts_celery.protocol.engine import undone
 from acts_celery.protocol.engine.events import CallsUndone
 
 from .entries import Entry
@@ -23,3 +24,9 @@ def counting(entries: Iterable[Entry]) -> list[Entry]:
             written[entry.instance, entry.call].append(len(found))
             found.append(entry)
     return [entry for entry in found if entry is not None]
+
+
+def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries of a lane, without the events that count no more."""
+    for entry, counts in zip(entries, undone.counting([entry.event for entry in entries]), strict=True):
+        yield entry if counts else entry._replace(event=None)

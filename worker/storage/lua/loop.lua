@@ -5,10 +5,10 @@
 -- `loop:forgiven` (how many calls had failed when it ended), `loop:tokens` and `loop:money` (what it has taken itself),
 -- `loop:cost` (what it and its calls have cost, as JSON).
 --
--- KEYS: calls leases published gathers *
+-- KEYS: calls leases published gathers files *
 -- USES: status lanes condition
 -- Request: lane (the loop's), from (the stage and tick that were read), to (what they become), seen (the last id of the log
---          that was read), entries: {lane, fields} to be appended in order, woken (lanes to be published), added (how many
+--          that was read), entries: {lane, fields} to be appended in order, files (pairs of digest and content), woken (lanes to be published), added (how many
 --          calls), gathers (pairs of a new gather call and the number of lanes in which it waits), answered (the tick whose
 --          request has ended, or nil), ends (nil, or "completed", or "failed"), fault (why it ends, or ""), alone (whether
 --          every call has to have ended), pauses (whether the run is paused with it), extends (a run that has ended goes on:
@@ -38,6 +38,9 @@ for _, entry in ipairs(request.entries) do
         grown = grown + #value
     end
 end
+for _, pair in ipairs(request.files) do
+    grown = grown + #pair[2]
+end
 local bytes = tonumber(redis.call('HGET', state, 'bytes') or 0)
 if request.refuses and bytes + grown > request.most_bytes then
     return cmsgpack.pack({ status = status, is_taken = false, bytes = bytes, woken = {} })
@@ -46,6 +49,9 @@ end
 local alarm = request.lane .. '\31@due'
 for _, entry in ipairs(request.entries) do
     append_entry(entry[1], unpack(entry[2]))
+end
+for _, pair in ipairs(request.files) do
+    redis.call('HSET', files, pair[1], pair[2])
 end
 redis.call('HSET', state, 'loop', request.to)
 redis.call('HDEL', state, 'drives:' .. request.lane) -- it gets on (see drive.lua)
