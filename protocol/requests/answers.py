@@ -38,6 +38,7 @@ _SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""
 _ROUNDS: Final = 8
 """So often what is left of an answer is laid out without the calls that were found to be wrong."""
+_TWICE: Final = "the function output is called twice, with different values: call it once"
 _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
 
 
@@ -271,7 +272,7 @@ class _Reading:
         expected = composed["properties"]
         for key in value.keys() - expected.keys():
             if key == ARGUMENTS and self.request.is_native:
-                yield Problem(pointer("solution", key), output_problem(str(value[key])) or "it is written twice")
+                yield Problem(pointer("solution", key), output_problem(str(value[key])) or _TWICE)
                 continue
             yield Problem(pointer("solution", key), f"unknown property; an answer has {', '.join(expected)}")
         for key in expected.keys() - set(ANSWER_KEYS):

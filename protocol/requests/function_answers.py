@@ -4,8 +4,8 @@
     {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}], "output": "†state.hotel.id"}
 
 From there on it is read as any other. Arguments that cannot be read stand in a call as the text that they are, under
-`_arguments`: the call is an error, the others run. What a model says beside its calls is no part of the answer; where
-it calls nothing, and the output may be a text, it is the output.
+`_arguments`: the call is an error, the others run. So do those of the output, beside the calls. What a model says
+beside its calls is no part of the answer; where it calls nothing, and the output may be a text, it is the output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ ARGUMENTS: Final = "_arguments"
 """Where arguments stand that cannot be read, as the text that they are."""
 _BEGIN: Final = '{"calls": ['
 _NO_CALL: Final = (
-    "the answer calls no function: call those of the tools that bring the result nearer, or `output` with the result"
+    "the answer calls no tool and gives no result: call those of the tools that bring the result nearer, or `output` "
+    "with the result"
 )
 
 
@@ -42,13 +43,11 @@ class FunctionAnswer:
         self._has_calls = False
         self._output: str | None = None
         self._unread: str | None = None
-        """The arguments of the output, where they cannot be read."""
+        """The arguments of the output, where they cannot be read, or differ from those before."""
 
-    def call(self, name: str, arguments: str | Mapping[str, Any]) -> str:
-        """Take in a call of a function; what it adds to the text of the answer. Raises `Unreadable` where the output is
-        written twice, with different values.
-        """
-        text = (arguments if isinstance(arguments, str) else json.dumps(arguments)).strip() or "{}"
+    def call(self, name: str, arguments: str) -> str:
+        """Take in a call of a function, whose arguments are a JSON text; what it adds to the text of the answer."""
+        text = arguments.strip() or "{}"
         tool = self._tools.get(name, name)
         if tool is None:
             self._take_output(text)
@@ -59,19 +58,23 @@ class FunctionAnswer:
         comma = "" if inside.lstrip() == "}" else ", "
         return f'{begin}{{"_tool": {json.dumps(tool)}{comma}{inside}'
 
+    @property
+    def before_output(self) -> str:
+        """What stands between the calls and the output, if no call follows."""
+        return f'{"" if self._has_calls else _BEGIN}], "{OUTPUT}": '
+
     def end(self) -> str:
         """What stands behind the calls. Nothing is added after it."""
         unread = f", {json.dumps(ARGUMENTS)}: {json.dumps(self._unread)}" if self._unread is not None else ""
-        return f'{"" if self._has_calls else _BEGIN}], "output": {self._output or "null"}{unread}}}'
+        output = self._output if self._output is not None and self._unread is None else "null"
+        return f"{self.before_output}{output}{unread}}}"
 
     def _take_output(self, text: str) -> None:
-        if output_problem(text) is not None:
+        written = json.dumps(decoded(text)[OUTPUT]) if output_problem(text) is None else None
+        if written is None or self._output not in (None, written):
             self._unread = text
-            return
-        written = json.dumps(decoded(text)[OUTPUT])
-        if self._output not in (None, written):
-            raise Unreadable(f"the function {OUTPUT} is called twice, with different values: call it once")
-        self._output = written
+        else:
+            self._output = written
 
 
 def arguments_problem(text: str) -> str | None:
@@ -103,13 +106,13 @@ def may_speak(request: Request) -> bool:
 
 def with_words(request: Request, answer: str | Mapping[str, Any], words: str) -> str | Mapping[str, Any]:
     """An answer with what was said beside its calls: that is the output where there are none. Raises `Unreadable` where
-    it cannot be one.
+    nothing was said, or it cannot be one.
     """
-    if not request.is_native or not words.strip():
+    if not request.is_native:
         return answer
     value = decoded(answer) if isinstance(answer, str) else answer
     if value != {"calls": [], "output": None}:
         return answer
-    if not may_speak(request):
+    if not words.strip() or not may_speak(request):
         raise Unreadable(_NO_CALL)
     return {"calls": [], "output": words}

@@ -16,8 +16,8 @@ from acts_celery.protocol.language.references import DAGGER
 
 from .answer_texts import Unreadable, decoded
 
-_MARK: Final = re.compile(r'["{}\[\]:,]')
-_IN_STRING: Final = re.compile(r'["\\]')
+_MARK: Final = re.compile(rb'["{}\[\]:,]')
+_IN_STRING: Final = re.compile(rb'["\\]')
 _CHARACTERS: Final = re.compile(
     r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
@@ -25,7 +25,7 @@ _CHARACTERS: Final = re.compile(
 """What a string of JSON begins with that is whole characters."""
 _CALLS: Final = "calls"
 _OUTPUT: Final = "output"
-_BEFORE: Final = re.compile(r"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
+_BEFORE: Final = re.compile(rb"\s*(?:```[a-zA-Z]*\r?\n\s*)?")
 """What may stand before an answer (see `answer_texts`)."""
 
 
@@ -40,8 +40,8 @@ class GrowingAnswer:
     """
 
     def __init__(self) -> None:
-        self.text = ""
-        """All that has come."""
+        self._text = bytearray()
+        """All that has come, in UTF-8: unlike a text it grows without being copied, however small the pieces are."""
         self._at = 0
         self._open: list[str] = []
         """The objects and lists around the place that is read, outermost first."""
@@ -55,7 +55,7 @@ class GrowingAnswer:
         """Where the call begins that is read."""
         self._list = 0
         """Where the list of calls begins."""
-        self.end = 0
+        self._end = 0
         """Behind the last call that is complete."""
         self._output: int | None = None
         """Where the output begins, behind its quote, where it is a text."""
@@ -65,18 +65,28 @@ class GrowingAnswer:
         """Take in what has been written; the calls that are complete now, in order. Raises `Unreadable` where it cannot
         become an answer any more, or where something in `calls` is no object.
         """
-        self.text += piece
+        self._text += piece.encode(errors="surrogatepass")
         calls: list[Any] = []
         while (mark := self._next()) is not None:
             if (end := self._take(mark)) is not None:
-                calls.append(decoded(self.text[self._began : end]))
-                self.end = end
+                calls.append(decoded(self._between(self._began, end)))
+                self._end = end
         return calls
 
     @property
+    def text(self) -> str:
+        """All that has come."""
+        return self._between(0, None)
+
+    @property
+    def text_of_calls(self) -> str:
+        """What has come, up to the last call that is complete."""
+        return self._between(0, self._end)
+
+    @property
     def written(self) -> int:
-        """How many characters of the text have come since a text output began in it."""
-        return len(self.text) - self._output if self._output is not None else 0
+        """How many bytes of the text have come since a text output began in it."""
+        return len(self._text) - self._output if self._output is not None else 0
 
     @property
     def output(self) -> str:
@@ -85,33 +95,36 @@ class GrowingAnswer:
         """
         if self._output is None:
             return ""
-        found = _CHARACTERS.match(self.text, self._output)
+        found = _CHARACTERS.match(self._between(self._output, None))
         assert found is not None  # it matches nothing, too
         text: str = json.loads(f'"{found[0]}"')
         return text.partition(DAGGER)[0]
 
+    def _between(self, begin: int | None, end: int | None) -> str:
+        return self._text[begin:end].decode(errors="surrogatepass")
+
     def _next(self) -> int | None:
         """The next character that matters, None where it has not come yet."""
-        found = (_MARK if self._string is None else _IN_STRING).search(self.text, self._at)
+        found = (_MARK if self._string is None else _IN_STRING).search(self._text, self._at)
         if found is None:
-            self._at = len(self.text)
+            self._at = len(self._text)
             return None
-        if found[0] == "\\" and found.end() == len(self.text):
+        if found[0] == b"\\" and found.end() == len(self._text):
             self._at = found.start()  # what it escapes has not come yet
             return None
-        self._at = found.end() + (found[0] == "\\")
+        self._at = found.end() + (found[0] == b"\\")
         return found.start()
 
     def _take(self, at: int) -> int | None:
         """Step over a character; where a call ends with it, that is behind it."""
-        match self.text[at]:
+        match chr(self._text[at]):
             case '"' if self._string is None:
                 self._string = at
                 if self._output is None and self._key == _OUTPUT and len(self._open) == 1:
                     self._output = at + 1
             case '"':
                 if len(self._open) == 1:
-                    self._last = decoded(self.text[self._string : at + 1])
+                    self._last = decoded(self._between(self._string, at + 1))
                 self._string = None
             case ":" if len(self._open) == 1:
                 self._begin_value()
@@ -119,7 +132,7 @@ class GrowingAnswer:
                 self._key = None
             case "{" | "[" as opening:
                 self._open.append(opening)
-                if len(self._open) == 1 and not _BEFORE.fullmatch(self.text, 0, at):
+                if len(self._open) == 1 and not _BEFORE.fullmatch(self._text, 0, at):
                     raise Unreadable("something stands before it")
                 if len(self._open) == 2 and self._is_in_calls:
                     self._list = at + 1
@@ -133,8 +146,8 @@ class GrowingAnswer:
         return None
 
     def _begin_call(self, at: int) -> None:
-        between = self.text[self.end or self._list : at].split()
-        if between != ([","] if self.end else []):
+        between = self._text[self._end or self._list : at].split()
+        if between != ([b","] if self._end else []):
             raise Unreadable("what stands in calls is not a list of calls")
         self._began = at
 

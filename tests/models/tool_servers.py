@@ -15,10 +15,18 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from .provider_rules import anthropic_faults, openai_faults
 from .server import USAGE, Reply, delta, event
 
 STREAM: Final = {"Content-Type": "text/event-stream"}
 _TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
+_REASONS: Final = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+"""Why an answer has ended, in Anthropic's words."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,8 @@ class Say:
     calls: Sequence[tuple[str, Any]] = ()
     words: str = ""
     finish: str | None = None
-    """By default what fits."""
+    """In OpenAI's words; by default what fits."""
+    refusal: str = ""
 
 
 def output(value: Any) -> tuple[str, Any]:
@@ -51,7 +60,7 @@ class OpenAIWire:
         _verify_types(ChatCompletionMessageParam, body["messages"])
         _verify_types(ChatCompletionToolUnionParam, body.get("tools", ()))
         functions = [tool["function"] for tool in body.get("tools", ())]
-        _verify_functions(functions, "parameters", 64)
+        _verify_functions(functions, "parameters", 64, openai_faults)
         assert body.get("tool_choice", "auto") in ("auto", "required", "none")
         waiting: list[str] = []
         seen: set[str] = set()
@@ -79,7 +88,8 @@ class OpenAIWire:
             for at, (name, arguments) in enumerate(say.calls)
         ]
         if not streams:
-            message = {"role": "assistant", "content": say.words or None, **({"tool_calls": made} if made else {})}
+            message: dict[str, Any] = {"role": "assistant", "content": say.words or None}
+            message |= {**({"tool_calls": made} if made else {}), **({"refusal": say.refusal} if say.refusal else {})}
             choice = {"index": 0, "message": message, "finish_reason": finish}
             return Reply([json.dumps({"model": "m-2026", "choices": [choice], "usage": USAGE}).encode()])
         return Reply([*OpenAIWire.chunks(say), *OpenAIWire.end(finish)], headers=STREAM)
@@ -87,12 +97,18 @@ class OpenAIWire:
     @staticmethod
     def chunks(say: Say) -> list[bytes]:
         """The pieces of an answer as it is streamed, without its end."""
-        chunks = [delta(role="assistant", content=None), *([delta(content=say.words)] if say.words else [])]
+        chunks = [delta(role="assistant", content=None), *([delta(refusal=say.refusal)] if say.refusal else [])]
+        chunks += [delta(content=piece) for piece in _pieces(say.words)]
         for at, (name, arguments) in enumerate(say.calls):
             begin = {"index": at, "id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": ""}}
             chunks.append(delta(tool_calls=[begin]))
             chunks += [delta(tool_calls=[{"index": at, "function": {"arguments": p}}]) for p in _pieces(arguments)]
         return chunks
+
+    @staticmethod
+    def error(type_: str, message: str) -> dict[str, Any]:
+        """An error."""
+        return {"error": {"message": message, "type": type_, "param": None, "code": None}}
 
     @staticmethod
     def end(finish: str) -> list[bytes]:
@@ -112,7 +128,7 @@ class AnthropicWire:
         _verify_types(MessageParam, body["messages"])
         _verify_types(TextBlockParam, body.get("system", ()))
         _verify_types(ToolUnionParam, body.get("tools", ()))
-        _verify_functions(body.get("tools", ()), "input_schema", 128)
+        _verify_functions(body.get("tools", ()), "input_schema", 128, anthropic_faults)
         assert body.get("tool_choice", {"type": "auto"})["type"] in ("auto", "any", "none")
         assert body["messages"][0]["role"] == "user"
         blocks, waiting, seen = [*body.get("system", ())], list[str](), set[str]()
@@ -136,16 +152,16 @@ class AnthropicWire:
     @staticmethod
     def reply(say: Say, *, streams: bool) -> Reply:
         """The answer as it comes."""
-        reason = say.finish or ("tool_use" if say.calls else "end_turn")
+        finish = say.finish or ("content_filter" if say.refusal else "tool_calls" if say.calls else "stop")
         if streams:
-            return Reply([*AnthropicWire.chunks(say), *AnthropicWire.end(reason)], headers=STREAM)
+            return Reply([*AnthropicWire.chunks(say), *AnthropicWire.end(finish)], headers=STREAM)
         content: list[Any] = [{"type": "text", "text": say.words}] if say.words else []
         content += [
-            {"type": "tool_use", "id": f"toolu_{at}", "name": name, "input": json.loads(_text(arguments))}
+            {"type": "tool_use", "id": f"toolu_{at}", "name": name, "input": json.loads(_text(arguments) or "{}")}
             for at, (name, arguments) in enumerate(say.calls)
         ]
         usage = {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 22}
-        body = {"model": "m-2026", "content": content, "stop_reason": reason, "usage": usage}
+        body = {"model": "m-2026", "content": content, "stop_reason": _REASONS[finish], "usage": usage}
         return Reply([json.dumps(body).encode()])
 
     @staticmethod
@@ -154,7 +170,7 @@ class AnthropicWire:
         usage = {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 1}
         start: dict[str, Any] = {"model": "m-2026", "content": [], "stop_reason": None, "usage": usage}
         events: list[dict[str, Any]] = [{"type": "message_start", "message": start}, {"type": "ping"}]
-        texts = [("text", {"type": "text", "text": ""}, "text_delta", [say.words])] if say.words else []
+        texts = [("text", {"type": "text", "text": ""}, "text_delta", _pieces(say.words))] if say.words else []
         calls = [
             ("partial_json", {"type": "tool_use", "id": f"toolu_{at}", "name": name, "input": {}}, "input_json_delta",
              ["", *_pieces(arguments)])
@@ -168,9 +184,14 @@ class AnthropicWire:
         return [_named(each) for each in events]
 
     @staticmethod
-    def end(reason: str) -> list[bytes]:
+    def error(type_: str, message: str) -> dict[str, Any]:
+        """An error."""
+        return {"type": "error", "error": {"type": type_, "message": message}, "request_id": "req_1"}
+
+    @staticmethod
+    def end(finish: str) -> list[bytes]:
         """The end of a stream."""
-        last = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 22}}
+        last = {"type": "message_delta", "delta": {"stop_reason": _REASONS[finish]}, "usage": {"output_tokens": 22}}
         return [_named(last), _named({"type": "message_stop"})]
 
 
@@ -178,21 +199,24 @@ Wire = type[OpenAIWire] | type[AnthropicWire]
 WIRES: Final[Mapping[str, Wire]] = {"openai": OpenAIWire, "anthropic": AnthropicWire}
 
 
-def wire_of(path: str) -> Wire:
-    """The wire that a path of the API speaks."""
-    return AnthropicWire if path.endswith("/messages") else OpenAIWire
+def wire_of(body: Mapping[str, Any]) -> Wire:
+    """The wire that a request speaks."""
+    return AnthropicWire if "max_tokens" in body and "stream_options" not in body else OpenAIWire
 
 
 def _pieces(arguments: Any) -> list[str]:
     text = _text(arguments)
-    return [text[at : at + 7] for at in range(0, len(text), 7)]
+    size = max(7, len(text) // 1_000)
+    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 def _named(data: dict[str, Any]) -> bytes:
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def _verify_functions(functions: Iterable[Mapping[str, Any]], key: str, longest: int) -> None:
+def _verify_functions(
+    functions: Sequence[Mapping[str, Any]], key: str, longest: int, faults: Callable[[Any], Iterable[str]]
+) -> None:
     names = [function["name"] for function in functions]
     assert len(set(names)) == len(names), "a name twice"
     for function in functions:
@@ -201,6 +225,7 @@ def _verify_functions(functions: Iterable[Mapping[str, Any]], key: str, longest:
         assert schema["type"] == "object"
         assert not schema.keys() & set(_TOP), f"{set(_TOP) & schema.keys()} at the top of a schema"
         assert set(schema.get("required", ())) <= set(schema.get("properties", ()))
+        assert not (function.get("strict") and [*faults(schema)]), "not a strict schema"
 
 
 def _verify_types(kind: Any, values: Iterable[Any]) -> None:
@@ -228,7 +253,7 @@ class Speaker:
     broken: list[str] = field(default_factory=list)
 
     def __call__(self, body: Any) -> Reply:
-        wire: Wire = AnthropicWire if "max_tokens" in body and "stream_options" not in body else OpenAIWire
+        wire = wire_of(body)
         try:
             wire.verify(body)
         except Exception as error:

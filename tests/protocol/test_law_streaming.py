@@ -72,7 +72,7 @@ def ends_of_calls(text: str) -> list[int]:
     growing, ends = GrowingAnswer(), []
     for character in text:
         if growing.feed(character):
-            ends.append(growing.end)
+            ends.append(len(growing.text_of_calls))
     return ends
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from acts_celery.protocol.requests.growing import GrowingAnswer
 
 from .schema_strategies import schema_values
 
+PIECES = 250_000
+SECONDS = 5  # half a second; 42, where what has come is copied for each piece
 texts = st.text(st.sampled_from('"\\{}[],: a\n†'), max_size=8)
 calls = st.lists(st.dictionaries(texts, st.one_of(texts, schema_values, st.lists(texts, max_size=2)), max_size=3))
 
@@ -94,3 +97,13 @@ def test_r13_12_half_a_character_is_not_given() -> None:
     lone = GrowingAnswer()
     lone.feed('{"output": "a\\ud83d and more')
     assert lone.output == "a"  # what it means is read at the end
+
+
+def test_r13_8_the_time_does_not_depend_on_how_small_the_pieces_are() -> None:
+    growing = GrowingAnswer()
+    growing.feed('{"calls": [], "output": "')
+    began = time.process_time()
+    for _ in range(PIECES):
+        growing.feed("abcd")
+    assert time.process_time() - began < SECONDS
+    assert len(growing.output) == 4 * PIECES

@@ -168,7 +168,7 @@ def test_words_alone_are_an_output_that_may_be_a_text_and_an_error_otherwise(nat
     run, topic = native.submit(Say(words="It is four."), Say([output(4)]))
     result = native.backend.wait(run.id)
     assert (result.status, result.output) == ("completed", 4)
-    assert "calls no function" in errors(run)[0]["message"]
+    assert "calls no tool" in errors(run)[0]["message"]
     first, second = native.bodies(topic)
     assert first["tool_choice"] in ("required", {"type": "any"})
     assert "It is four." in json.dumps(second["messages"])
@@ -216,7 +216,7 @@ def test_a_call_begins_while_the_rest_of_the_answer_is_held_back(streaming: Nati
 
     def held(wire: Wire) -> Reply:
         chunks = wire.chunks(say)
-        return Reply([*chunks[:-1], hold, chunks[-1], *wire.end("tool_use")], headers=STREAM)
+        return Reply([*chunks[:-1], hold, chunks[-1], *wire.end("tool_calls")], headers=STREAM)
 
     run, topic = streaming.submit(held, Say([output("†result.c1")]), tools={**TOOLS, "waitAtGate": WAIT})
     meeting.take(f"at:{gate}")

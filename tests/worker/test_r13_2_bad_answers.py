@@ -1,4 +1,5 @@
-"""What becomes of an answer, whatever it is: one row for each, by a real worker and a real server (SPEC R12.6a-R13.4).
+"""What becomes of an answer, whatever it is: one row for each, by a real worker and a real server, on each wire on
+which it can occur, streamed and in one piece (SPEC R12.6-R13.4).
 
 After the answer of its row the model answers well, so a row is told by what ran of it, what was wrong in its tick, and
 how often was asked.
@@ -7,8 +8,9 @@ how often was asked.
 from __future__ import annotations
 
 import json
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final
@@ -16,7 +18,8 @@ from typing import Any, Final
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from tests.models.server import Reply, delta, event, failing, model_server, streamed, whole
+from tests.models.server import Reply, event, model_server
+from tests.models.tool_servers import STREAM, WIRES, Say, Wire, output, wire_of
 
 from .backend import Backend, Meeting, settings_apart
 from .loops import ADD
@@ -25,7 +28,47 @@ KEY: Final = "sk-canary-4711"
 SUM: Final = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 MORE: Final = {"_tool": "add", "a": "†state.sum", "b": 2, "_outputPath": "†state.more"}
 GOOD: Final = 7
-EVENTS: Final = {"Content-Type": "text/event-stream"}
+PAGE: Final = Reply([b"<html>Log in</html>"], headers={"Content-Type": "text/html"})
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model is asked, and how its answer comes."""
+
+    provider: str
+    has_functions: bool
+    streams: bool
+
+    @property
+    def model(self) -> str:
+        """The name of a model that is asked so."""
+        return f"{self.provider}_{'tools' if self.has_functions else 'json'}"
+
+    @property
+    def wire(self) -> Wire:
+        """What its provider speaks."""
+        return WIRES[self.provider]
+
+    def reply(self, say: Say) -> Reply:
+        """An answer as it comes."""
+        return self.wire.reply(say, streams=self.streams)
+
+    def __str__(self) -> str:
+        return f"{self.model} {'streamed' if self.streams else 'whole'}"
+
+
+WAYS: Final = [
+    Way(provider, has_functions, streams)
+    for provider in WIRES
+    for has_functions in (False, True)
+    for streams in (True, False)
+]
+IN_TEXT: Final = [way for way in WAYS if not way.has_functions]
+BY_CALLS: Final = [way for way in WAYS if way.has_functions]
+STREAMED: Final = [way for way in WAYS if way.streams]
+WHOLE: Final = [way for way in WAYS if not way.streams]
+AS_TEXT: Final = [way for way in WAYS if way.streams or way.provider == "openai"]
+"""Those in which the arguments of a function come as a text, which may be no JSON."""
 
 
 def text(*calls: Any, output: Any = None) -> str:
@@ -39,11 +82,11 @@ CALLS: Final = text(SUM)
 class Row:
     """A reply, and what becomes of it."""
 
-    reply: Reply
+    reply: Callable[[Way], Reply]
     says: tuple[str, ...] = ()
     """The type of the tick's error and words of its message; empty where nothing is wrong."""
-    runs: tuple[str, ...] = ()
-    """What becomes of the calls of the answer."""
+    runs: tuple[str, ...] | None = ()
+    """What becomes of the calls of the answer; None where that depends on how fast it comes."""
     asked: tuple[int, ...] = (0, 1)
     """The ticks that were asked for, in order."""
     fails: str = ""
@@ -53,139 +96,252 @@ class Row:
     config: dict[str, Any] = field(default_factory=dict)
     words: str | None = None
     """What the log keeps of what stood around the answer."""
+    output: Any = GOOD
+    ways: Sequence[Way] = tuple(WAYS)
+    """Those in which it can occur."""
 
 
-def both(name: str, answer: str, *says: str, **more: Any) -> Iterator[tuple[str, Row]]:
-    """An answer that comes in pieces, and one that comes at once: the same becomes of both."""
-    yield f"{name}, streamed", Row(streamed(answer), says, **more)
-    yield f"{name}, whole", Row(whole(answer), says, **more)
+def answered(*calls: dict[str, Any], output: Any = None) -> Callable[[Way], Reply]:
+    """An answer as it is written on each wire."""
+
+    def reply(way: Way) -> Reply:
+        return way.reply(called(*calls, output=output) if way.has_functions else Say(words=text(*calls, output=output)))
+
+    return reply
 
 
-def called(arguments: str) -> dict[str, Any]:
-    """A message with a function call."""
-    return {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}]}
+def called(*calls: dict[str, Any], output: Any = None, **more: Any) -> Say:
+    """An answer as calls of functions."""
+    made: list[tuple[str, Any]] = [
+        (call["_tool"], {key: part for key, part in call.items() if key != "_tool"}) for call in calls
+    ]
+    return Say([*made, *([("output", {"output": output})] if output is not None else [])], **more)
 
 
-def body(value: Any) -> Reply:
-    return Reply([json.dumps(value).encode()])
+def said(say: Say, *says: str, **more: Any) -> Row:
+    """An answer that is the same on each wire."""
+    return Row(lambda way: way.reply(say), says, **more)
+
+
+def written(answer: str, *says: str, **more: Any) -> Row:
+    """A text, where an answer is one."""
+    return said(Say(words=answer), *says, ways=IN_TEXT, **more)
+
+
+def functions(say: Say, *says: str, **more: Any) -> Row:
+    """Calls of functions, where an answer is made of them."""
+    return said(say, *says, **{"ways": BY_CALLS, **more})
+
+
+def failing(status: int, type_: str, message: str, **headers: str) -> Callable[[Way], Reply]:
+    """An error in the provider's words."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda way: Reply([json.dumps(way.wire.error(type_, message)).encode()], status, named)
+
+
+def error_inside(type_: str, message: str) -> Callable[[Way], Reply]:
+    """An error in place of an answer, or in the midst of one."""
+
+    def reply(way: Way) -> Reply:
+        error = way.wire.error(type_, message)
+        if not way.streams:
+            return Reply([json.dumps(error).encode()])
+        return Reply([*way.wire.chunks(Say()), event(error)], headers=STREAM)
+
+    return reply
+
+
+def breaking_off(say: Say) -> Callable[[Way], Reply]:
+    """A stream that is cut, before what it began with is whole."""
+    return lambda way: Reply(way.wire.chunks(say)[: -1 if say.calls else None], headers=STREAM, is_cut=True)
+
+
+def body(value: Any) -> Callable[[Way], Reply]:
+    """Something in one piece."""
+    return lambda way: Reply([value if isinstance(value, bytes) else json.dumps(value).encode()])
 
 
 def rows() -> Iterator[tuple[str, Row]]:
+    yield from unread_texts()
+    yield from unread_calls()
+    yield from wrong_answers()
+    yield from what_providers_say()
+    yield from what_ends()
+
+
+def unread_texts() -> Iterator[tuple[str, Row]]:
+    """Texts that should be an answer."""
     done: dict[str, Any] = {"runs": ("done",)}
     unread = ("InvalidAnswer", "the answer cannot be read: ")
     expected = 'expected {"calls": …, "output": …}'
     # What stands around the answer changes nothing.
     sure, ending = "Sure, here is what I do:", "Done! Anything else?"
-    yield from both("prose before it", f"{sure}\n{CALLS}", **done, words=sure)
-    yield from both("prose behind it", f"{CALLS}\n\n{ending}", **done, words=ending)
-    yield from both("thinking", f'<think>{{"output": 1}}?</think>\n{CALLS}', **done)
-    yield from both("a fence", f"```json\n{CALLS}\n```", **done)
-    yield from both("it twice", f"{CALLS}\n{CALLS}", **done)
-    yield from both("no output", json.dumps({"calls": [SUM]}), **done)
-    yield from both("no calls", '{"output": 7}', asked=(0,))
+    yield "prose before it", written(f"{sure}\n{CALLS}", **done, words=sure)
+    yield "prose behind it", written(f"{CALLS}\n\n{ending}", **done, words=ending)
+    yield "thinking", written(f'<think>{{"output": 1}}?</think>\n{CALLS}', **done)
+    yield "a fence", written(f"```json\n{CALLS}\n```", **done)
+    yield "it twice", written(f"{CALLS}\n{CALLS}", **done)
+    yield "no output", written(json.dumps({"calls": [SUM]}), **done)
+    yield "no calls", written('{"output": 7}', asked=(0,))
     # What cannot be read.
-    yield from both("nothing", "", *unread, f"it is empty; {expected}")
-    yield from both("a bare output", "7", *unread, expected, "It begins: 7")
-    yield from both("prose alone", "I would rather not. " * 100, *unread, expected, "It begins: I would rather")
-    yield from both("two objects", f"{CALLS} or {text(output=8)}", *unread, "2 different objects")
-    yield from both("keys of another language", '{"вызовы": [], "ответ": 7}', *unread, expected, "вызовы")
-    yield from both("an object inside another", f'{{"answer": {CALLS}}}', *unread, expected)
-    yield from both("a text of JSON", json.dumps(CALLS), *unread, expected)
-    yield from both("a key twice", '{"calls": [], "output": 7, "output": 8}', *unread, "'output' occurs twice")
-    yield from both("no number", '{"output": NaN}', *unread, "NaN is not a JSON value")
-    yield from both("broken JSON", '{"calls": [}', *unread, "it is not JSON")
-    yield from both("deep", '{"output": ' + "[" * 5_000, *unread, "nested too deeply")
-    yield from both("ten megabytes", "x" * 10_000_000, "InvalidAnswer", "bytes", is_charged=False)
+    yield "nothing", written("", *unread, f"it is empty; {expected}")
+    yield "a bare output", written("7", *unread, expected, "It begins: 7")
+    yield "prose alone", written("I would rather not. " * 100, *unread, expected, "It begins: I would rather")
+    yield "two objects", written(f"{text(output=8)} or {CALLS}", *unread, "2 different objects")
+    yield "keys of another language", written('{"вызовы": [], "ответ": 7}', *unread, expected, "вызовы")
+    yield "an object inside another", written(f'{{"answer": {CALLS}}}', *unread, expected)
+    yield "a text of JSON", written(json.dumps(CALLS), *unread, expected)
+    yield "a key twice", written('{"calls": [], "output": 7, "output": 8}', *unread, "'output' occurs twice")
+    yield "no number", written('{"output": NaN}', *unread, "NaN is not a JSON value")
+    yield "broken JSON", written('{"calls": [}', *unread, "it is not JSON")
+    yield "deep", written('{"output": ' + "[" * 5_000, *unread, "nested too deeply")
+    yield "ten megabytes", written("x" * 10_000_000, "InvalidAnswer", "bytes", is_charged=False)
     # What is read, and is wrong.
-    yield from both(
-        "no list of calls", '{"calls": {"_tool": "add"}, "output": null}', "InvalidAnswer", "must be a list"
-    )
-    yield from both("a call that is a text", text(json.dumps(SUM)), "InvalidCall", "a call must be an object")
-    yield from both(
-        "parameters as a JSON text",
-        text({"_tool": "add", "arguments": '{"a": 1}'}),
-        "InvalidCall",
-        "parameters stand beside _tool",
-    )
-    yield from both("an unknown tool", text({"_tool": "sum", "a": 1}), "InvalidCall", "it declares: add")
-    yield from both("an unknown property", '{"output": 8, "thought": "x"}', "InvalidAnswer", "unknown property")
-    yield from both(
-        "a reference in a text",
-        text(SUM, output="The sum is †state.sum."),
-        *("InvalidOutput", "write 'The sum is †{state.sum}.'"),
-        **done,
-    )
-    yield from both(
-        "a reference without its dagger",
-        text(SUM, {"_tool": "add", "a": "state.sum", "_outputPath": "†state.more"}),
-        *("InvalidCall", "names a place and has no †", "write †state.sum"),
-        **done,
-    )
-    yield from both(
-        "a field that is not there",
-        text(SUM, {"_tool": "add", "a": "†state.sum.total", "_outputPath": "†state.more"}),
-        runs=("done", "skipped"),
-    )
-    yield from both("an output that does not fit", text(output="seven"), "InvalidOutput", "integer")
-    yield from both(
-        "a consequence before its cause",
-        text(MORE, {**SUM, "c": 1}),
-        *("InvalidCall", "see what is wrong with /calls/1"),
-    )
-    yield from both(
-        "too many calls",
-        text(*[{"_tool": "add", "a": 1}] * 100_000)[:990_000].rpartition(",")[0] + '], "output": null}',
-        asked=(0,),
-        fails="calls",
-    )
-    # What the provider says beside the text.
-    refusal = "I cannot help with that."
-    yield (
-        "a refusal, streamed",
-        Row(Reply([delta(refusal=refusal), *streamed("").chunks], headers=EVENTS), ("Refused", refusal)),
-    )
-    yield "a refusal, whole", Row(whole("", refusal=refusal), ("Refused", refusal))
-    yield "a filter", Row(whole("", finish="content_filter"), ("Refused", "filtered"))
-    yield (
-        "a length, streamed",
-        Row(streamed("", finish="length"), ("Truncated", "max_output_tokens (64)"), config={"max_output_tokens": 64}),
-    )
-    yield (
-        "a length, whole",
-        Row(whole("", finish="length"), ("Truncated", "max_output_tokens (64)"), config={"max_output_tokens": 64}),
-    )
+    yield "no list of calls", written('{"calls": {"_tool": "add"}, "output": null}', "InvalidAnswer", "must be a list")
+    yield "a call that is a text", written(text(json.dumps(SUM)), "InvalidCall", "a call must be an object")
+    yield "an unknown property", written('{"output": 8, "thought": "x"}', "InvalidAnswer", "unknown property")
+    # Calls of functions, where none were offered.
     stray = ("InvalidAnswer", "the answer is a function call, and no functions were offered")
-    yield "a function call", Row(whole("", finish="tool_calls", **called('{"a": 1}')), stray)
-    yield "a function call of broken JSON", Row(whole("", finish="tool_calls", **called('{"a": ')), stray)
+    yield "a function call", said(Say([("add", {"a": 1})]), *stray, ways=IN_TEXT)
     yield (
-        "an error inside",
-        Row(body({"error": {"message": f"no, {KEY}", "type": "x"}}), ("InvalidAnswer", "no, ***"), is_charged=False),
+        "a function call of broken JSON",
+        said(Say([("add", '{"a": ')]), *stray, ways=[way for way in IN_TEXT if way in AS_TEXT]),
     )
-    streamed_call = Reply([delta(**called('{"a": 1}')), *streamed("").chunks], headers=EVENTS)
-    yield "a function call, streamed", Row(streamed_call, stray)
-    yield "a function call beside an answer", Row(whole(CALLS, **called('{"a": 1}')), **done)
+    yield "a function call beside an answer", said(Say([("add", {"a": 1})], CALLS), ways=IN_TEXT, **done)
+
+
+def unread_calls() -> Iterator[tuple[str, Row]]:
+    """Calls of functions that should be an answer."""
+    done: dict[str, Any] = {"runs": ("done",)}
+    add = called(SUM).calls[0]
+    # What stands around the calls changes nothing.
+    yield "words beside calls", functions(Say([add], "I add."), **done, words="I add.")
+    yield "a finish that does not fit", functions(Say([add], finish="stop"), **done)
+    yield "an output beside calls", functions(Say([add, output("†state.sum")]), **done, asked=(0,), output=3)
+    yield "an output before calls", functions(Say([output(8), add]), **done, asked=(0,), output=8)
+    yield "an output of null beside calls", functions(Say([add, output(None)]), **done)
+    yield "the output twice", functions(Say([output(8), output(8)]), asked=(0,), output=8)
+    yield "two calls with one id", Row(one_id, runs=("done", "done"), ways=BY_CALLS)
+    # What cannot be read: of the arguments of one call, that call alone.
+    invalid = "InvalidCall"
+    unread = (invalid, "its arguments cannot be read: ")
+    as_text: dict[str, Any] = {**done, "ways": [way for way in BY_CALLS if way in AS_TEXT]}
+    yield "arguments of broken JSON", functions(Say([("add", '{"a": '), add]), *unread, "not JSON", **as_text)
+    yield "arguments with a key twice", functions(Say([("add", '{"a": 1, "a": 2}'), add]), *unread, "twice", **as_text)
+    yield "arguments that are no number", functions(Say([("add", '{"a": NaN}'), add]), *unread, "NaN", **as_text)
+    deep = '{"a": ' + "[" * 5_000
+    yield "deep arguments", functions(Say([("add", deep), add]), *unread, "nested too deeply", **as_text)
+    in_text = Say([("add", json.dumps('{"a": 1}')), add])
+    yield "arguments that are a text of JSON", functions(in_text, invalid, "are not a JSON object", **done)
+    yield "arguments that name a tool", functions(Say([("add", {"_tool": "add"})]), invalid, "have `_tool`")
+    yield "no arguments", functions(Say([("add", ""), add]), invalid, '"a" is a required property', **done)
+    yield "no name", functions(Say([("", {"a": 1}), add]), invalid, "the name of a tool", **done)
+    half = Say([("add", '{"a": "\\ud800"}')])
+    yield "half a character in arguments", functions(half, "InvalidAnswer", "not valid Unicode")
+    of_output = ("InvalidAnswer", "arguments of output cannot be read: it is not JSON")
+    yield "an output of broken JSON", functions(Say([("output", '{"output": '), add]), *of_output, **as_text)
+    named = Say([("output", {"result": 8}), add])
+    yield "an output by another name", functions(named, "InvalidAnswer", "output has one argument", **done)
+    twice = Say([output(8), output(9), add])
+    yield "two outputs", functions(twice, "InvalidAnswer", "twice, with different values", **done)
+    much = Say([("add", {"a": "x" * 10_000_000})])
+    yield "ten megabytes of arguments", functions(much, "InvalidAnswer", "bytes", is_charged=False)
+    # What calls nothing.
+    nothing = ("InvalidAnswer", "the answer calls no tool and gives no result")
+    yield "words alone", functions(Say(words="I would rather not. " * 100), *nothing)
+    yield "an empty message", functions(Say(), *nothing)
+    yield "an output of null", functions(Say([output(None)]), *nothing)
+    yield "a text of an answer", functions(Say(words=text(output=8)), *nothing)
+
+
+def one_id(way: Way) -> Reply:
+    """Two calls that have the same id."""
+    reply = way.reply(called(SUM, MORE))
+    chunks = [
+        each.replace(b'call_1"', b'call_0"').replace(b'toolu_1"', b'toolu_0"')
+        for each in reply.chunks
+        if isinstance(each, bytes)
+    ]
+    return Reply(chunks, headers=reply.headers)
+
+
+def wrong_answers() -> Iterator[tuple[str, Row]]:
+    """Answers that are read, and are wrong."""
+    done: dict[str, Any] = {"runs": ("done",)}
+    yield (
+        "parameters as a JSON text",
+        Row(
+            answered({"_tool": "add", "arguments": '{"a": 1}'}),
+            ("InvalidCall", "parameters stand beside _tool"),
+            ways=IN_TEXT,
+        ),
+    )
+    yield "an unknown tool", Row(answered({"_tool": "sum", "a": 1}), ("InvalidCall", "it declares: add"))
+    yield (
+        "a reference in a text",
+        Row(
+            answered(SUM, output="The sum is †state.sum."),
+            ("InvalidOutput", "write 'The sum is †{state.sum}.'"),
+            **done,
+        ),
+    )
+    yield (
+        "a reference without its dagger",
+        Row(
+            answered(SUM, {**MORE, "a": "state.sum"}),
+            ("InvalidCall", "names a place and has no †", "write †state.sum"),
+            **done,
+        ),
+    )
+    yield "a field that is not there", Row(answered(SUM, {**MORE, "a": "†state.sum.total"}), runs=("done", "skipped"))
+    yield "an output that does not fit", Row(answered(output="seven"), ("InvalidOutput", "integer"))
+    yield (
+        "a consequence before its cause",
+        Row(answered(MORE, {**SUM, "c": 1}), ("InvalidCall", "see what is wrong with /calls/1")),
+    )
+    many = [{"_tool": "add", "a": 1}] * 39_000
+    beyond: dict[str, Any] = {"asked": (0,), "fails": "config.calls"}
+    yield "too many calls", Row(answered(*many), **beyond, ways=[*IN_TEXT, *(way for way in BY_CALLS if way in WHOLE)])
+    one_by_one = [way for way in BY_CALLS if way.streams]  # the first begin before it is known how many there are
+    yield "too many calls, one by one", Row(answered(*many[:1_000]), **beyond, runs=None, ways=one_by_one)
+    yield "half a character", Row(answered(output="\ud800"), ("Invalid",))
+
+
+def what_providers_say() -> Iterator[tuple[str, Row]]:
+    """What is said beside the answer, or in place of it."""
+    refusal = "I cannot help with that."
+    openai = [way for way in WAYS if way.provider == "openai"]
+    yield "a refusal", said(Say(refusal=refusal), "Refused", f"the model refuses: {refusal}", ways=openai)
+    yield "a filter", said(Say(finish="content_filter"), "Refused", "filtered")
+    long, most = ("Truncated", "max_output_tokens (64)"), {"config": {"max_output_tokens": 64}}
+    yield "a length", said(Say(finish="length"), *long, **most)
+    in_call = Say([("add", '{"a": ')], finish="length")
+    yield "a length in a call", functions(in_call, *long, ways=[way for way in BY_CALLS if way in AS_TEXT], **most)
+    error = error_inside("invalid_request_error", f"no, {KEY}")
+    yield "an error inside", Row(error, ("InvalidAnswer", "no, ***"), is_charged=False)
     # What is asked again, and spends no tick.
     again: dict[str, Any] = {"asked": (0, 0), "is_charged": False}
-    yield "no choices", Row(body({"choices": [], "model": "m"}), **again)
-    yield "the end at once", Row(Reply([event(b"[DONE]")], headers=EVENTS), **again)
-    yield "a limited rate", Row(failing(429, "slow down", Retry_After="0"), **again)
-    yield "overloaded", Row(failing(529, "overloaded"), **again)
-    yield "an error inside that passes", Row(body({"error": {"message": "no", "type": "server_error"}}), **again)
-    yield "a cut before a call", Row(Reply([delta(content="")], headers=EVENTS, is_cut=True), **again)
-    # What ends the run.
+    yield "no choices", Row(body({"choices": [], "content": [], "model": "m"}), ways=WHOLE, **again)
+    yield "the end at once", Row(lambda way: Reply(way.wire.end("stop")[-1:], headers=STREAM), ways=STREAMED, **again)
+    yield "a limited rate", Row(failing(429, "rate_limit_error", "slow down", Retry_After="0"), **again)
+    yield "overloaded", Row(failing(529, "overloaded_error", "overloaded"), **again)
+    yield "an error inside that passes", Row(error_inside("overloaded_error", "no"), **again)
+    yield "a cut before a call", Row(breaking_off(Say()), ways=STREAMED, **again)
+    cut = breaking_off(Say([("add", '{"a": ')]))
+    yield "a cut in a call", Row(cut, ways=[way for way in BY_CALLS if way.streams], **again)
+
+
+def what_ends() -> Iterator[tuple[str, Row]]:
+    """What ends the run, and what is no text at all."""
     ends: dict[str, Any] = {"asked": (0,), "is_charged": False}
-    page = Reply([b"<html>Log in</html>"], headers={"Content-Type": "text/html"})
-    yield "a page for people", Row(page, fails="is ACTS_MODEL_BASE_URL right?", **ends)
-    yield "a wrong key", Row(failing(401, f"no such key: {KEY}"), fails="no such key: ***", **ends)
-    yield "an unknown model", Row(failing(404, "no such model"), fails="no such model", **ends)
-    slow = Reply([delta(content=" "), Event()], headers=EVENTS)
-    yield "nothing for ever", Row(slow, fails="request_seconds", config={"request_seconds": 1}, **ends)
-    # What is no text at all.
-    yield (
-        "no UTF-8",
-        Row(Reply([b'{"choices": [{"message": {"content": "\xff"}}]}']), ("InvalidAnswer",), is_charged=False),
-    )
-    yield "half a character", Row(whole(text(output="\ud800")), ("InvalidAnswer",))
+    yield "a page for people", Row(lambda way: PAGE, ways=WHOLE, fails="is ACTS_MODEL_BASE_URL right?", **ends)
+    key = failing(401, "authentication_error", f"no such key: {KEY}")
+    yield "a wrong key", Row(key, fails="no such key: ***", **ends)
+    yield "an unknown model", Row(failing(404, "not_found_error", "no such model"), fails="no such model", **ends)
+    late: dict[str, Any] = {**ends, "fails": "request_seconds", "config": {"request_seconds": 1}, "ways": STREAMED}
+    yield "nothing for ever", Row(lambda way: Reply([*way.wire.chunks(Say()), Event()], headers=STREAM), **late)
+    no_text = b'{"choices": [{"message": {"content": "\xff"}}]}'
+    yield "no UTF-8", Row(body(no_text), ("InvalidAnswer",), ways=WHOLE, is_charged=False)
 
 
 ROWS: Final = dict(rows())
@@ -195,15 +351,23 @@ ROWS: Final = dict(rows())
 class Speaker:
     """Answers as the row says whose topic the request has, and then well."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, tuple[Row, Way]] = field(default_factory=dict)
     asked: dict[str, list[int]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    """The rules of their providers that requests have broken, by topic."""
 
     def __call__(self, sent: Any) -> Reply:
-        said = [str(message["content"]) for message in sent["messages"]]
-        topic = next(one.removeprefix("topic: ") for one in said if one.startswith("topic: "))
+        messages = json.dumps(sent["messages"])
+        topic = re.findall(r"topic: (\w+)", messages)[0]
+        if "tools" in sent:
+            try:
+                wire_of(sent).verify(sent)
+            except Exception as error:
+                self.broken[topic] = f"{error!r:.500}"
         asked = self.asked.setdefault(topic, [])
-        asked.append(sum(one.startswith("# Tick ") for one in said))
-        return self.rows[topic].reply if len(asked) == 1 else streamed(text(output=GOOD))
+        asked.append(int("# Tick 0" in messages or '"t000c' in messages))
+        row, way = self.rows[topic]
+        return row.reply(way) if len(asked) == 1 else answered(output=GOOD)(way)
 
 
 @pytest.fixture(scope="module")
@@ -216,31 +380,45 @@ def backend(
     server: EmbeddedServer, speaker: Speaker, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Backend]:
     with model_server(speaker) as model:
-        given = {"model": "openai:m", "model_base_url": model.url, "model_api_key": KEY}
+        urls = {"openai": model.url, "anthropic": model.url.removesuffix("/v1")}
+        models = {
+            way.model: {
+                "model": f"{way.provider}:m",
+                "base_url": urls[way.provider],
+                "api_key": KEY,
+                "wire": "tools" if way.has_functions else "json",
+            }
+            for way in WAYS
+        }
+        given: dict[str, Any] = {"models": models, "model": "openai:m", "model_base_url": model.url}
         running = Backend(settings_apart(server, "bad_answers", **given), meeting, tmp_path_factory.mktemp("bad"))
         with running.worker():
             yield running
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_what_becomes_of_an_answer(name: str, backend: Backend, speaker: Speaker) -> None:
+@pytest.mark.parametrize(
+    ("name", "way"), [pytest.param(name, way, id=f"{name}, {way}") for name, row in ROWS.items() for way in row.ways]
+)
+def test_what_becomes_of_an_answer(name: str, way: Way, backend: Backend, speaker: Speaker) -> None:
     row, topic = ROWS[name], secrets.token_hex(4)
-    speaker.rows[topic] = row
+    speaker.rows[topic] = row, way
     context = [{"type": "text", "message": f"topic: {topic}"}]
-    document = {"context": context, "schema": {"type": "integer"}, "tools": {"add": ADD}, "config": row.config}
+    config = {**row.config, "model": way.model}
+    document = {"context": context, "schema": {"type": "integer"}, "tools": {"add": ADD}, "config": config}
     run = backend.client.submit_document(document)
     result = backend.wait(run.id)
     messages = [entry.message for entry in run.log()]
     errors = [message["data"] for message in messages if message["type"] == "error"]
     shown = json.dumps([errors, result.reason], ensure_ascii=False)
     assert KEY not in shown
+    assert speaker.broken.get(topic) is None
     assert tuple(speaker.asked[topic]) == row.asked, shown
-    assert tuple(call.status for call in result.calls) == row.runs, shown
+    assert row.runs in (None, tuple(call.status for call in result.calls)), shown
     if row.fails:
         assert result.status == "failed"
         assert row.fails in str(result.reason)
         return
-    assert (result.status, result.output) == ("completed", GOOD)
+    assert (result.status, result.output) == ("completed", row.output)
     solutions = [message for message in messages if message["type"] == "solution"]
     usages = [message["usage"] for message in solutions]
     assert row.words in (None, solutions[0].get("words"))
@@ -252,30 +430,31 @@ def test_what_becomes_of_an_answer(name: str, backend: Backend, speaker: Speaker
     assert all(len(error["error"]["message"]) < 1_000 for error in errors)
 
 
-DELEGATED: Final[dict[str, tuple[Reply, str]]] = {
-    "prose around it": (whole('Sure:\n```json\n{"output": 3}\n```\nDone!'), ""),
-    "thinking": (streamed('<think>{"output": 1}?</think>{"output": 3}'), ""),
-    "calls that are none": (whole('{"calls": [], "output": 3}'), ""),
-    "a bare output": (whole("3"), 'expected {"output": …}'),
-    "two objects": (whole('{"output": 1} {"output": 3}'), "2 different objects"),
-    "calls": (whole(text(SUM, output=3)), "it has calls, where there are no tools"),
-    "no output": (whole('{"output": null}'), "it has no output"),
-    "nothing": (whole(""), "it is empty"),
-    "what does not fit": (whole('{"output": "three"}'), "not what the schema demands"),
-    "a length": (whole('{"output": ', finish="length"), "max_output_tokens"),
-    "a filter": (whole("", finish="content_filter"), "filtered"),
-    "a refusal": (whole("", refusal="No."), "the model refuses: No."),
-    "a function call": (whole("", finish="tool_calls", **called("{}")), "is a function call"),
-    "a page for people": (Reply([b"<html>"], headers={"Content-Type": "text/html"}), "ACTS_MODEL_BASE_URL"),
-    "half a character": (whole('{"output": "\ud800"}'), "not what the schema demands"),
+DELEGATED: Final[dict[str, tuple[Row, str]]] = {
+    "prose around it": (written('Sure:\n```json\n{"output": 3}\n```\nDone!'), ""),
+    "thinking": (written('<think>{"output": 1}?</think>{"output": 3}'), ""),
+    "calls that are none": (written('{"calls": [], "output": 3}'), ""),
+    "a bare output": (written("3"), 'expected {"output": …}'),
+    "two objects": (written('{"output": 1} {"output": 3}'), "2 different objects"),
+    "calls": (written(text(SUM, output=3)), "it has calls, where there are no tools"),
+    "no output": (written('{"output": null}'), "it has no output"),
+    "nothing": (written(""), "it is empty"),
+    "what does not fit": (written('{"output": "three"}'), "not what the schema demands"),
+    "a length": (said(Say(words='{"output": ', finish="length")), "max_output_tokens"),
+    "a filter": (said(Say(finish="content_filter")), "filtered"),
+    "a function call": (said(Say([("add", {})])), "is a function call"),
+    "a page for people": (Row(lambda way: PAGE), "ACTS_MODEL_BASE_URL"),
+    "half a character": (written('{"output": "\ud800"}'), "not what the schema demands"),
 }
 
 
+@pytest.mark.parametrize("way", [way for way in IN_TEXT if way.streams], ids=str)
 @pytest.mark.parametrize("name", DELEGATED)
-def test_what_becomes_of_the_answer_of_a_delegate(name: str, backend: Backend, speaker: Speaker) -> None:
-    (reply, fails), topic = DELEGATED[name], secrets.token_hex(4)
-    speaker.rows[topic] = Row(reply)
-    inner = {"context": [{"type": "text", "message": f"topic: {topic}"}], "schema": {"type": "integer"}}
+def test_what_becomes_of_the_answer_of_a_delegate(name: str, way: Way, backend: Backend, speaker: Speaker) -> None:
+    (row, fails), topic = DELEGATED[name], secrets.token_hex(4)
+    speaker.rows[topic] = row, way
+    context = [{"type": "text", "message": f"topic: {topic}"}]
+    inner = {"context": context, "schema": {"type": "integer"}, "config": {"model": way.model}}
     call = {"_tool": "ask", "_delegate": "inner", "_outputPath": "†state.asked"}
     result = backend.run([call], delegates={"inner": inner})
     (ended,) = result.calls

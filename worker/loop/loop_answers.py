@@ -51,7 +51,7 @@ class Answers:
             written = len(growing.feed(text))
         except Unreadable:
             return None
-        step, calls = self._begin(), text[: growing.end]
+        step, calls = self._begin(), growing.text_of_calls
         layout = self._begun(calls, written)
         has_begun = layout is not None and await self._budget.charge(calls=layout.size - view.loop.tick.runs) is None
         if layout is not None and has_begun:

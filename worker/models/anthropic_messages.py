@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
@@ -59,14 +60,11 @@ class AnthropicMessages:
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}:
                 return written.add(text)
             case {"type": "content_block_start", "index": key, "content_block": {"type": "tool_use", "name": name}}:
-                written.has_stray_calls = written.called is None
-                return written.write(written.called.begin(key, name)) if written.called is not None else ""
+                return written.begin_call(key, name)
             case {"type": "content_block_delta", "index": key, "delta": {"partial_json": str() as piece}}:
-                written.count(piece)
-                if written.called is not None:
-                    written.called.add(key, piece)
+                return written.add_arguments(key, piece)
             case {"type": "content_block_stop"}:
-                return written.write(written.called.end()) if written.called is not None else ""
+                return written.end_call()
             case {"type": "message_delta", "delta": dict() as delta, **rest}:
                 _end(written, delta)
                 _count(written, rest.get("usage"))
@@ -81,14 +79,10 @@ class AnthropicMessages:
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
         said = "".join(map(written.add, texts))
-        calls = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_use"]
-        if written.called is None:
-            written.has_stray_calls = bool(calls)
-        else:
-            for call in calls:
-                text = written.called.whole(call.get("name"), call.get("input"))
-                written.count(text)
-                said += written.write(text)
+        for at, block in enumerate(blocks):
+            if isinstance(block, dict) and block.get("type") == "tool_use":
+                written.begin_call(at, block.get("name"))
+                written.add_arguments(at, json.dumps(block.get("input")))
         return said
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:

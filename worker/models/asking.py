@@ -77,8 +77,8 @@ async def answered(
                     except ModelError as raised:
                         error = raised
                         if (part := error.answer) is not None:
-                            seconds = time.monotonic() - began
-                            error.answer = replace(candidate.priced(part), duration_seconds=seconds)
+                            spent_seconds = time.monotonic() - began
+                            error.answer = replace(candidate.priced(part), duration_seconds=spent_seconds)
                     if not error.is_transient:
                         raise error
                     if has_begun:

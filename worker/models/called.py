@@ -2,69 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Hashable, Iterable
+from typing import Any, Final
 
-from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.function_answers import FunctionAnswer
-from acts_celery.protocol.requests.functions import Function
+from acts_celery.protocol.requests.functions import OUTPUT, Function
 
-from .errors import InvalidAnswer
+_TEXT_BEGINS: Final = re.compile(r'\s*\{\s*"output"\s*:\s*(?=")')
+"""What stands before an output that is a text, in the arguments of its function."""
+_LONGEST_BEFORE: Final = 100
 
 
 class Called:
-    """Writes the answer that the calls are. What adds to its text returns that, and raises `InvalidAnswer`."""
+    """Writes the answer that the calls are. `begin` and `end` return what adds to its text."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
         self._answer = FunctionAnswer(list(functions))
-        self._open: dict[Hashable, tuple[str, list[str]]] = {}
-        """Names and arguments of the calls that are being written, by what the provider tells them apart by."""
+        self._open: tuple[Hashable, str, list[str]] | None = None
+        """The call that is being written: what the provider tells it by, its name and its arguments."""
+        self._before: str | None = None
+        """What has come of an output of which is not known yet whether it is a text; else None."""
+        self._tells = False
+        """Whether the call that is being written is an output that is a text."""
         self._words: list[str] = []
 
     @property
     def words(self) -> str:
         """What was said beside the calls."""
-        return _joined(self._words)
+        return "".join(self._words)
 
     def say(self, piece: str) -> None:
         """Take in words."""
         self._words.append(piece)
 
-    def whole(self, name: Any, arguments: Any) -> str:
-        """A call that has come in one piece."""
-        if not isinstance(name, str) or not isinstance(arguments, str | Mapping):
-            raise InvalidAnswer("the model's server has sent a call of a function that has no name, or no arguments")
-        try:
-            return self._answer.call(name, arguments)
-        except Unreadable as error:
-            raise InvalidAnswer(str(error)) from None
-
     def begin(self, key: Hashable, name: Any) -> str:
-        """A call begins, so those before it are whole."""
+        """A call begins, so the one before it is whole."""
         text = self.end()
-        self._open[key] = (name if isinstance(name, str) else "", [])
+        self._open = key, name if isinstance(name, str) else "", []
+        self._before, self._tells = "" if name == OUTPUT else None, False
         return text
 
     def is_open(self, key: Hashable) -> bool:
         """Whether that call is being written."""
-        return key in self._open
+        return self._open is not None and self._open[0] == key
 
-    def add(self, key: Hashable, piece: str) -> None:
-        """More of the arguments of a call."""
-        if key in self._open:
-            self._open[key][1].append(piece)
+    def add(self, key: Hashable, piece: str) -> str:
+        """Take in more of the arguments of a call. Returns what can be told of an output that is a text, while it is
+        written: how the answer goes on if no call follows. It is no part of the answer's text.
+        """
+        if self._open is None or self._open[0] != key:
+            return ""
+        self._open[2].append(piece)
+        if self._before is None:
+            return piece if self._tells else ""
+        before = self._before + piece
+        if (begins := _TEXT_BEGINS.match(before)) is None:
+            self._before = before if len(before) < _LONGEST_BEFORE else None
+            return ""
+        self._before, self._tells = None, True
+        return self._answer.before_output + before[begins.end() :]
 
     def end(self) -> str:
-        """The calls that are being written are whole."""
-        made = [self.whole(name, _joined(pieces)) for name, pieces in self._open.values()]
-        self._open.clear()
-        return "".join(made)
+        """The call that is being written is whole."""
+        if self._open is None:
+            return ""
+        (_, name, pieces), self._open = self._open, None
+        return self._answer.call(name, "".join(pieces))
 
     def close(self) -> str:
         """The answer is whole."""
         return self.end() + self._answer.end()
-
-
-def _joined(pieces: Iterable[str]) -> str:
-    """Pieces as one text; halves of a character (UTF-16) that have come in two of them are one."""
-    return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -16,51 +16,39 @@ from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.functions import Function
 
 from .profiles import Profile
-from .wire_schema import Inexpressible, Opening, WireSchema, wire_schema
+from .wire_schema import Inexpressible, Opening, wire_schema
 from .wire_size import Size, size_of
 
 _MOST_STRICT: Final = 20
 """So many functions Anthropic enforces in one request."""
-_CLOSE_IT: Final = "close its objects and give every value a type"
+_SAY_LESS: Final = "let it have fewer parameters, or leave it: each answer is validated"
 _FEWER: Final = "declare fewer tools, or leave it: each answer is validated"
 _SHOWN: Final = "Its parameters are valid by this JSON Schema: "
 
 
 def fitted_functions(functions: Sequence[Function], profile: Profile) -> tuple[list[Function], tuple[Opening, ...]]:
-    """The functions, and which of them are not enforced."""
+    """The functions, and what of them is not enforced."""
     named = [_with_names(function, profile) for function in functions]
     if not profile.is_strict or profile.rules is None:
         return named, ()
     fitted, openings = dict[str, Function](), list[Opening]()
     total, count = Size(), 0
     for function in sorted(named, key=lambda one: one.tool is not None):  # the output first
-        written = _strict(function, profile)
-        if isinstance(written, WireSchema):
-            size = total + size_of(written.schema)
-            beyond = size.beyond(profile.rules) if profile.limits_all_functions else []
-            if beyond or count == _MOST_STRICT:
-                reason = f"all functions together have {beyond[0] if beyond else f'more than {count}'}"
-                written = Opening(function.tool, "", reason, _FEWER)
-            else:
-                total, count = size, count + 1
-        if isinstance(written, WireSchema):
-            fitted[function.name] = replace(function, parameters=written.schema, is_strict=True)
+        try:
+            written = wire_schema(function.parameters, profile.rules, is_function=True)
+        except Inexpressible as error:
+            openings.append(Opening(function.tool, "", str(error), _SAY_LESS))
+            continue
+        size = total + size_of(written.schema)
+        beyond = size.beyond(profile.rules) if profile.limits_all_functions else []
+        if beyond or count == _MOST_STRICT:
+            reason = f"all functions together have {beyond[0] if beyond else f'more than {count}'}"
+            openings.append(Opening(function.tool, "", reason, _FEWER))
         else:
-            openings.append(written)
+            total, count = size, count + 1
+            fitted[function.name] = replace(function, parameters=written.schema, is_strict=True)
+            openings += [replace(opening, tool=function.tool) for opening in written.openings]
     return [fitted.get(function.name, function) for function in named], tuple(openings)
-
-
-def _strict(function: Function, profile: Profile) -> WireSchema | Opening:
-    """The parameters as they are enforced, or why they are not."""
-    assert profile.rules is not None
-    try:
-        written = wire_schema(function.parameters, profile.rules)
-    except Inexpressible as error:
-        return Opening(function.tool, "", str(error), _CLOSE_IT)
-    if not written.openings:
-        return written
-    first = written.openings[0]
-    return Opening(function.tool, "", f"{first.place}: {first.reason}" if first.place else first.reason, _CLOSE_IT)
 
 
 def _with_names(function: Function, profile: Profile) -> Function:

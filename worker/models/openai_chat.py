@@ -11,7 +11,6 @@ from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests.functions import Function
 from acts_celery.protocol.submission.config import SAMPLING
 
-from .called import Called
 from .content_parts import openai_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
@@ -56,13 +55,8 @@ class OpenAIChat:
             written.refusal += said["refusal"]
         text = written.add(said.get("content"))
         calls = said.get("tool_calls")
-        if written.called is None:
-            written.has_stray_calls = written.has_stray_calls or bool(calls)
-        elif isinstance(calls, list):
-            text += "".join(
-                _call(written, written.called, call, streams=streams) for call in calls if isinstance(call, dict)
-            )
-        return text
+        pieces = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        return text + "".join(_call(written, piece, streams=streams) for piece in pieces)
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         """What is sent: the schema as the answer's format, and every setting that is given."""
@@ -93,21 +87,19 @@ def _function(function: Function) -> dict[str, Any]:
     return {**said, "strict": True} if function.is_strict else said
 
 
-def _call(written: Written, called: Called, call: Mapping[str, Any], *, streams: bool) -> str:
+def _call(written: Written, call: Mapping[str, Any], *, streams: bool) -> str:
     """Take in a call, or a piece of one. A new one has another index; of servers that do not count, another id."""
     function = call.get("function")
     said = function if isinstance(function, dict) else {}
     key, id_ = call.get("index"), call.get("id")
     key = key if isinstance(key, int) else None
-    begins = not streams or not called.is_open(key) or (isinstance(id_, str) and id_ not in ("", written.call_id))
-    text = written.write(called.begin(key, said.get("name"))) if begins else ""
+    begins = not streams or not written.is_writing(key) or (isinstance(id_, str) and id_ not in ("", written.call_id))
+    text = written.begin_call(key, said.get("name")) if begins else ""
     written.call_id = id_ if begins and isinstance(id_, str) else written.call_id
-    if isinstance(piece := said.get("arguments"), str):
-        written.count(piece)
-        called.add(key, piece)
-    elif isinstance(piece, dict):  # of servers that do not write it as text
-        called.add(key, json.dumps(piece))
-    return text
+    piece = said.get("arguments")
+    if isinstance(piece, dict):  # of servers that do not write it as text
+        piece = json.dumps(piece)
+    return text + (written.add_arguments(key, piece) if isinstance(piece, str) else "")
 
 
 def _usage(usage: Any) -> Usage | None:

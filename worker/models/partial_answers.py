@@ -38,7 +38,7 @@ class PartialAnswers:
         self._next = 1
         """With how many calls the next part is sent."""
         self._next_written = 1
-        """With how many characters of an output the next part is sent."""
+        """With how many bytes of an output the next part is sent."""
         self._output = ""
         """What of the output was sent."""
         self._working: asyncio.Task[None] | None = None
@@ -82,7 +82,7 @@ class PartialAnswers:
                     await self._send(growing.text)
                     await asyncio.sleep(_PAUSE_SECONDS)
                 elif has_calls:
-                    await self._send(growing.text[: growing.end])
+                    await self._send(growing.text_of_calls)
         except WorkerError as error:
             logger.warning("what comes of an answer waits for its end: %s", error)
             self._is_over = True

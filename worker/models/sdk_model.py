@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -74,20 +74,41 @@ class Written:
             return ""
         if not (piece := self._whole_characters(piece)):
             return ""
-        self.count(piece)
+        self._count(piece)
         if self.called is not None:
             self.called.say(piece)
             return ""
         self.pieces.append(piece)
         return piece
 
-    def write(self, piece: str) -> str:
-        """Take in a piece that calls of functions have come to, and return it."""
+    def is_writing(self, key: Hashable) -> bool:
+        """Whether that call of a function is being written."""
+        return self.called is not None and self.called.is_open(key)
+
+    def begin_call(self, key: Hashable, name: Any) -> str:
+        """A call of a function begins; the text that the one before it has come to."""
+        if self.called is None:
+            self.has_stray_calls = True
+            return ""
+        return self._write(self.called.begin(key, name))
+
+    def end_call(self) -> str:
+        """The call that is being written is whole; its text."""
+        return self._write(self.called.end()) if self.called is not None else ""
+
+    def add_arguments(self, key: Hashable, piece: str) -> str:
+        """Take in a piece of the arguments of a call, and return what is told of it. Raises `InvalidAnswer` for too
+        much.
+        """
+        piece = self._whole_characters(piece)
+        self._count(piece)
+        return self.called.add(key, piece) if self.called is not None else ""
+
+    def _write(self, piece: str) -> str:
         self.pieces += [piece] if piece else []
         return piece
 
-    def count(self, piece: str) -> None:
-        """Count what has come. Raises `InvalidAnswer` for too much."""
+    def _count(self, piece: str) -> None:
         self.size += len(piece.encode(errors="replace"))
         if self.size > self.most_bytes:
             raise InvalidAnswer(
@@ -120,7 +141,7 @@ class Written:
         if self.finish is None:
             raise Truncated("the answer broke off before its end")
         if self.called is not None:
-            self.write(self.called.close())
+            self._write(self.called.close())
         elif self.has_stray_calls and not self.text.strip():
             raise InvalidAnswer(_STRAY, answer=self.so_far())
         return self.so_far()
@@ -144,7 +165,9 @@ class Dialect(Protocol):
         ...
 
     def take(self, written: Written, chunk: Mapping[str, Any], *, streams: bool) -> str:
-        """Take in an event, or the whole body; return the text that it brought. Raises `InvalidAnswer`."""
+        """Take in an event, or the whole body; return what it adds to the text, as far as that can be told. Raises
+        `InvalidAnswer`.
+        """
         ...
 
 

@@ -30,11 +30,13 @@ class WireSchema:
     openings: tuple[Opening, ...] = ()
 
 
-def wire_schema(schema: Any, rules: Rules) -> WireSchema:
-    """The schema for the wire. Raises `Inexpressible` where nothing can be enforced."""
+def wire_schema(schema: Any, rules: Rules, *, is_function: bool = False) -> WireSchema:
+    """The schema for the wire: of an answer, or of a function's parameters, which are part of one and may be open
+    themselves. Raises `Inexpressible` where nothing can be enforced.
+    """
     if not isinstance(schema, dict):
         raise Inexpressible("it admits any value")
-    whole, writer = _written(schema, rules, {})
+    whole, writer = _written(schema, rules, {}, is_function=is_function)
     reductions = dict.fromkeys(writer.sizes(), Reduction.NONE)
     if reductions and size_of(whole).beyond(rules):
         sizes = {
@@ -50,9 +52,12 @@ def wire_schema(schema: Any, rules: Rules) -> WireSchema:
     return WireSchema(whole, tuple(dict.fromkeys(writer.openings)))
 
 
-def _written(schema: Schema, rules: Rules, reductions: Mapping[str, Reduction]) -> tuple[Schema, Writer]:
+def _written(
+    schema: Schema, rules: Rules, reductions: Mapping[str, Reduction], *, is_function: bool = False
+) -> tuple[Schema, Writer]:
     writer = Writer(rules, schema.get("$defs", {}), reductions)
-    return writer.whole({key: value for key, value in schema.items() if key != "$defs"}), writer
+    own = {key: value for key, value in schema.items() if key != "$defs"}
+    return writer.whole(own, is_function=is_function), writer
 
 
 def _reduce(

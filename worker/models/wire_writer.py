@@ -32,8 +32,8 @@ _NULL: Final = {"type": "null"}
 _TEXT: Final = {"type": "string"}
 _MANY: Final = 250
 """The most values of an enum whose characters are not counted by themselves."""
-_CLOSE_IT: Final = 'say "additionalProperties": false (pydantic: extra="forbid"), or ask with "wire": "tools"'
-_SAY_A_TYPE: Final = 'give it a type, or ask with "wire": "tools"'
+_CLOSE_IT: Final = 'say "additionalProperties": false (pydantic: extra="forbid")'
+_SAY_A_TYPE: Final = "give it a type"
 _TOO_MUCH: Final = "all tools together are more than the provider enforces"
 _FEWER: Final = 'declare fewer tools, or ask with "wire": "tools"'
 
@@ -88,10 +88,11 @@ class Writer:
     _from: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     """Where each definition is first referred to."""
 
-    def whole(self, schema: Schema) -> Schema:
+    def whole(self, schema: Schema, *, is_function: bool) -> Schema:
         """The whole schema with the definitions that it needs. Raises `Inexpressible`."""
         written = self.written(schema, 1)
-        if written.get("type") != "object" or AS_TEXT in written["properties"]:
+        properties = written.get("properties", {})
+        if written.get("type") != "object" or (AS_TEXT in properties and (len(properties) == 1 or not is_function)):
             raise Inexpressible("it is not the schema of an object that lists its properties")
         while missing := [name for name, definition in self.needed.items() if definition is None]:
             for name in missing:
@@ -167,7 +168,7 @@ class Writer:
         if name == reference or name not in self.given:
             return None
         if not self.rules.is_recursive and _is_cyclic(name, self.given):
-            return self._as_text("it contains itself", 'ask with "wire": "tools"')
+            return self._as_text("it contains itself", "say how deep it may be, with a definition for each level")
         self.needed.setdefault(name, None)
         self._from.setdefault(name, self._at)
         return {"$ref": reference}
