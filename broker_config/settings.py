@@ -10,7 +10,7 @@ means the default, and so overrides the file. Sizes may be written as ``256MiB``
 from __future__ import annotations
 
 import json
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -75,6 +75,11 @@ class Settings(UiSettings):
         "Unset: all that are registered.",
     )
 
+    log_format: Literal["text", "json"] = Field(
+        "text",
+        description="How a worker writes its log: `text`, lines for people; `json`, one JSON document a line, with "
+        "run, instance, call, attempt and trace.",
+    )
     actor: str | None = Field(
         None,
         pattern=VISIBLE_PATTERN,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +57,24 @@ def test_checking_loads_neither_celery_nor_redis(tmp_path: Path) -> None:
     loaded = loaded_by("check", str(tmp_path / "submission.json"), "--activities", str(tmp_path / "activities.py"))
     assert "protocol" in loaded
     assert loaded & {"redis", "kombu", "celery", "rich"} == set()
+
+
+def test_only_what_exports_traces_and_what_looks_for_a_span_imports_open_telemetry() -> None:
+    importing = re.compile(r"^\s*(?:from|import) opentelemetry", re.MULTILINE)
+    sources = [path for folder in ("worker", "protocol", "broker_config") for path in (ROOT / folder).rglob("*.py")]
+    found = {path.name for path in sources if importing.search(path.read_text(encoding="utf-8"))}
+    assert found == {"sending.py", "open_telemetry.py"}
+
+
+def test_a_worker_loads_what_writes_json_lines_only_where_it_writes_them() -> None:
+    code = "import sys; from acts_celery.celery import app; app.log.setup(loglevel='INFO'); print(*sys.modules)"
+    env = {**os.environ, "ACTS_BROKER_URL": "redis://127.0.0.1:1/0"}
+    found = {}
+    for log_format in ("text", "json"):
+        command, env["ACTS_LOG_FORMAT"] = [sys.executable, "-c", code], log_format
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+        found[log_format] = "structlog" in packages(done.stdout)
+    assert found == {"text": False, "json": True}
 
 
 def test_names_that_are_loaded_when_asked_for_are_those_that_type_checkers_see() -> None:

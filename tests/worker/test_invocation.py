@@ -41,8 +41,24 @@ def test_an_attempt_that_failed_is_reported_with_its_call_and_its_number(caplog:
     again, ended = caplog.records
     assert again.getMessage() == "charge failed: ConnectionError (the bank is closed), call r1:4:①, attempt 2 of 4"
     assert again.exc_info is None, "one that is tried again is one line"
-    assert ended.getMessage() == "charge failed: ConnectionError, call r1:4:①, attempt 2 of 2"
+    assert ended.getMessage() == "charge failed: ConnectionError (the bank is closed), call r1:4:①, attempt 2 of 2"
     assert ended.exc_info is not None
+    assert (again.levelname, ended.levelname) == ("WARNING", "ERROR")
+
+
+def test_the_traceback_of_an_error_at_one_place_is_in_the_log_once_or_each_time_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def breaks() -> None:
+        raise ZeroDivisionError("again")
+
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.lanes.invocation"):
+        attempted(breaks, Policy())
+        attempted(breaks, Policy())
+    with caplog.at_level(logging.DEBUG, "acts_celery.worker.lanes.invocation"):
+        attempted(breaks, Policy())
+    assert [record.exc_info is not None for record in caplog.records] == [True, False, True]
+    assert len({record.getMessage() for record in caplog.records}) == 1
 
 
 def parses(count: int) -> int:
@@ -106,7 +122,10 @@ def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixt
         result = attempted(asyncio.Event().wait, Policy(retries=1, timeout_seconds=0.001))
     (record,) = caplog.records
     assert result == Failure("TimeoutError", "took longer than 0.001 seconds")
-    assert record.getMessage() == "charge failed: TimeoutError, call r1:4:①, attempt 2 of 2"
+    assert (
+        record.getMessage()
+        == "charge failed: TimeoutError (took longer than 0.001 seconds), call r1:4:①, attempt 2 of 2"
+    )
     assert record.exc_info is None
 
 
@@ -121,7 +140,7 @@ def test_an_attempt_that_is_followed_by_another_is_one_line_and_the_last_has_its
         attempted(breaks, Policy(retries=retries), is_async=False)
         (record,) = caplog.records
         assert (record.exc_info is not None) == is_last
-        assert ("OSError (away)" in record.getMessage()) == (not is_last)
+        assert "OSError (away)" in record.getMessage()
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -16,7 +16,7 @@ from acts_celery.worker.broker.transport import BackendConnection
 from acts_celery.worker.liveness.heartbeats import ReservedStep
 from acts_celery.worker.models.configured import verify_models
 from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.process.log_context import label_logs
+from acts_celery.worker.process.log_setup import set_up_logs
 from acts_celery.worker.process.refusals import RefusalsStep
 from acts_celery.worker.recovery.sweep import SweepStep
 from acts_celery.worker.registry.activities import Registry
@@ -37,7 +37,7 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     app.conf.acts_settings = settings
     app.conf.worker_consumer = CONSUMER
     app.amqp.Consumer = QueueConsumer
-    label_logs(app)
+    set_up_logs(app, settings)
     app.conf.worker_pool = POOL
     app.steps["worker"].update((WorkerNameStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep))
     app.steps["consumer"].add(HealthStep)

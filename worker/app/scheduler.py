@@ -23,7 +23,7 @@ from acts_celery.worker.lanes.services import Services
 from acts_celery.worker.lanes.views import Views
 from acts_celery.worker.loop.loop_runner import LoopRunner
 from acts_celery.worker.loop.loop_view import LoopView
-from acts_celery.worker.process.log_context import lane_at_work
+from acts_celery.worker.process.log_context import lane_at_work, note_trace
 from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.storage.lane import LaneView, RunGone
 from acts_celery.worker.storage.loop_entries import LOOP
@@ -151,6 +151,7 @@ class Scheduler:
         try:
             view = await self._view(lane)
             made = LoopRunner(self._services, view) if isinstance(view, LoopView) else LaneRunner(self._services, view)
+            note_trace(view.run.trace if isinstance(view, LaneView) else view.trace)
             self._runners[lane] = made
             made.gets_on = self._gets_on.get(lane)
             return made

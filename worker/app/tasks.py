@@ -25,8 +25,9 @@ from acts_celery.broker_config import (
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.process.log_context import note_task
 from acts_celery.worker.process.refusals import count_refusal
-from acts_celery.worker.wire.attempts import Result
+from acts_celery.worker.wire.attempts import Attempt, Result
 from acts_celery.worker.wire.messages import (
     ActivityCall,
     DelegateCall,
@@ -103,6 +104,8 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
             request["args"].clear()  # Celery keeps them until the task has ended, and what they say is read
         if message is None:
             return
+        if not isinstance(message, Probe):
+            note_task(_subject_of(message))
         if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
             message = message._replace(was_lost=True)
         await kind.doing(runtimes.current(), message)
@@ -115,6 +118,16 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
     options = {"ignore_result": True} if kind.ignores_result else {}
     app.task(name=kind.name, bind=True, shared=False, throws=(TaskFailed,), **options)(run)
     app.conf.acts_coroutines[kind.name] = begin
+
+
+def _subject_of(message: LaneCall | Delivery | ActivityCall | DelegateCall) -> Attempt | tuple[str, str | None]:
+    """What a task is about, for its lines in the log."""
+    match message:
+        case LaneCall(run, instance):
+            return run, instance
+        case Delivery(attempt):
+            return attempt.id.run, attempt.id.instance
+    return message.attempt
 
 
 async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:

@@ -7,6 +7,7 @@ them, and starts as many processes as there are processors.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import tempfile
@@ -217,7 +218,10 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
             signal.signal(signal.SIGQUIT, _end_at_once)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, partial(hear, stop))
-        write_error(f"acts: worker {name} {READY}, on {', '.join(queues)}\n")
+        _tell(
+            f"worker {name} {READY}, on {', '.join(queues)}",
+            as_json=celery_worker.app.conf.acts_settings.log_format == "json",
+        )
         if machine is not None:
             _announce(machine, {"worker": name, "queues": queues, "pid": os.getpid()})
 
@@ -236,6 +240,15 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     worker_ready.connect(announce, weak=False)
     worker_shutting_down.connect(note, weak=False)
     return lambda: bool(asked)
+
+
+def _tell(text: str, *, as_json: bool) -> None:
+    """Write a line whatever the level of the log is; as a document of it, where all lines are."""
+    if as_json:
+        logger = logging.getLogger(__name__)
+        logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, text, (), None))
+    else:
+        write_error(f"acts: {text}\n")
 
 
 def _end_at_once(*_: object) -> NoReturn:

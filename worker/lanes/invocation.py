@@ -32,6 +32,9 @@ from .values import to_json_value
 logger = logging.getLogger(__name__)
 
 _LONGEST_TEXT: Final = 10_000
+_MOST_SHOWN: Final = 1_000
+_shown: Final[set[tuple[str, str, int] | None]] = set()
+"""The errors whose tracebacks are in the log, by type and place."""
 _PACKED: Final = (StopIteration, StopAsyncIteration)
 """What no coroutine can raise: it arrives as the cause of a RuntimeError."""
 
@@ -60,16 +63,17 @@ async def invoke(
         failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
         failures = attempt.failures + 1
         is_last = failures > policy.retries or not _may_retry(error)
-        logger.warning(
-            "%s failed: %s%s, call %s, attempt %d of %d",
+        logger.log(
+            logging.ERROR if is_last else logging.WARNING,
+            "%s failed: %s (%.200s), call %s, attempt %d of %d",
             name,
             failure.type,
-            "" if is_last else f" ({failure.message:.200})",
+            failure.message,
             attempt.id.idempotency_key,
             failures,
             policy.retries + 1,
             # The traceback stays here; readers get the failure. One that is tried again has none.
-            exc_info=error if is_last and not found else None,
+            exc_info=error if is_last and not found and _is_news(error) else None,
         )
         if is_last:
             return failure
@@ -86,6 +90,22 @@ async def _called(
         return await function()
     async with asyncio.timeout(timeout_seconds):
         return await function()
+
+
+def _is_news(error: BaseException) -> bool:
+    """Whether the log has no traceback yet of such an error at that place: one says what a thousand would say."""
+    if logger.isEnabledFor(logging.DEBUG):
+        return True
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = (type(error).__name__, frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame is not None else None
+    if where in _shown:
+        return False
+    if len(_shown) == _MOST_SHOWN:
+        _shown.clear()
+    _shown.add(where)
+    return True
 
 
 def _is_cancelled() -> bool:

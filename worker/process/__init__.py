@@ -8,6 +8,9 @@
 `outages`      one line when something stops working, one when it works again
 `refusals`     how much it has refused
 `log_context`  which run, instance and call a log line is about
+`log_lines`    how a line is written: for people, or as JSON
+`log_secrets`  what no line may show
+`log_setup`    setting these up in a worker
 `open_telemetry`  the span that code is under, where OpenTelemetry is in use
 `limits`       the settings' limits, as the core takes them
 """

@@ -2,7 +2,7 @@
 
 What activities, delegates and our own code log meanwhile is labelled, and what they print, which Celery sends to the
 log. The handlers that Celery sets up show it. One of your own does with `handler.addFilter(AT_WORK)`: each record then
-has `run`, `instance`, `call` (None where there is none) and `at_work`, their text.
+has the `LABELS` (None where there is none) and `at_work`, the text of those that are worth a person's while.
 """
 
 from __future__ import annotations
@@ -12,25 +12,47 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from celery import Celery, signals
+from acts_celery.worker.wire.attempts import Attempt, current_attempt
+from acts_celery.worker.wire.traces import TracePlace, place_of_run
 
-from acts_celery.worker.wire.attempts import current_attempt
-
+LABELS: Final = ("run", "instance", "call", "attempt", "trace")
 _OURS: Final = "acts_celery."
 _LONGEST: Final = 2_000
-_lane: Final[ContextVar[tuple[str, str | None] | None]] = ContextVar("acts_lane", default=None)
+
+
+class _Lane(NamedTuple):
+    """What a lane is known by, before any call of it is at work."""
+
+    run: str
+    instance: str | None
+    trace: str | None = None
+    """As in `Attempt`; None where it was not read yet."""
+
+
+_subject: Final[ContextVar[_Lane | Attempt | None]] = ContextVar("acts_subject", default=None)
 
 
 @contextmanager
 def lane_at_work(run: str, instance: str | None) -> Iterator[None]:
     """What is logged in the block, and in tasks that are begun in it, is about that lane."""
-    token = _lane.set((run, instance))
+    token = _subject.set(_Lane(run, instance))
     try:
         yield
     finally:
-        _lane.reset(token)
+        _subject.reset(token)
+
+
+def note_trace(trace: str) -> None:
+    """The run of the lane that is at work here stands there in a trace (see `Attempt`)."""
+    if isinstance(found := _subject.get(), _Lane):
+        _subject.set(found._replace(trace=trace))
+
+
+def note_task(about: Attempt | tuple[str, str | None]) -> None:
+    """What is logged in this task from now on is about that call or lane, its end included."""
+    _subject.set(about if isinstance(about, Attempt) else _Lane(*about))
 
 
 class AtWork(logging.Filter):
@@ -44,16 +66,38 @@ class AtWork(logging.Filter):
         """Label the record; none is left out."""
         if record.name.startswith(_OURS):
             record.msg, record.args = one_line(record.getMessage()), None
-        attempt = current_attempt()
-        call = attempt.id.index if attempt is not None else None
-        run, instance = (attempt.id.run, attempt.id.instance) if attempt is not None else _lane.get() or (None, None)
-        labels = {"run": run, "instance": instance, "call": call}
-        shown = (f"{name}={_plain(str(value))} " for name, value in labels.items() if value is not None)
+        labels = _labels(current_attempt() or _subject.get())
+        shown = (f"{name}={shown_value(value)} " for name, value in labels.items() if _is_shown(name, value))
         record.__dict__.update({**labels, **record.__dict__, "at_work": "".join(shown)})
         return True
 
 
 AT_WORK: Final = AtWork()
+
+
+def _labels(about: _Lane | Attempt | None) -> dict[str, Any]:
+    if about is None:
+        return dict.fromkeys(LABELS)
+    if isinstance(about, Attempt):
+        id_ = about.id
+        return {
+            "run": id_.run,
+            "instance": id_.instance,
+            "call": id_.index,
+            "attempt": about.number,
+            "trace": _trace(id_.run, about.trace),
+        }
+    trace = _trace(about.run, about.trace) if about.trace is not None else None
+    return {"run": about.run, "instance": about.instance, "call": None, "attempt": None, "trace": trace}
+
+
+def _trace(run: str, packed: str) -> str:
+    return (TracePlace.unpack(packed) or place_of_run(run)).trace
+
+
+def _is_shown(name: str, value: Any) -> bool:
+    """Whether a person reads it: the first attempt goes without saying, and a trace has no place in a line."""
+    return value is not None and name != "trace" and not (name == "attempt" and value == 1)
 
 
 def one_line(text: str) -> str:
@@ -65,20 +109,7 @@ def one_line(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def label_logs(app: Celery) -> None:
-    """Have the logs of the application's workers labelled."""
-    for option in ("worker_log_format", "worker_task_log_format"):
-        head, bracket, message = app.conf[option].partition("] ")
-        app.conf[option] = f"{head}{bracket}%(at_work)s{message}"
-    for signal in (signals.after_setup_logger, signals.after_setup_task_logger):
-        signal.connect(_label, weak=False, dispatch_uid="acts-at-work")
-
-
-def _label(logger: logging.Logger, **_: Any) -> None:
-    for handler in logger.handlers:
-        handler.addFilter(AT_WORK)
-
-
-def _plain(text: str) -> str:
-    """A name as it is where it is one word, else quoted: an instance's name must not forge a line."""
+def shown_value(value: Any) -> str:
+    """A value as it is where it is one word, else quoted: an instance's name must not forge a line."""
+    text = str(value)
     return text if text.isprintable() and not set(text) & set(' "=') else json.dumps(text)

@@ -1,7 +1,7 @@
 """OpenTelemetry, where the code around us uses it: the span that a submission is under, the one that code runs in.
 
-It is in use where its API is loaded, by an application, by an activity's module or by `opentelemetry-instrument`.
-Nothing here loads it.
+It is in use where a provider of tracers is set: by an application, by an activity's module or by
+`opentelemetry-instrument`. Nothing here loads it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def current_place() -> TracePlace | None:
 
 def enter_place(attempt: Attempt) -> None:
     """Spans that are begun in this context from now on are below the span of the attempt's call."""
-    if (api := _api()) is None:
+    if (api := _api()) is None or not _is_in_use(api):
         return
     from opentelemetry.context import attach
 
@@ -38,9 +38,14 @@ def enter_place(attempt: Attempt) -> None:
 def header_to_send() -> str | None:
     """The `traceparent` of a request that the current call makes; None where nobody has asked for a trace."""
     attempt = current_attempt()
-    if attempt is None or not (attempt.trace or _api() is not None):
+    api = _api()
+    if attempt is None or not (attempt.trace or (api is not None and _is_in_use(api))):
         return None
     return (current_place() or attempt.place).header
+
+
+def _is_in_use(api: Any) -> bool:
+    return not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
 
 
 def _is_sampled(api: Any, place: TracePlace) -> bool:
