@@ -9,6 +9,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.protocol.engine.loop import Stage
 from acts_celery.worker.client.descendants import Descendants
 from acts_celery.worker.client.overview import Overview
 from acts_celery.worker.client.run_status import RunStatus, run_status, status_of
@@ -62,8 +63,6 @@ def overview(run: OpenedRun) -> dict[str, Any]:
     status = status_of(run.redis, keys)
     now_ms = server_ms(run.redis)
     submitted, finished = _ms(state.get("submitted")), _ms(state.get("finished"))
-    is_loop = run.definition.request is not None
-    _, _, tick = state.get("loop", "").partition(":")
     return {
         "run": keys.run,
         "name": state.get("name"),
@@ -77,9 +76,8 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "instances": instances,
         "log": newest[0][0].decode() if newest else "0-0",
         **_ending(run),
-        "loop": is_loop,
+        "loop": run.definition.request is not None,
         "held": status["calls"].get("held", 0) + status.get("held_below", 0),
-        "ticks": int(tick) + 1 if is_loop and tick else None,
         "parent": status.get("parent"),
         "forked_from": status.get("forked_from"),
         "background": status.get("background"),
@@ -98,13 +96,17 @@ def held(run: OpenedRun) -> list[dict[str, Any]]:
 
 
 def _ending(run: OpenedRun) -> dict[str, Any]:
-    """The output of a run that has ended, and why it ended as it did; the global lane and the loop's say it."""
-    if run.status not in ENDED:
-        return {"output": None, "reason": None}
+    """The output of a run that has ended, why it ended as it did, and how many ticks its loop has asked; the global
+    lane and the loop's say it.
+    """
     is_loop = run.definition.request is not None
+    if run.status not in ENDED:
+        stage, _, tick = run.state.get("loop", "new:0").partition(":")
+        return {"output": None, "reason": None, "ticks": int(tick) + (stage != Stage.NEW) if is_loop else None}
     result = run.result(run.entries(None, *([LOOP] if is_loop else [])))
     reason = run.state.get("exceeded") or result.reason or run.state.get("output_fault") or run.state.get("missed")
-    return {"output": shown(result.output), "reason": reason}
+    ticks = len(result.ticks) if result.ticks is not None else None
+    return {"output": shown(result.output), "reason": reason, "ticks": ticks}
 
 
 def _ms(field: str | None) -> int | None:

@@ -1,0 +1,61 @@
+"""Questions to the page of a run, and what its answers must agree with: the result of the same run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from acts_celery import Run
+from acts_celery.worker.page import Page
+
+from .backend import Backend
+
+
+class Asking:
+    """The page of one run."""
+
+    def __init__(self, backend: Backend, run: Run, *, reading_seconds: float | None = None) -> None:
+        self.run = run
+        self.page = Page(backend.redis, backend.settings, reading_seconds=reading_seconds)
+
+    def ask(self, what: str = "", **query: str) -> Any:
+        """The answer to a question about the run."""
+        return self.page.answer(f"runs/{self.run.id}/{what}".rstrip("/"), query)
+
+    def all(self, what: str, key: str, **query: str) -> list[Any]:
+        """What a list has on all of its pages."""
+        found, after = [], ""
+        while True:
+            answer = self.ask(what, **query, after=after)
+            found += answer[key]
+            if (after := answer["next"]) is None:
+                return found
+
+    def plans(self) -> list[dict[str, Any]]:
+        """The calls as the plan lists them, of all ticks."""
+        plan = self.ask("plan")
+        ticks = [self.ask("plan", tick=str(tick)) for tick in plan["ticks"]] or [plan]
+        return [call for each in ticks for call in each["calls"]]
+
+
+def agree(asking: Asking) -> None:
+    """Everything that the page says of the run's calls and values is what its result says."""
+    result = asking.run.result()
+    by_index: dict[int, Counter[str]] = {}
+    for call in result.calls:
+        by_index.setdefault(call.index, Counter())[call.status] += 1
+    assert {call["index"]: call["counts"] for call in asking.plans()} == by_index
+    instances = asking.all("instances", "instances")
+    assert {one["instance"]: one["status"] for one in instances} == dict(result.instance_status)
+    for index, counts in by_index.items():
+        rows = asking.all(f"calls/{index}", "instances")
+        of_call = {call.instance: call for call in result.calls if call.index == index}
+        assert {row["instance"]: row["status"] for row in rows} == {name: one.status for name, one in of_call.items()}
+        assert {row["instance"]: row["error"] for row in rows} == {name: one.error for name, one in of_call.items()}
+        errors = asking.ask(f"calls/{index}")["errors"]
+        assert sum(group["count"] for group in errors) == counts["failed"]
+    for name in (None, *result.instances):
+        answer = asking.ask("instance", name=name or "")
+        assert answer["data"] == result.data(name)
+        own = [call for call in result.calls if call.instance == name]
+        assert [(call["index"], call["status"]) for call in answer["calls"]] == [(one.index, one.status) for one in own]
