@@ -130,7 +130,7 @@ def test_nothing_in_any_text_of_a_run_is_markup(backend: Backend) -> None:
     context: list[dict[str, Any]] = [
         {"type": "state", "_instance": name, "name": name, "texts": {text: text for text in texts}} for name in names
     ]
-    calls = [
+    calls: list[dict[str, Any]] = [
         {"_tool": "failFor", "instance": "†state.name", "mark": name, "_outputPath": f"†state.v{at}"}
         for at, name in enumerate(names)
     ]

@@ -71,7 +71,7 @@ def test_at_each_moment_the_log_folds_to_the_value_that_the_place_had(backend: B
 def test_what_a_call_was_given_is_made_again_from_the_log(backend: Backend) -> None:
     delegate = {"context": [{"type": "system", "message": "You are brief."}], "schema": {"type": "string"}}
     ask = {"_tool": "ask", "_delegate": "brief", "question": "†data.q", "_scopes": ["state"], "_outputPath": "†state.a"}
-    context = [
+    context: list[dict[str, Any]] = [
         {"type": "data", "kind": "data", "data": {"q": "why?", "secret": "not for it"}},
         {"type": "state", "known": "for it"},
     ]
