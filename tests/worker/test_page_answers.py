@@ -155,6 +155,17 @@ def test_a_held_call_is_counted_and_shown_with_exactly_what_it_will_run_with(bac
     assert page.ask("held") == []
 
 
+def test_a_plan_that_waits_for_its_approval_is_what_is_held_first(backend: Backend) -> None:
+    plan = {"type": "plan", "calls": [echo("†state.text", "†state.a")]}
+    run = backend.client.submit([*instances("a", "b"), plan], config={"mode": "lazy"})
+    page = Asking(backend, run)
+    assert page.ask("held") == [run.plan()]
+    run.approve_plan(page.ask("held")[0]["plan"])
+    backend.wait(run.id)
+    agree(page)
+    assert page.ask("held") == []
+
+
 @pytest.fixture(scope="module")
 def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     running = Backend(loop_settings(server, "pages"), meeting, tmp_path_factory.mktemp("pages"))

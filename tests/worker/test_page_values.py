@@ -6,12 +6,22 @@ import json
 import secrets
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.page.values import CUT, SHOW_BYTES
+from acts_celery.worker.page.values import CUT, SHOW_BYTES, shown, size_of
 from acts_celery.worker.storage.entries import id_key
 
 from .backend import Backend
 from .pages import Asking
+
+TEXTS = st.text(max_size=300)
+JSON = st.recursive(
+    st.none() | st.integers() | TEXTS | TEXTS.map(lambda text: text * 20),
+    lambda parts: st.lists(parts, max_size=30) | st.dictionaries(TEXTS, parts, max_size=12),
+    max_leaves=40,
+)
 
 
 def echo(value: Any, path: str, **more: Any) -> dict[str, Any]:
@@ -129,6 +139,21 @@ def test_a_large_value_is_cut_everywhere_and_its_size_is_said(backend: Backend) 
     assert cut["tail"].endswith("END")
     logged = page.ask("log", instance="a")["entries"]
     assert sorted(entry.get("cut", False) for entry in logged) == [False, False, True, True]
+
+
+def test_what_is_small_stays_whole_beside_what_is_cut() -> None:
+    value = {"big": {"list": ["y" * 50_000, 1], "name": "Ada"}, "text": "z" * 30_000, "n": 7}
+    cut = shown(value)
+    assert (cut["n"], cut["big"]["name"], cut["big"]["list"][1]) == (7, "Ada", 1)
+    assert cut["text"][CUT]["bytes"] == 30_002
+    assert cut["big"]["list"][0][CUT]["bytes"] == 50_002
+    assert shown({"a": [1, {"b": None}]}) == {"a": [1, {"b": None}]}
+
+
+@given(JSON, st.integers(200, 2_000))
+def test_law_what_is_shown_is_bounded_and_a_value_that_fits_is_not_changed(value: Any, most: int) -> None:
+    found = shown(value, most)
+    assert (found == value) if size_of(value) <= most else size_of(found) <= 3 * most + 500
 
 
 def test_a_page_of_the_log_is_bounded_and_the_next_goes_on_behind_it(backend: Backend) -> None:

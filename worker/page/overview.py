@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.loop import Stage
+from acts_celery.worker.client.control import Control
 from acts_celery.worker.client.descendants import Descendants
+from acts_celery.worker.client.loops import LoopControl
 from acts_celery.worker.client.overview import Overview
+from acts_celery.worker.client.plans import PlanControl
 from acts_celery.worker.client.run_status import RunStatus, run_status, status_of
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.storage.clock import server_ms
@@ -87,12 +90,26 @@ def overview(run: OpenedRun) -> dict[str, Any]:
 
 
 def held(run: OpenedRun) -> list[dict[str, Any]]:
-    """The answer `runs/RUN/held`: the calls that have waited longest; those of child runs are among them."""
+    """The answer `runs/RUN/held`: the plan that is to be approved, where there is one, and the calls that have waited
+    longest; those of child runs are among them.
+    """
     found = [*islice(read_held(run.redis, run.keys), MOST_HELD), *Descendants(run.redis, run.keys).held()]
     found.sort(key=lambda call: call.since_ms)
     answers = [call.to_dict(run.keys.run) for call in found[:MOST_HELD]]
     parts = ("parameters", "scopes", "messages", "output")
-    return [each | {part: shown(each[part]) for part in parts if part in each} for each in answers]
+    calls = [each | {part: shown(each[part]) for part in parts if part in each} for each in answers]
+    plan = _waiting_plan(run)
+    return calls if plan is None else [plan | {"calls": shown(plan["calls"])}, *calls]
+
+
+def _waiting_plan(run: OpenedRun) -> dict[str, Any] | None:
+    """The plan of a run in mode lazy that waits for its approval."""
+
+    def publisher() -> NoReturn:
+        raise NotImplementedError("a page only reads")
+
+    about = run.keys.run, run.redis, run.settings
+    return PlanControl(*about, LoopControl(*about, publisher), Control(*about, publisher)).plan()
 
 
 def _ending(run: OpenedRun) -> dict[str, Any]:
