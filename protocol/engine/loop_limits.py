@@ -117,10 +117,3 @@ class LoopLimits:
 
 def _amount(amount: int) -> str:
     return f"{dollars_of(amount)} {CURRENCY}"
-
-
-def estimate_tokens(new_bytes: int, max_output_tokens: int, known: int = 0) -> int:
-    """What a request may take at most, where the request before it and its answer had so many tokens and the others
-    have so many bytes: a token has a byte at least (SPEC R13.3).
-    """
-    return known + new_bytes + max_output_tokens

@@ -18,7 +18,7 @@ from acts_celery.protocol.engine.loop_events import (
     TickError,
     ToolsChosen,
 )
-from acts_celery.protocol.engine.loop_limits import LoopLimits, estimate_tokens
+from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.engine.solution_output import judge_output
 from acts_celery.protocol.state.fold import Fold
 
@@ -80,8 +80,7 @@ def test_r13_3_a_tick_beyond_the_limit_is_not_asked() -> None:
 
 
 def test_r13_3_no_request_begins_whose_estimate_does_not_fit_what_is_left() -> None:
-    limits = LoopLimits(tokens=10_000, max_output_tokens=1_000)
-    assert estimate_tokens(3_000, limits.max_output_tokens) == 4_000
+    limits = LoopLimits(tokens=10_000)
     loop = ran(Loop(), charged=6_000)
     assert limits.request_limit(loop, Estimate(4_000)) is None
     assert limits.request_limit(loop, Estimate(4_001)) is not None
