@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from typing import Any
@@ -20,6 +20,7 @@ from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.liveness.heartbeats import Heartbeat
 from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.worker.recovery import overdue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.connections import connect
@@ -173,6 +174,45 @@ def test_what_a_process_says_during_a_sweep_counts_in_it(judged: Judged, monkeyp
         monkeypatch.setattr(judged.sweeper._slots, "reconcile", long_part)
         judged.sweep()
         assert judged.entry() == "running:1:0:me"
+
+
+@pytest.fixture
+def sweep_in_steps(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Sweep a run in steps of one call each; something happens during each of them."""
+    monkeypatch.setattr(overdue, "_AT_ONCE", 1)
+    publish = judged.publisher.publish
+
+    def sweep(happens: Callable[[], object]) -> None:
+        with monkeypatch.context() as during:
+            during.setattr(judged.publisher, "publish", lambda tasks: (publish(tasks), happens()))
+            judged.sweep()
+
+    return sweep
+
+
+def test_what_is_reported_during_a_sweep_counts_in_it(
+    judged: Judged, sweep_in_steps: Callable[[Callable[[], object]], None]
+) -> None:
+    judged.begin(2)
+    judged.claim(0)
+    judged.send(1)
+    at_work = Report(begun=(ref(index=1),))
+    judged.reports.send(at_work)
+    judged.sweeper.sweep()
+    sweep_in_steps(lambda: judged.reports.send(at_work))
+    assert [judged.entry(0), judged.stands(1)] == ["lost:1:0:", "running:1:0:me/judged-far"]
+
+
+def test_a_sweep_that_takes_long_suspends_nothing(
+    judged: Judged, sweep_in_steps: Callable[[Callable[[], object]], None]
+) -> None:
+    judged.begin(3)
+    judged.claim(0)
+    judged.claim(1)
+    sweep_in_steps(lambda: silence(judged, 10))
+    judged.claim(2)
+    judged.sweep()
+    assert judged.entry(2) == "lost:1:0:"
 
 
 def test_nothing_is_lost_where_who_lives_cannot_be_read(judged: Judged) -> None:

@@ -81,37 +81,34 @@ class RunKeeper:
         awaited, self._awaited = self._awaited, set()
         return awaited
 
-    def look_after(self, runs: Mapping[str, float], thresholds: Thresholds) -> dict[str, int]:
-        """Look after runs, given with the time of their submission in seconds, until nothing is left to judge.
+    def look_after(self, runs: Mapping[str, float], thresholds: Thresholds) -> tuple[dict[str, int], dict[str, float]]:
+        """Look after runs, given with the time of their submission in seconds.
 
-        Returns when to look at each again, in milliseconds, where something will be due.
+        Returns when to look at each again, in milliseconds, where something will be due; and those of the runs in which
+        more is left to judge now.
         """
-        later = int(time.time() * 1000 + _BROKEN_SECONDS * 1000)
-        again = dict.fromkeys(runs, later)
-        while runs:
-            answers = self._judge(runs, thresholds)
-            left: dict[str, float] = {}
-            over: list[str] = []
-            for run, answer in zip(runs, answers, strict=True):
-                with self._broken.passing_over(run):
-                    if not self._broken.is_answer(run, answer):
+        again = dict.fromkeys(runs, int(time.time() * 1000 + _BROKEN_SECONDS * 1000))
+        left: dict[str, float] = {}
+        over: list[str] = []
+        for run, answer in zip(runs, self._judge(runs, thresholds), strict=True):
+            with self._broken.passing_over(run):
+                if not self._broken.is_answer(run, answer):
+                    continue
+                found = Found(**self._script.read(answer))
+                self._publish(run, found)
+                if not found.is_all:
+                    left[run] = runs[run]
+                if found.forgotten:
+                    self._awaited |= self._outbox.sweep(run, thresholds)
+                elif found.status is None:
+                    self._remove_unfinished(self._keys(run), runs[run])
+                elif found.status in ENDED:
+                    if self._answer(run, found):
                         continue
-                    found = Found(**self._script.read(answer))
-                    self._publish(run, found)
-                    if not found.is_all:
-                        left[run] = runs[run]
-                    if found.forgotten:
-                        self._awaited |= self._outbox.sweep(run, thresholds)
-                    elif found.status is None:
-                        self._remove_unfinished(self._keys(run), runs[run])
-                    elif found.status in ENDED:
-                        if self._answer(run, found):
-                            continue
-                        over.append(run)
-                    again[run] = found.next_ms
-            self._expire(over)
-            runs = left
-        return again
+                    over.append(run)
+                again[run] = found.next_ms
+        self._expire(over)
+        return again, left
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._settings.key_prefix, run)

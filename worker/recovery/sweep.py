@@ -11,7 +11,7 @@ so a worker that alone could not reach them pauses nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -72,6 +72,8 @@ class Sweeper:
         )
         self._thresholds = Thresholds.of(settings)
         """What this sweep judges by."""
+        self._failed: list[Exception] = []
+        """Why parts of this sweep have failed."""
         self._cursor = 0
         """Where the slow round over all runs is."""
         self._duty = Duty(
@@ -111,7 +113,7 @@ class Sweeper:
 
         A part that finds what it cannot read keeps no other from its work; what it has raised is raised at the end.
         """
-        failed: list[Exception] = []
+        self._failed.clear()
         for part in (
             self._read_heartbeats,
             partial(self._set_thresholds, since_ms),
@@ -120,15 +122,19 @@ class Sweeper:
             self._go_round,
             self._send_probes,
         ):
-            try:
-                part()
-            except BROKEN as error:
-                if isinstance(error, PASSING):
-                    raise
-                failed.append(error)
-        if failed:
+            self._do(part)
+        if self._failed:
             move_other_types(self._redis, _types(self._settings.key_prefix))
-            raise failed[0]
+            raise self._failed[0]
+
+    def _do(self, part: Callable[[], None]) -> None:
+        """Do a part of a sweep, and note why it failed."""
+        try:
+            part()
+        except BROKEN as error:
+            if isinstance(error, PASSING):
+                raise
+            self._failed.append(error)
 
     def _read_heartbeats(self) -> None:
         """Take note of the reports that have come in."""
@@ -136,7 +142,7 @@ class Sweeper:
             self._heartbeats.note(page, self._thresholds)
             self._keep_turn()
 
-    def _set_thresholds(self, since_ms: int) -> None:
+    def _set_thresholds(self, since_ms: int = 0) -> None:
         """Note that the servers were reached, and find whether heartbeats may have been missed before."""
         settings = self._settings
         gap_seconds = max(3.5 * settings.sweep_interval_seconds, settings.lease_seconds / 2)
@@ -158,8 +164,7 @@ class Sweeper:
             runs = {
                 run: submitted / 1000 for run, submitted in zip(taken, listed, strict=True) if submitted is not None
             }
-            self._due.settle(taken, self._runs.look_after(runs, self._thresholds))
-            self._keep_turn()
+            self._due.settle(taken, self._look_after(runs))
 
     def _go_round(self) -> None:
         """Look at a few of all runs, in turn: what an interrupted step left out of the index is put there again."""
@@ -169,9 +174,24 @@ class Sweeper:
         submitted: Mapping[bytes, float] = dict(found)
         names = readable(key, submitted, bytes.decode, partial(self._redis.zrem, key))
         runs = {run: submitted[run.encode()] / 1000 for run in names}
-        again = self._runs.look_after(runs, self._thresholds)
+        again = self._look_after(runs)
         if due := {run: next_ms for run, next_ms in again.items() if next_ms}:
             self._redis.zadd(due_runs(self._settings.key_prefix), due, lt=True)
+
+    def _look_after(self, runs: Mapping[str, float]) -> dict[str, int]:
+        """Look after runs until nothing is left to judge in them; when to look at each again, in milliseconds.
+
+        Heartbeats are read after each step: with much to do a sweep takes longer than a lease, and what is reported in
+        the meantime counts.
+        """
+        again: dict[str, int] = {}
+        while runs:
+            found, runs = self._runs.look_after(runs, self._thresholds)
+            again |= found
+            self._do(self._read_heartbeats)
+            self._do(self._set_thresholds)
+            self._keep_turn()
+        return again
 
     def _send_probes(self) -> None:
         """Send probes through the queues from which one is awaited."""
