@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from acts_celery import (
     LocalClient,
     RateLimited,
     Refused,
+    Unreachable,
     Usage,
     WorkerError,
     activity,
@@ -191,6 +194,69 @@ def test_it_gives_the_results_of_calls_that_no_code_carries_out(acts: LocalClien
     call = {"_tool": "fake_sum_up", "text": "long", "_outputPath": "†state.sum"}
     run = acts.submit([], {"calls": [call]}, tools={"fake_sum_up": {"type": "object"}})
     assert run.wait(timeout_seconds=SECONDS).data()["state"] == {"sum": "a summary"}
+
+
+def test_a_call_runs_while_the_rest_of_an_answer_in_pieces_is_held_back(acts: LocalClient) -> None:
+    def slowly(*_: Any) -> Iterator[Any]:
+        yield json.dumps({"calls": [FOUND]}).removesuffix("]}")
+        assert found.wait(SECONDS)
+        yield '], "output": "†state.total"}'
+        yield Usage(12, 3)
+
+    found = Event()
+    acts.model(slowly)
+    run = acts.submit(["The total of A-1?"], schema=int, tools=[fake_find])
+    for event in run.follow(timeout_seconds=SECONDS):
+        if event.kind == "call":
+            found.set()
+    result = run.result()
+    assert result.ticks is not None
+    assert (result.output, result.ticks[0].usage) == (30, Usage(12, 3).to_dict())
+
+
+def test_pieces_of_a_text_are_told_as_they_come(acts: LocalClient) -> None:
+    async def slowly(*_: Any) -> AsyncIterator[str]:
+        yield '{"output": "Hello'
+        await asyncio.to_thread(told.wait, SECONDS)
+        yield ', world"}'
+
+    told = Event()
+    acts.model(slowly)
+    run = acts.submit(["Hi!"], schema=str)
+    for event in run.follow(timeout_seconds=SECONDS):
+        if event.kind == "text":
+            assert event.text == "Hello" or told.is_set()
+            told.set()
+    assert (told.is_set(), run.result().output) == (True, "Hello, world")
+
+
+def test_a_stream_that_breaks_off_behind_a_call_is_not_asked_again_and_the_call_counts(acts: LocalClient) -> None:
+    async def breaks(*_: Any) -> AsyncIterator[Any]:
+        yield json.dumps({"calls": [FOUND]}).removesuffix("]}")
+        yield Usage(12, 3)
+        await asyncio.to_thread(found.wait, SECONDS)
+        raise Unreachable("gone")
+
+    found = Event()
+    fake = acts.model(breaks, {"output": "†state.total"})
+    run = acts.submit(["The total of A-1?"], schema=int, tools=[fake_find])
+    for event in run.follow(timeout_seconds=SECONDS):
+        if event.kind == "call":
+            found.set()
+    result = run.result()
+    assert (result.output, len(result.calls), len(fake.requests)) == (30, 1, 2)
+    assert result.ticks is not None
+    assert result.ticks[0].usage == Usage(12, 3).to_dict()
+    assert "the answer broke off: gone" in fake.requests[1].text
+
+
+def test_a_piece_that_is_no_text_is_the_error_of_its_tick(acts: LocalClient) -> None:
+    def odd(*_: Any) -> Iterator[Any]:
+        yield {"output": 1}
+
+    fake = acts.model(odd, {"output": 1})
+    assert acts.submit(["One?"], schema=int).wait(timeout_seconds=SECONDS).output == 1
+    assert "a piece of an answer is a text, or its Usage: dict" in fake.requests[1].text
 
 
 @pytest.fixture

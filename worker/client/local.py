@@ -131,7 +131,8 @@ class LocalClient(Client):
 
         An answer is a value (`{"calls": […], "output": …}`), the text as a model would write it, an `Answer` with its
         `usage`, an error such as `RateLimited("…")`, or a function of `(messages, schema, config)` that gives one of
-        these. A function that stands last answers all that follow. Raises `ValueError` where there is no answer.
+        these; a generator function streams its answer in pieces. A function that stands last answers all that follow.
+        Raises `ValueError` where there is no answer.
         """
         if not answers:
             raise ValueError('give at least one answer, such as acts.model({"output": "tea"})')

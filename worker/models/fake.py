@@ -7,6 +7,14 @@ An answer is a dictionary or any other JSON value, the text as a model would wri
 error that is raised (`RateLimited("…")`), or a function of `(messages, schema, config)` that gives one of these; a
 coroutine function, too. The answers come in their order, one for each request; a function that stands last answers all
 that follow.
+
+A generator function streams its answer in pieces. What stands between two `yield` happens in the midst of the answer:
+
+    async def slowly(messages, schema, config):
+        yield '{"calls": [{"_tool": "find", "order": "A-1", "_outputPath": "†state.found"}'
+        await found.wait()                  # the call runs before the answer has ended
+        yield '], "output": "†state.found"}'
+        raise Unreachable("gone")           # or a stream that breaks off
 """
 
 from __future__ import annotations
@@ -30,9 +38,9 @@ class FakeModel:
         self._answers = answers
         self._counting = threading.Lock()
 
-    async def answer(self, messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> Answer:
-        """What a registered model gives. Raises the error that stands in the place of an answer, and `BadRequest` where
-        there is none any more.
+    async def answer(self, messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> Any:
+        """What a registered model gives: an `Answer`, or a generator of its pieces. Raises the error that stands in the
+        place of an answer, and `BadRequest` where there is none any more.
         """
         with self._counting:
             self.requests.append(ModelRequest(messages, schema, config))
@@ -47,7 +55,9 @@ class FakeModel:
             said = await _called(said, messages, schema, config)
         if isinstance(said, Exception):
             raise said
-        return said if isinstance(said, Answer) else Answer(answer_text(said), str(config.get("model", "fake")))
+        if isinstance(said, Answer) or inspect.isgenerator(said) or inspect.isasyncgen(said):
+            return said
+        return Answer(answer_text(said), str(config.get("model", "fake")))
 
 
 def _counted(answers: int) -> str:

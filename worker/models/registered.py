@@ -1,19 +1,23 @@
 """Functions registered with `@model`: `(messages, schema, config) -> answer`.
 
 An answer is a value, which becomes its JSON text, a text as the model wrote it, or an `Answer` with its usage. A
-coroutine function runs on the event loop, a plain one on a thread.
+coroutine function runs on the event loop, a plain one on a thread. A generator, of either kind, streams its answer: it
+yields pieces of the text, and its `Usage` where that is known; what it raises behind a piece breaks the answer off.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from acts_celery.worker.registry.activities import RegisteredModel
 
-from .errors import InvalidAnswer
-from .request import Answer, ModelRequest, OnText
+from .errors import InvalidAnswer, ModelError
+from .request import Answer, ModelRequest, OnText, Usage
 
 OnThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a plain function beside the event loop."""
@@ -34,9 +38,36 @@ class FunctionModel:
             said = await function(*given)
         else:
             said = await self._on_thread(lambda: function(*given))
+        pieces: Any = self._beside(said) if inspect.isgenerator(said) else said
+        if inspect.isasyncgen(pieces):
+            return await self._streamed(pieces, on_text)
         answer = said if isinstance(said, Answer) else Answer(answer_text(said), self._registered.name)
         on_text(answer.text)
         return answer
+
+    async def _beside(self, pieces: Iterator[Any]) -> AsyncGenerator[Any, None]:
+        """What a plain generator yields, each piece on a thread."""
+        over = object()
+        while (piece := await self._on_thread(lambda: next(pieces, over))) is not over:
+            yield piece
+
+    async def _streamed(self, pieces: Any, on_text: OnText) -> Answer:
+        """The answer that pieces come to. Raises `InvalidAnswer`, and what the generator raises."""
+        so_far = Answer("", self._registered.name)
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if isinstance(piece, Usage):
+                        so_far = replace(so_far, usage=piece)
+                    elif isinstance(piece, str):
+                        so_far = replace(so_far, text=so_far.text + piece)
+                        on_text(piece)
+                    else:
+                        raise InvalidAnswer(f"a piece of an answer is a text, or its Usage: {type(piece).__name__}")
+        except ModelError as error:
+            error.answer = error.answer or (so_far if so_far.text or so_far.usage else None)
+            raise
+        return so_far
 
 
 def answer_text(said: Any) -> str:

@@ -288,7 +288,8 @@ def delegate(
 
 
 def model(name: str, /) -> Callable[[F], F]:
-    """Register a function as a model: `(messages, schema, config) -> answer`, an answer's text or its value.
+    """Register a function as a model: `(messages, schema, config) -> answer`, an answer's text or its value; a
+    generator function yields pieces of the text.
 
     `ACTS_MODEL=NAME:ANYTHING` makes it the one that is asked, and `config.model` names it.
     """
