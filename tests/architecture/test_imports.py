@@ -212,6 +212,17 @@ def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> Non
     assert found == []
 
 
+def test_what_the_live_pages_take_is_imported_by_them_alone() -> None:
+    found = {
+        path.parent.name
+        for package in PACKAGES
+        for path in sources(package)
+        for _, module in imports(path)
+        if module.partition(".")[0] in ("starlette", "uvicorn")
+    }
+    assert found == {"ui"}
+
+
 CONNECTING = {
     *("Redis", "StrictRedis", "RedisCluster", "Sentinel", "ConnectionPool", "BlockingConnectionPool"),
     *("from_url", "from_pool"),

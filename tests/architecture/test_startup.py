@@ -43,6 +43,10 @@ def test_help_loads_no_library_but_the_one_that_prints_it() -> None:
     assert loaded & {"protocol", "broker_config", "pydantic", "redis", "kombu", "celery", "rich"} == set()
 
 
+def test_the_help_of_the_pages_takes_neither_their_server_nor_their_extra() -> None:
+    assert loaded_by("ui", "--help") & {"protocol", "redis", "starlette", "uvicorn"} == set()
+
+
 def test_what_supervises_workers_loads_no_library_of_theirs() -> None:
     code = "import sys, acts_celery.worker.cli.supervisor, acts_celery.worker.client.programs; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -34,3 +34,15 @@ def site(backend: Backend) -> Iterator[Site]:
     """The pages of that backend."""
     with served(backend) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def run(backend: Backend) -> str:
+    """A run that has completed."""
+    return backend.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.one"}]).run
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """The test's own, for gates and records."""
+    return str(request.node.name)

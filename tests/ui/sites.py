@@ -8,12 +8,11 @@ import queue
 import select
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -28,20 +27,22 @@ TOKENS: Final = f"rea:read:{READER},dee:decide:{DECIDER},con:decide+control:{CON
 class Site:
     """Where `acts ui` serves, and its process."""
 
-    url: str
+    link: str
+    """What was printed."""
+    place: tuple[str, int]
+    """Host and port."""
     process: Forked
     log: Path
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Host and port."""
-        parts = urlsplit(self.url)
-        return parts.hostname or "", parts.port or 0
-
-    @property
     def host(self) -> str:
         """As a browser names it."""
-        return urlsplit(self.url).netloc
+        return f"127.0.0.1:{self.place[1]}"
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://{self.host}"
 
     def client(self, token: str | None = CONTROLLER, **headers: str) -> httpx.Client:
         """What asks as a browser does, with a token."""
@@ -90,7 +91,9 @@ def served(backend: Backend, *arguments: str, **extra: str) -> Iterator[Site]:
         ready, _, _ = select.select([said], [], [], DEADLINE_SECONDS)
         line = said.readline() if ready else b""
         assert line, f"acts ui did not start: {log.read_text(errors='replace')[-3000:]}"
-        yield Site(json.loads(line)["url"], process, log)
+        told = json.loads(line)
+        assert told["pid"] == process.pid
+        yield Site(told["url"], (told["host"], told["port"]), process, log)
 
 
 def _end(process: Forked) -> None:
@@ -102,6 +105,8 @@ class Listener:
     """Reads a stream of events in a thread of its own."""
 
     def __init__(self, site: Site, run: str, token: str = READER) -> None:
+        self.count = 0
+        """How many events have come so far."""
         self._client = site.client(token)
         self._events: queue.Queue[tuple[str, Any] | None] = queue.Queue()
         self._stream = self._client.stream("GET", f"/api/runs/{run}/events")
@@ -130,20 +135,16 @@ class Listener:
         self._client.close()
 
     def _read(self) -> None:
-        event, try_lines = "", self.response.iter_lines()
+        event = ""
         try:
-            for line in try_lines:
+            for line in self.response.iter_lines():
                 name, _, value = line.partition(": ")
                 if name == "event":
                     event = value
                 elif name == "data":
+                    self.count += 1
                     self._events.put((event, json.loads(value)))
         except (httpx.HTTPError, httpx.StreamError):
             pass  # it was closed
         finally:
             self._events.put(None)
-
-
-def query(values: Mapping[str, str]) -> str:
-    """Values as they stand in an address."""
-    return str(httpx.QueryParams(values))

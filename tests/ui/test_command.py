@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import sys
@@ -15,7 +14,6 @@ from tests.worker.backend import DEADLINE_SECONDS, Backend
 
 from .sites import READER, Listener, error_of, served
 
-ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.one"}
 OWN_TOKENS = {"ACTS_UI_TOKENS": ""}
 
 
@@ -30,9 +28,8 @@ def started(backend: Backend, *arguments: str, **extra: str) -> tuple[int, str, 
 
 def test_without_tokens_it_prints_a_link_that_reads(backend: Backend) -> None:
     with served(backend, **OWN_TOKENS) as site:
-        url, token = site.url.split("/#token=")
-        site.url = url
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+        url, token = site.link.split("/#token=")
+        assert url == site.url
         assert len(token) >= 43
         assert site.get("/api/me", token).json()["may"] == ["read"]
         assert error_of(site.get("/api/me", READER)) == (401, "WrongToken")
@@ -41,13 +38,12 @@ def test_without_tokens_it_prints_a_link_that_reads(backend: Backend) -> None:
 
 def test_with_write_the_link_also_decides_and_controls(backend: Backend) -> None:
     with served(backend, "--write", ACTS_ACTOR="ann", **OWN_TOKENS) as site:
-        site.url, token = site.url.split("/#token=")
+        token = site.link.partition("/#token=")[2]
         assert site.get("/api/me", token).json() == {"name": "ann", "may": ["read", "decide", "control"]}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_with_those_who_look(backend: Backend, number: int) -> None:
-    run = backend.run([ECHO]).run
+def test_a_signal_ends_it_with_those_who_look(backend: Backend, run: str, number: int) -> None:
     with served(backend) as site:
         listener = Listener(site, run)
         listener.until("changed", status="completed")
@@ -70,7 +66,8 @@ def test_a_host_that_others_reach_takes_tokens(backend: Backend) -> None:
     assert (code, out) == (2, "")
     assert "ACTS_UI_TOKENS" in err
     with served(backend, "--host", "0.0.0.0") as site:
-        assert site.url.startswith("http://0.0.0.0:")
+        assert site.link == f"http://0.0.0.0:{site.place[1]}"
+        assert site.get("/api/me", READER).json()["name"] == "rea"
 
 
 def test_write_and_tokens_together_are_refused(backend: Backend) -> None:

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.worker.backend import Backend
-
 from .sites import CONTROLLER, DECIDER, READER, Listener, Site
-
-ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.one"}
-
-
-@pytest.fixture(scope="module")
-def run(backend: Backend) -> str:
-    """A run that has completed."""
-    return backend.run([ECHO]).run
 
 
 def test_the_front_and_what_it_loads_are_served_as_they_are(site: Site) -> None:

@@ -35,7 +35,8 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
     """Serve the pages of all runs until Ctrl-C, and print the link that opens them.
 
     The link has a new token at each start, which may read. ACTS_UI_TOKENS says instead who may enter with which token
-    and with which rights; a host that others reach takes that. With --json it prints one line: {"url": …, "pid": …}.
+    and with which rights; a host that others reach takes that. With --json it prints one line: {"url": …, "host": …,
+    "port": …, "pid": …}.
 
     Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
     """
@@ -65,7 +66,8 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
         url = serving.link(address, made.text) if made is not None else address
 
         def announce() -> None:
-            print_either({"url": url, "pid": os.getpid()}, [url], as_json=common.json)
+            place = {"host": host, "port": listening.getsockname()[1], "pid": os.getpid()}
+            print_either({"url": url, **place}, [url], as_json=common.json)
             flush()
             _tell_rights(made)
 

@@ -9,11 +9,9 @@ from importlib.resources import files
 from typing import Any, Final
 
 from redis import Redis
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from acts_celery.broker_config import Settings
@@ -30,8 +28,8 @@ from .access import Access, Visitor
 from .deeds import DEEDS, Deed, read_deed
 from .following import Following
 from .guard import Guard, hosts_of
-from .reading import Reader, encoded
-from .refusals import Refused, refuse
+from .reading import Reader
+from .refusals import Refused, encoded
 from .streams import EventStream
 
 _FRONT: Final = "page.html"
@@ -69,9 +67,9 @@ class Pages:
             Route("/api/runs/{run}/{deed}", self._deed, methods=["POST"]),
             Route("/api/{path:path}", self._answer),
         ]
-        inner = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
+        router = Router(routes, redirect_slashes=False)
         hosts = hosts_of(self._host, self._settings.ui_url)
-        return Guard(inner, access=Access(self._tokens), hosts=hosts, url=self._settings.ui_url)
+        return Guard(router, access=Access(self._tokens), hosts=hosts, url=self._settings.ui_url)
 
     async def close(self) -> None:
         """End what follows runs, and the connections."""

@@ -7,6 +7,8 @@ for a client that does not read what it is sent.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -15,6 +17,7 @@ REQUEST_SECONDS: Final = 10.0
 """How long the head of a request may take to come."""
 READ_SECONDS: Final = 20.0
 """How long a client may take to read anything of what waits for it."""
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 class Connection(H11Protocol):
@@ -56,15 +59,20 @@ class Connection(H11Protocol):
         if cycle is not None and not cycle.response_complete:
             self._stop_coming()
         elif self._coming is None and not self.transport.is_closing():
-            self._coming = self.loop.call_later(self.request_seconds, self.transport.abort)
+            self._coming = self.loop.call_later(self.request_seconds, self._drop)
 
     def _watch_reader(self, before: int | None) -> None:
         """Drop a client that has read nothing since the last look."""
         waits = self.transport.get_write_buffer_size()
         if before is not None and waits >= before:
-            self.transport.abort()
+            self._drop()
         else:
             self._unread = self.loop.call_later(self.read_seconds, self._watch_reader, waits)
+
+    def _drop(self) -> None:
+        """End the connection now; the system keeps nothing of what waits for its client either."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.transport.abort()
 
     def _stop_coming(self) -> None:
         if self._coming is not None:

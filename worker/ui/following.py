@@ -17,13 +17,14 @@ from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.storage.connections import connect_async_client
 from acts_celery.worker.storage.keys import Keys
 
-from .reading import Reader, encoded
-from .refusals import Refused, document, refusal
+from .reading import Reader
+from .refusals import Refused, document, encoded, refusal
 
 PAUSE_SECONDS: Final = 0.5
 """The least time between two overviews of a run."""
 _BLOCK_MS: Final = 5_000
 """So often a run is looked at without an entry of its log: it may be gone."""
+_CANCEL_SECONDS: Final = 0.5
 _PASSING: Final = ("expires", "duration_seconds")
 _BACKOFF: Final = Backoff(0.5, 10.0)
 
@@ -127,19 +128,21 @@ class Following:
     async def close(self) -> None:
         """End all, and the connections."""
         self._is_closed = True
-        tasks = [followed.task for followed in self._runs.values() if followed.task is not None]
+        tasks = {followed.task for followed in self._runs.values() if followed.task is not None}
         for followed in [*self._runs.values()]:
             for viewer in followed.viewers:
                 viewer.leave()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # The client of Redis loses a cancellation now and then, so it may take another.
+        while tasks:
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
         await self._redis.aclose()
 
     async def _follow(self, run: str, followed: _Followed) -> None:
         """Tell the viewers of a run what is new, until it is gone."""
         key, failures = Keys(self._settings.key_prefix, run).log, 0
-        while True:
+        while followed.viewers and not self._is_closed:  # a cancellation may be lost
             try:
                 overview = await self._reader.answer(f"runs/{run}", {})
                 followed.tell(_changed(overview))

@@ -58,6 +58,7 @@ class Guard:
             return
 
         has_begun = False
+        scope["app"] = self  # so that starlette raises where an address is unknown, and does not answer by itself
 
         async def secured(message: Message) -> None:
             nonlocal has_begun
@@ -96,7 +97,7 @@ class Guard:
     def _look_at_origin(self, headers: Headers, host: str) -> None:
         """Refuse what a browser sends for the page of another host. What is no browser names none."""
         origin = headers.get("origin")
-        if origin is None or origin == self._url or urlsplit(origin).netloc.lower() == host.lower():
+        if origin is None or origin == self._url or origin.partition("://")[2].lower() == host.lower():
             return
         raise Refused(403, "WrongOrigin", "the request comes from a page of another host: nothing was done")
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from acts_celery.broker_config import BrokerConfigError
 from acts_celery.protocol.language.errors import ProtocolError
+from acts_celery.protocol.language.visible import json_text
 from acts_celery.worker.errors import (
     BadQuery,
     InfrastructureError,
@@ -31,6 +31,12 @@ from acts_celery.worker.errors import (
 )
 
 logger = logging.getLogger("acts.ui")
+_COMPACT: Final = (",", ":")
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON in UTF-8. Half a character, which UTF-8 cannot hold, becomes the escape that JSON has for it."""
+    return json_text(value, separators=_COMPACT).encode("utf-8", "backslashreplace")
 
 
 class Refused(Exception):
@@ -59,7 +65,7 @@ def refusal(error: Exception) -> Refused:
     if isinstance(error, Refused):
         return error
     if isinstance(error, HTTPException):
-        return Refused(error.status_code, "Refused", f"{error.detail}: see /api/me, /api/runs", error.headers)
+        return Refused(error.status_code, "NoSuchAddress", "nothing is answered at this address", error.headers)
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             again = {"Retry-After": str(_AGAIN_SECONDS)} if status == 503 else None
@@ -79,9 +85,4 @@ def document(refused: Refused) -> dict[str, Any]:
 
 def response(refused: Refused) -> Response:
     """A refusal as an answer."""
-    return JSONResponse(document(refused), refused.status, refused.headers)
-
-
-async def refuse(_: Request, error: Exception) -> Response:
-    """Handle whatever a route raises."""
-    return response(refusal(error))
+    return Response(encoded(document(refused)), refused.status, refused.headers, "application/json")

@@ -1,0 +1,189 @@
+"""Following a run: events as it goes on, for many at once, and what ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from redis import Redis
+
+from acts_celery.broker_config import load
+from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.ui.following import PAUSE_SECONDS
+from tests.chaos.server import Server
+from tests.worker.backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting
+
+from .sites import READER, TOKENS, Listener, Site, error_of, served
+
+ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.one"}
+MANY = 50
+
+
+def gated(backend: Backend, name: str) -> str:
+    """A run whose call is at work until a gate opens."""
+    call = {"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.one"}
+    run = backend.client.submit((), {"calls": [call]}).id
+    backend.meeting.take(f"at:{name}")
+    return run
+
+
+def readers(backend: Backend) -> int:
+    """How many connections wait for entries of a log."""
+    return sum(client["cmd"] == "xread" for client in backend.redis.client_list())
+
+
+def comes(is_so: Callable[[], bool]) -> bool:
+    """Whether something that nobody tells of comes to be."""
+    pause, deadline = threading.Event(), time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if is_so():
+            return True
+        pause.wait(0.05)
+    return False
+
+
+@contextmanager
+def backend_apart(folder: Path) -> Iterator[tuple[Backend, Server]]:
+    """A server with a port, which can be killed."""
+    server = Server(folder / "server")
+    server.start()
+    try:
+        settings = load(env_file=None, broker_url=server.url, activities=(str(ACTIVITIES),), ui_tokens=TOKENS)
+        yield Backend(settings, Meeting(f"{server.url.rpartition('/')[0]}/1"), folder), server
+    finally:
+        server.kill()
+
+
+def test_a_viewer_sees_a_run_go_on_and_end(backend: Backend, site: Site, name: str) -> None:
+    run = gated(backend, name)
+    listener = Listener(site, run)
+    assert listener.until("changed", status="running")["counts"] == {"running": 1}
+    backend.meeting.open_gate(name)
+    assert listener.until("changed", status="completed")["counts"] == {"done": 1}
+    listener.close()
+
+
+def test_many_viewers_share_one_reader_which_goes_with_the_last(backend: Backend, site: Site, name: str) -> None:
+    before = readers(backend)
+    run = gated(backend, name)
+    listeners = [Listener(site, run) for _ in range(MANY)]
+    for listener in listeners:
+        listener.until("changed", status="running")
+    assert comes(lambda: readers(backend) == before + 1)
+    backend.meeting.open_gate(name)
+    for listener in listeners:
+        listener.until("changed", status="completed")
+    for listener in listeners:
+        listener.close()
+    assert comes(lambda: readers(backend) == before)
+
+
+def test_a_viewer_is_told_twice_a_second_at_most(backend: Backend, site: Site) -> None:
+    context = [{"type": "state", "_instance": str(number), "n": number} for number in range(300)]
+    call = {"_tool": "echo", "value": "†state.n", "_outputPath": "†state.one"}
+    calls = [call | {"_instance": str(number)} for number in range(300)]
+    run = backend.client.submit(context, {"calls": calls}).id
+    began = time.monotonic()
+    listener = Listener(site, run)
+    listener.until("changed", status="completed")
+    assert listener.count <= 2 + (time.monotonic() - began) / PAUSE_SECONDS
+    listener.close()
+
+
+def test_a_run_that_is_forgotten_ends_its_viewers(backend: Backend, site: Site) -> None:
+    run = backend.run([ECHO])
+    listener = Listener(site, run.run)
+    listener.until("changed", status="completed")
+    backend.client.run(run.run).delete()
+    assert listener.until("gone")["error"]["type"] == "RunNotFound"
+    assert listener.ended()
+    assert error_of(site.get(f"/api/runs/{run.run}/events")) == (404, "RunNotFound")
+
+
+def test_a_run_of_another_format_is_refused_in_a_sentence(backend: Backend, site: Site) -> None:
+    run = backend.run([ECHO]).run
+    backend.redis.hset(Keys(backend.settings.key_prefix, run).state, "format", 99)
+    for path in (f"/api/runs/{run}", f"/api/runs/{run}/plan", f"/api/runs/{run}/events"):
+        assert error_of(site.get(path, READER)) == (409, "OtherFormat")
+
+
+def test_no_more_follow_than_the_setting_says(backend: Backend, run: str) -> None:
+    with served(backend, ACTS_UI_VIEWERS="2") as site:
+        first, second = Listener(site, run), Listener(site, run)
+        answer = site.get(f"/api/runs/{run}/events")
+        assert error_of(answer) == (503, "TooManyViewers")
+        assert int(answer.headers["retry-after"]) > 0
+        assert site.get(f"/api/runs/{run}").status_code == 200
+        first.close()
+        assert comes(lambda: _enters(site, run))
+        second.close()
+
+
+def _enters(site: Site, run: str) -> bool:
+    with site.client(READER) as client, client.stream("GET", f"/api/runs/{run}/events") as response:
+        return response.status_code == 200
+
+
+def test_a_worker_that_is_killed_is_not_the_end_of_what_one_sees(tmp_path: Path, name: str) -> None:
+    with ExitStack() as stack:
+        own, _ = stack.enter_context(backend_apart(tmp_path))
+        site = stack.enter_context(served(own))
+        worker = stack.enter_context(own.worker())
+        run = own.client.submit((), {"calls": [{"_tool": "hangOnce", "name": name, "_outputPath": "†state.one"}]}).id
+        assert own.meeting.take(f"hanging:{name}") == worker.pid
+        listener = Listener(site, run)
+        listener.until("changed", status="running")
+        os.kill(worker.pid, signal.SIGKILL)
+        stack.enter_context(own.worker())
+        assert listener.until("changed", status="completed")["counts"] == {"done": 1}
+        listener.close()
+
+
+def test_a_log_that_goes_away_is_told_of_and_the_page_recovers(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        own, server = stack.enter_context(backend_apart(tmp_path))
+        site = stack.enter_context(served(own))
+        with own.worker():
+            run = own.run([ECHO]).run
+        listener = Listener(site, run)
+        listener.until("changed", status="completed")
+        server.kill()
+        assert listener.until("unavailable")["error"]["type"] == "InfrastructureError"
+        answer = site.get(f"/api/runs/{run}")
+        assert error_of(answer) == (503, "InfrastructureError")
+        assert "no answer from the log" in answer.json()["error"]["message"]
+        assert site.get("/").status_code == 200
+        assert error_of(site.post(f"/api/runs/{run}/fork"))[0] == 503
+        server.start()
+        assert listener.until("changed")["status"] == "completed"
+        assert site.get(f"/api/runs/{run}").json()["status"] == "completed"
+        listener.close()
+
+
+def test_runs_are_read_from_the_replica_and_changed_in_the_log(tmp_path: Path, name: str) -> None:
+    with ExitStack() as stack:
+        own, log = stack.enter_context(backend_apart(tmp_path))
+        _, replica = stack.enter_context(backend_apart(tmp_path / "replica"))
+        follower = stack.enter_context(Redis(port=replica.port))
+        follower.replicaof("127.0.0.1", str(log.port))
+        site = stack.enter_context(served(own, ACTS_UI_REDIS_URL=replica.url))
+        stack.enter_context(own.worker())
+        run = gated(own, name)
+        with Redis(port=log.port) as primary:
+            primary.set("any", 1)
+            assert primary.wait(1, 1_000 * DEADLINE_SECONDS) == 1
+            assert comes(lambda: site.get(f"/api/runs/{run}").status_code == 200)
+            listener = Listener(site, run)
+            listener.until("changed", status="running")
+            for path in ("plan", "calls/0", "instances", "instance", "log", "held", "place?path=state.one"):
+                assert site.get(f"/api/runs/{run}/{path}").status_code == 200, path
+            assert site.post(f"/api/runs/{run}/pause").json()["status"] == "paused"
+            paused = listener.until("changed", status="paused")
+            assert paused["log"] == primary.xinfo_stream(Keys("acts", run).log)["last-generated-id"].decode()
+        own.meeting.open_gate(name)
+        listener.close()
