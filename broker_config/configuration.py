@@ -102,7 +102,8 @@ def _contents() -> dict[str, object]:
         "result_accept_content": [CONTENT],
         "task_serializer": CONTENT,
         "result_serializer": CONTENT,
-        "event_serializer": CONTENT,
+        # Celery's default: it is what exporters of others read. Ours hold nothing but short texts and numbers.
+        "event_serializer": "json",
         # What a task returns goes into its success event and the worker's log: keep it to a glance.
         "task_annotations": {"*": {"resultrepr_maxsize": 64}},
     }

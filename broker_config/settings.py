@@ -43,6 +43,7 @@ from acts_celery.broker_config.models import (
 from acts_celery.broker_config.signing import signing_key
 from acts_celery.broker_config.ui import UiSettings
 from acts_celery.broker_config.urls import MASK, SecretUrl, mask_url
+from acts_celery.broker_config.watching import WatchingSettings
 from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 
 __all__ = ["Settings"]
@@ -58,7 +59,7 @@ Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
 
 
-class Settings(UiSettings):
+class Settings(UiSettings, WatchingSettings):
     """The settings of one process, frozen; the module's text tells names and precedence."""
 
     activities: CommaSeparated = Field(
@@ -196,11 +197,6 @@ class Settings(UiSettings):
     )
     sweep_interval_seconds: float = Field(
         1, gt=0, description="Seconds between two searches of a worker for lost calls."
-    )
-    send_events: bool = Field(True, description="Send Celery's task events. Flower shows them.")
-    health_folder: str | None = Field(
-        None,
-        description="Folder in which each worker of this machine writes its state for `acts health`. Unset: none.",
     )
     remote_control: bool = Field(
         False,

@@ -3,7 +3,8 @@
 
 run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
 test     the tests, in four processes; arguments go to pytest (-n 0: in one)
-redis    each Lua script and each command on Debian's Redis, which is installed where it is missing
+redis    each Lua script and each command on Debian's Redis, and the alert rules with Debian's Prometheus; both are
+         installed where they are missing
 page     the page of a run in Debian's Chromium, which is installed where it is missing
 nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
          Redis; the scripts and commands on Redis 6.2; half an hour of chaos
@@ -55,7 +56,7 @@ LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
 BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
 BILL_OF_MATERIALS += ["--output-reproducible", "--output-format", "JSON", "--output-file", "deploy/sbom.json"]
 IMAGE_PYTHON = "3.13"
-IMAGE_EXTRAS = ["--extra", "flower", "--extra", "ui", "--extra", "openai", "--extra", "anthropic"]
+IMAGE_EXTRAS = ["--extra", "flower", "--extra", "ui", "--extra", "metrics", "--extra", "openai", "--extra", "anthropic"]
 
 
 def main(arguments: list[str]) -> int:
@@ -107,10 +108,15 @@ def test(arguments: list[str]) -> int:
 
 
 def redis(arguments: list[str]) -> int:
-    """Run what runs on each server on Debian's Redis."""
-    return find(REDIS) or subprocess.call(
-        [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *distribution(arguments), *arguments],
-        env={**os.environ, SERVER: REDIS},
+    """Run what runs on each server on Debian's Redis, and what needs Debian's Prometheus."""
+    chosen = "(each_server or promtool) and not nightly"
+    return (
+        find(REDIS)
+        or find("promtool", "prometheus")
+        or subprocess.call(
+            [PYTHON, "-m", "pytest", "-m", chosen, *distribution(arguments), *arguments],
+            env={**os.environ, SERVER: REDIS, "PROMTOOL": "required"},
+        )
     )
 
 
@@ -150,14 +156,15 @@ def oldest(arguments: list[str]) -> int:
     )
 
 
-def find(program: str) -> int:
-    """See to it that there is a program, which Debian has in a package of its name; return 0 where there is."""
+def find(program: str, package: str = "") -> int:
+    """See to it that there is a program of a package of Debian's, by default that of its name; return 0 where it is."""
+    package = package or program
     if shutil.which(program) is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", program]):
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
             subprocess.call(["apt-get", *command], env=quiet, stdout=subprocess.DEVNULL)
     if shutil.which(program) is None:
-        return fail("There is no " + program + " on PATH.", "On Debian or Ubuntu: apt install " + program)
+        return fail("There is no " + program + " on PATH.", "On Debian or Ubuntu: apt install " + package)
     return 0
 
 

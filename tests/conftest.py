@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -33,9 +34,24 @@ _LONGEST_FIRST = ("chaos", "worker", "acceptance", "security", "deploy", "nestfu
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on each server. Put the long folders first; modules keep their order within a folder."""
+    """Mark what runs on each server, and what needs a tool of Prometheus. Put the long folders first; modules keep
+    their order within a folder.
+    """
     for item in items:
         if item.path.relative_to(_TESTS).with_suffix("").as_posix() in MODULES:
             item.add_marker("each_server")
+        if "promtool" in getattr(item, "fixturenames", ()):
+            item.add_marker("promtool")
     ranks = {name: rank for rank, name in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Prometheus' own checks of figures, rules and their tests; Debian has it in the package `prometheus`."""
+    program = shutil.which("promtool")
+    if program is None and os.environ.get("PROMTOOL") == "required":
+        raise AssertionError("there is no promtool: apt install prometheus")
+    if program is None:
+        pytest.skip("there is no promtool: apt install prometheus")
+    return program

@@ -63,6 +63,7 @@ COMMANDS: Final = {
     "worker/test_health": "health",
     "worker/test_traces": "trace traces",
     "worker/test_worker_processes": "worker",
+    "worker/test_log_figures": "metrics",
     "acceptance/test_cli_doctor": "doctor",
     "acceptance/test_cli": "check",
     "acceptance/test_cli_eval": "eval",

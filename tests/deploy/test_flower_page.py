@@ -125,7 +125,7 @@ def test_each_row_says_which_run_instance_and_call_it_is_and_what_failed(
     def is_told(answer: dict[str, Any]) -> bool:
         return {task["name"] for task in answer.values() if task["state"] == "FAILURE"} >= {
             "acts.execute_instance",
-            "acts.execute_background",
+            "acts.execute_background.noteAndFail",
         }
 
     tasks = asked_until(f"{address}/api/tasks", is_told)
@@ -141,7 +141,7 @@ def test_each_row_says_which_run_instance_and_call_it_is_and_what_failed(
     assert rows
     assert all(run.id in args for name, args, _ in rows if name != "acts.probe"), rows
     failed = [(name, args) for name, args, state in rows if state == "FAILURE"]
-    assert ("acts.execute_background", f"{run.id} ① 3 noteAndFail") in failed, rows
+    assert ("acts.execute_background.noteAndFail", f"{run.id} ① 3 noteAndFail") in failed, rows
     assert any(name == "acts.execute_instance" and "②" in args for name, args in failed), rows
     if picture := os.environ.get("FLOWER_SCREENSHOT"):
         place = Path(picture).resolve()

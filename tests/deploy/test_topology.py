@@ -20,6 +20,7 @@ from .topology import EXAMPLES, PROGRAMS, Topology, is_listening, is_running, pr
 
 SUBMISSION = json.loads((EXAMPLES / "reviews.json").read_text(encoding="utf-8"))
 REVIEWS = {message["_instance"]: message for message in SUBMISSION["context"] if message["type"] == "state"}
+DELEGATE, BACKGROUND = "acts.execute_delegate.summarizer", "acts.execute_background.notify_support"
 UNHAPPY = {"②", "④", "⑥", "⑦"}
 
 
@@ -62,7 +63,7 @@ def run(topology: Topology, workers: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def tasks(topology: Topology, run: str) -> list[dict[str, Any]]:
     """The run's tasks as Flower shows them, once none of them is under way any more."""
-    expected = {"acts.execute_delegate": len(REVIEWS), "acts.execute_background": len(UNHAPPY)}
+    expected = {DELEGATE: len(REVIEWS), BACKGROUND: len(UNHAPPY)}
 
     def all_succeeded(answer: dict[str, Any]) -> list[dict[str, Any]] | None:
         succeeded = Counter(task["name"] for task in answer.values() if task["state"] == "SUCCESS")
@@ -100,9 +101,9 @@ def test_flower_shows_a_task_for_every_instance_delegate_and_fire_and_forget_cal
 ) -> None:
     names = Counter(task["name"] for task in tasks)
     assert names["acts.execute_instance"] >= len(REVIEWS)
-    assert names["acts.execute_delegate"] >= len(REVIEWS)
+    assert names[DELEGATE] >= len(REVIEWS)
     assert names["acts.deliver"] >= len(REVIEWS)
-    assert names["acts.execute_background"] == len(UNHAPPY)
+    assert names[BACKGROUND] == len(UNHAPPY)
 
 
 def test_delegates_and_fire_and_forget_calls_run_on_their_own_workers(tasks: list[dict[str, Any]]) -> None:
@@ -111,8 +112,8 @@ def test_delegates_and_fire_and_forget_calls_run_on_their_own_workers(tasks: lis
     assert where == {
         ("acts.execute_instance", "instances"),
         ("acts.deliver", "instances"),
-        ("acts.execute_delegate", "delegates"),
-        ("acts.execute_background", "background"),
+        (DELEGATE, "delegates"),
+        (BACKGROUND, "background"),
     }
 
 

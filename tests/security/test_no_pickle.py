@@ -1,4 +1,4 @@
-"""msgpack and nothing else: nowhere is a pickle read, and nowhere is one written."""
+"""msgpack, and JSON for events: nowhere is a pickle read, and nowhere is one written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.worker.backend import settings_for
 SECRET = "canary-77b0"
 
 
-def test_every_content_that_the_configuration_names_is_msgpack() -> None:
+def test_every_content_that_the_configuration_names_is_msgpack_but_for_events_in_json() -> None:
     settings = settings_for(EmbeddedServer(), result_backend_url="redis://localhost:6379/1")
     configuration = celery_configuration(settings)
     contents = {name: value for name, value in configuration.items() if name.endswith(("serializer", "_content"))}
@@ -25,7 +25,7 @@ def test_every_content_that_the_configuration_names_is_msgpack() -> None:
         "result_accept_content": ["msgpack"],
         "task_serializer": "msgpack",
         "result_serializer": "msgpack",
-        "event_serializer": "msgpack",
+        "event_serializer": "json",
     }
 
 

@@ -14,6 +14,7 @@ from acts_celery.worker.broker.decoding import restrict_decoding
 from acts_celery.worker.broker.task_events import EVENTS
 from acts_celery.worker.broker.transport import BackendConnection
 from acts_celery.worker.liveness.heartbeats import ReservedStep
+from acts_celery.worker.metrics.step import MetricsStep
 from acts_celery.worker.models.configured import verify_models
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.process.log_setup import set_up_logs
@@ -39,7 +40,7 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     app.amqp.Consumer = QueueConsumer
     set_up_logs(app, settings)
     app.conf.worker_pool = POOL
-    app.steps["worker"].update((WorkerNameStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep))
+    app.steps["worker"].update((WorkerNameStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep, MetricsStep))
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))

@@ -35,7 +35,10 @@ from acts_celery.worker.liveness.heartbeats import Heartbeat, report_interval_se
 from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.models.configured import Models
+from acts_celery.worker.models.errors import ModelError
+from acts_celery.worker.models.request import Answer
 from acts_celery.worker.process.batching import Batcher, on_threads
+from acts_celery.worker.process.figures import Tokens, figures
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Registry
@@ -80,7 +83,7 @@ class Runtime:
         self._threads = Threads(settings.concurrency)
         self._validator = Validator()
         on_thread = partial(self._threads.run, timeout_seconds=None)
-        self.models = Models(settings, registry, on_thread, self.heartbeat.unanswered)
+        self.models = Models(settings, registry, on_thread, self.heartbeat.unanswered, _note_answer)
         self.remote = RemoteExecutor(
             registry.limited_to(settings.allow), self.models, limits_of(settings), self._threads, self.deliver
         )
@@ -216,6 +219,16 @@ class Runtime:
 
     async def _publish(self, tasks: Sequence[TaskMessage]) -> None:
         await self._loop.run_in_executor(self._publishing, self.publisher.publish, tasks)
+
+
+def _note_answer(model: str, answer: Answer | ModelError) -> None:
+    """Have the figures of this process know what came of a request to a model, and what it took."""
+    if isinstance(answer, ModelError):
+        figures().model_failed(model, type(answer).__name__)
+        return
+    usage = answer.usage
+    tokens = Tokens(max(0, usage.input - usage.cached), usage.cached, usage.output) if usage is not None else None
+    figures().model_answered(model, tokens, answer.nanodollars, answer.duration_seconds)
 
 
 async def _cancel_all() -> None:

@@ -25,6 +25,7 @@ from acts_celery.broker_config import (
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.process.figures import figures
 from acts_celery.worker.process.log_context import note_task
 from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.wire.attempts import Attempt, Result
@@ -37,7 +38,7 @@ from acts_celery.worker.wire.messages import (
     unpack_delivery,
 )
 from acts_celery.worker.wire.reports import Probe, unpack_probe
-from acts_celery.worker.wire.task_messages import LaneCall, unpack_lane_call
+from acts_celery.worker.wire.task_messages import SENT, LaneCall, unpack_lane_call
 
 from .runtime import Runtime, Runtimes
 
@@ -106,13 +107,15 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
             return
         if not isinstance(message, Probe):
             note_task(_subject_of(message))
+        _note_wait(request, message)
         if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
             message = message._replace(was_lost=True)
         await kind.doing(runtimes.current(), message)
 
     @wraps(kind.doing)
     def run(celery_task: Task, *arguments: object, **named: object) -> None:
-        request = {"args": arguments, "kwargs": named, "delivery_info": celery_task.request.delivery_info}
+        asked = celery_task.request
+        request = {"args": arguments, "kwargs": named, "delivery_info": asked.delivery_info, SENT: asked.get(SENT)}
         runtimes.current().run(begin(request))
 
     options = {"ignore_result": True} if kind.ignores_result else {}
@@ -128,6 +131,15 @@ def _subject_of(message: LaneCall | Delivery | ActivityCall | DelegateCall) -> A
         case Delivery(attempt):
             return attempt.id.run, attempt.id.instance
     return message.attempt
+
+
+def _note_wait(request: Mapping[str, Any], message: object) -> None:
+    """Note how long a task has lain in its queue, where its sender says when it was sent."""
+    sent, queue = request.get(SENT), (request["delivery_info"] or {}).get("routing_key")
+    if isinstance(sent, int | float) and isinstance(queue, str):
+        code = message.activity if isinstance(message, ActivityCall) else ""
+        code = message.delegate or "model" if isinstance(message, DelegateCall) else code
+        figures().waited(queue, code, max(0.0, time.time() - sent))
 
 
 async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:

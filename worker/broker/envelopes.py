@@ -24,9 +24,17 @@ from kombu.utils.json import dumps
 from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, SEVERAL
 from acts_celery.protocol import Limits
 from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.task_messages import Envelope, TaskMessage, envelope_task, pack_envelope, unpack_envelope
+from acts_celery.worker.wire.task_messages import (
+    TASKS,
+    Envelope,
+    TaskMessage,
+    envelope_task,
+    pack_envelope,
+    unpack_envelope,
+)
 
 from .admission import queue_of
+from .task_events import shown_name
 
 _MOST: Final = 20
 """How many tasks share a message at most."""
@@ -73,9 +81,12 @@ def sent_events(id_: str, message: TaskMessage, envelope: Envelope) -> list[dict
     """What Celery's events say of the tasks of an envelope that was sent."""
     place = {"queue": message.queue, "exchange": "", "routing_key": message.queue}
     plain = {"kwargs": "-", "parent_id": None, "retries": 0, "eta": None, "expires": None}
-    about = {"name": message.task.removesuffix(SEVERAL), **plain, **place}
+    name = message.task.removesuffix(SEVERAL)
     tasks = zip(task_ids(id_, envelope), envelope.parts, strict=True)
-    return [{"uuid": task, "root_id": task, "args": shown, **about} for task, (_, shown) in tasks]
+    return [
+        {"uuid": task, "root_id": task, "name": shown_name(name, shown), "args": shown, **plain, **place}
+        for task, (_, shown) in tasks
+    ]
 
 
 def is_envelope(message: Any) -> bool:
@@ -104,8 +115,9 @@ def _put_back(message: Any, envelope: Envelope) -> None:
     body = pack([[pack_envelope(envelope)], {}, {}])
     encoded, _ = channel.encode_body(body, raw["properties"].get("body_encoding"))
     properties = {**raw["properties"], "delivery_tag": str(uuid.uuid4())}
+    headers = {**raw["headers"], TASKS: len(envelope.parts)}
     with channel.conn_or_acquire() as client:
-        client.rpush(queue_of(message), dumps({**raw, "body": encoded, "properties": properties}))
+        client.rpush(queue_of(message), dumps({**raw, "body": encoded, "headers": headers, "properties": properties}))
 
 
 @dataclass(slots=True)

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from kombu.transport.virtual import QoS
 
+from acts_celery.worker.process.figures import figures
+
 from .admission import queue_of
 
 MOST_BYTES: Final = 48 * 2**20
@@ -41,6 +43,7 @@ class InFlight:
         self.tasks += 1
         size, queue = _size_of(task), queue_of(task)
         self._bytes[queue] += size
+        figures().task_taken(queue)
 
         def let_go(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
             if task.ack_log_error is _answered:
@@ -48,6 +51,7 @@ class InFlight:
             task.ack_log_error = task.reject_log_error = _answered  # or it would stay until garbage is looked for
             self.tasks -= 1
             self._bytes[queue] -= size
+            figures().task_answered(queue)
             if given_back is not None:
                 given_back()
             answer(*arguments, **named)

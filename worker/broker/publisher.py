@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -11,11 +12,12 @@ from celery import Celery
 from kombu.exceptions import ChannelError
 
 from acts_celery.worker.errors import QueueRefused
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.wire.task_messages import SENT, TASKS, TaskMessage
 
 from .cancellation import COMMAND
 from .envelopes import enveloped, sent_events
 from .failures import broker_failures, retry_while_unavailable
+from .task_events import shown_name
 
 BATCH: Final = 500
 
@@ -100,6 +102,11 @@ class Publisher:
             ignore_result=True if task.is_forgotten else None,
             create_sent_event=is_told and task.envelope is None,
         )
+        message.headers[SENT] = time.time()
+        if task.envelope is not None:
+            message.headers[TASKS] = len(task.envelope.parts)
+        if message.sent_event is not None:
+            message.sent_event["name"] = shown_name(task.task, task.shown)
         amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
         if is_told and task.envelope is not None:
             amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)

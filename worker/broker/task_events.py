@@ -3,6 +3,9 @@
 Celery buffers task events and publishes the buffer from time to time: `EventDispatcher.flush` publishes a copy and then
 clears the buffer. What the pool's threads append in between is lost, and Flower shows the task as never ended. Here
 what was published is removed, under the dispatcher's own lock, and nothing else. When is decided by the consumer.
+
+The name of a task in events has the activity or delegate behind it, `acts.execute_activity.sendMail`: exporters and
+dashboards show figures by the name. A submission can name delegates, so a process gives only so many names.
 """
 
 from __future__ import annotations
@@ -16,8 +19,13 @@ from celery.events.dispatcher import EventDispatcher
 from celery.events.event import group_from
 from celery.utils.time import utcoffset
 
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE
+from acts_celery.worker.process.names import BoundedNames
+
 _MOST_BUFFERED: Final = 300
 """How many events are published together at most."""
+_WITH_CODE: Final = frozenset({EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE})
+_names: Final = BoundedNames()
 
 
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
@@ -25,6 +33,12 @@ class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has
 
     def __init__(self, *arguments: Any, buffer_limit: int = _MOST_BUFFERED, **options: Any) -> None:
         super().__init__(*arguments, buffer_limit=buffer_limit, **options)
+
+    def send(self, type: str, *arguments: Any, **fields: Any) -> None:
+        """Send an event, or buffer it."""
+        if "name" in fields:
+            fields["name"] = shown_name(fields["name"], fields.get("args"))
+        super().send(type, *arguments, **fields)
 
     def flush(self, errors: bool = True, groups: bool = True) -> None:
         """Publish what is buffered."""
@@ -44,6 +58,14 @@ class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has
         made = [Event(type_, clock=self.clock.forward(), **common, **fields) for fields in events]
         with self.mutex:
             self._publish(made, producer, f"{group_from(type_)}.multi")
+
+
+def shown_name(task: str, shown: object) -> str:
+    """The name of a task in events; `shown` is what its message shows of its argument, with the code's name last."""
+    if task not in _WITH_CODE or not isinstance(shown, str):
+        return task
+    code = _names.bounded(shown.strip("'").rpartition(" ")[2])
+    return task if code is None else f"{task}.{code}"
 
 
 class ThreadSafeEvents(Events):  # type: ignore[misc]  # as above

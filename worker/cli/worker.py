@@ -50,7 +50,10 @@ class _Start:
     name: str | None
     log_level: str
     pool: str
+    metrics_port: int | None
     supervised: bool
+    place: int
+    """Which of several processes it is, counted from 0."""
 
     @property
     def count(self) -> int:
@@ -62,6 +65,7 @@ class _Start:
         options = ["--log-level", self.log_level, "--pool", self.pool]
         options += ["--queues", self.queues] if self.queues is not None else []
         options += ["--activity-queues"] if self.activity_queues else []
+        options += ["--metrics-port", str(self.metrics_port)] if self.metrics_port is not None else []
         return options + (["--concurrency", str(self.concurrency)] if self.concurrency is not None else [])
 
     def served(self, settings: Settings) -> list[str]:
@@ -72,6 +76,11 @@ class _Start:
         named = _names(self.queues)
         own = registry.queues() if self.activity_queues or not named else ()
         return list(dict.fromkeys((*(named or queue_names(settings)), *own)))
+
+    def with_port(self, settings: Settings) -> Settings:
+        """The settings, with the port on which this process shows its figures."""
+        first = self.metrics_port or settings.metrics_port
+        return settings.model_copy(update={"metrics_port": first + self.place}) if first is not None else settings
 
     def tasks_at_a_time(self, settings: Settings) -> int:
         """Coroutines and threads wait for activities most of their time; processes are there to compute."""
@@ -107,7 +116,14 @@ class _Start:
     click.option(
         "--pool", "-P", type=click.Choice(POOLS), default=COROUTINES, show_default=True, help="How tasks run."
     ),
+    click.option(
+        "--metrics-port",
+        type=click.IntRange(1, 65_535),
+        metavar="PORT",
+        help="Show figures for Prometheus there; each further process takes the next port [ACTS_METRICS_PORT].",
+    ),
     click.option("--supervised", is_flag=True, hidden=True),
+    click.option("--place", type=int, default=0, hidden=True),
 )
 @common_options
 def worker(*, start: _Start, common: Common) -> int:
@@ -128,7 +144,7 @@ def worker(*, start: _Start, common: Common) -> int:
         return _supervise(_commands(start.count, start.name, start.options()), common.environment(), machine)
     if start.supervised:
         end_with_supervisor()
-    settings = common.settings()
+    settings = start.with_port(common.settings())
     # `acts_celery.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
     load_registry(settings)
@@ -191,7 +207,10 @@ def _commands(count: int, name: str | None, options: list[str]) -> list[list[str
     from acts_celery.worker.client.programs import own_command
 
     common = ("worker", "--processes", "1", "--supervised", "--json", *options)
-    return [own_command(*common, *(["--name", own] if own is not None else [])) for own in _numbered(name, count)]
+    return [
+        own_command(*common, "--place", str(place), *(["--name", own] if own is not None else []))
+        for place, own in enumerate(_numbered(name, count))
+    ]
 
 
 def _numbered(name: str | None, count: int) -> Iterator[str | None]:

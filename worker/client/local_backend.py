@@ -46,7 +46,8 @@ def embedded_backend(
     with EmbeddedServer() as server:
         urls = settings.with_urls(broker_url=server.broker_url, redis_url=server.redis_url)
         interval = min(settings.sweep_interval_seconds, _SWEEP_INTERVAL_SECONDS)
-        own = urls.model_copy(update={"sweep_interval_seconds": interval})
+        # The port of figures is that of the workers of this machine; this one is gone after a run.
+        own = urls.model_copy(update={"sweep_interval_seconds": interval, "metrics_port": None})
         worker = _Worker(own, server, worker_log or server.directory / _LOG_NAME)
         try:
             yield own

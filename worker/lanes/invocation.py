@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import CallFailed, InvalidParameters
 from acts_celery.worker.models.errors import ModelError
+from acts_celery.worker.process.figures import figures
 from acts_celery.worker.process.open_telemetry import enter_place
 from acts_celery.worker.registry.activities import Policy, first_fault
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry, enter
@@ -37,6 +39,7 @@ _shown: Final[set[tuple[str, str, int] | None]] = set()
 """The errors whose tracebacks are in the log, by type and place."""
 _PACKED: Final = (StopIteration, StopAsyncIteration)
 """What no coroutine can raise: it arrives as the cause of a RuntimeError."""
+_OUTCOMES: Final[Mapping[type[Result], str]] = {Success: "done", Failure: "failed", Retry: "retried"}
 
 
 async def invoke(
@@ -52,6 +55,28 @@ async def invoke(
     """Call a function, once. Never raises, but for its own cancellation."""
     enter(attempt, name)
     enter_place(attempt)
+    began, outcome = time.monotonic(), "cancelled"
+    figures().attempt_began(name)
+    try:
+        result = await _tried(
+            function, attempt, name=name, is_async=is_async, policy=policy, limits=limits, threads=threads
+        )
+        outcome = _OUTCOMES[type(result)]
+        return result
+    finally:
+        figures().attempt_ended(name, outcome, time.monotonic() - began)
+
+
+async def _tried(
+    function: Callable[[], Any],
+    attempt: Attempt,
+    *,
+    name: str,
+    is_async: bool,
+    policy: Policy,
+    limits: Limits,
+    threads: Threads,
+) -> Result:
     try:
         value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
         return Success(to_json_value(value, limits))

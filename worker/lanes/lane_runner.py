@@ -40,7 +40,7 @@ from .inline_calls import InlineCalls
 from .mailbox import Mailbox
 from .services import Services
 from .starting import HEAVY_BYTES, Starter
-from .step import MOST_BYTES, Step
+from .step import MOST_BYTES, Step, count_ended
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class LaneRunner:
             output_fault=self._lane.output_fault() if outcomes else None,
             leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
         )
-        self._note_failures(outcomes, committed)
+        self._note_ends(outcomes, committed)
         sent = _sent(step, committed)
         if committed.status not in _UNDER_WAY:
             if sent:
@@ -241,9 +241,9 @@ class LaneRunner:
             elif committed.status == "paused":
                 self._execution.reconsider(hold.call.index)
 
-    def _note_failures(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
-        taken = zip(outcomes, committed.accepted, strict=False)  # of a run that is gone nothing is said
-        failed = [outcome for outcome, is_ours in taken if is_ours and outcome.status is Status.FAILED]
+    def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
+        ended = count_ended(outcomes, committed, self._execution)
+        failed = [outcome for outcome in ended if outcome.status is Status.FAILED]
         for outcome in failed[: _MOST_FAILED - len(self.failed)]:
             self.failed.append(f"{self._id(outcome.index)}: {(outcome.error or {}).get('type')}")
 

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from acts_celery.protocol.calls.elements import element_of
 from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start
+from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.schemas.work import STEP_WORK, Meter
+from acts_celery.worker.process.figures import figures
 from acts_celery.worker.storage.codes import Code
-from acts_celery.worker.storage.commits import Delegated, Rest
+from acts_celery.worker.storage.commits import Committed, Delegated, Rest
 from acts_celery.worker.storage.spent import Spent
 from acts_celery.worker.wire.task_messages import TaskMessage
 
@@ -59,3 +62,13 @@ class Step:
     def is_full(self) -> bool:
         """Whether it takes nothing more along."""
         return len(self) >= MOST or self.load >= MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
+
+
+def count_ended(outcomes: Sequence[Outcome], committed: Committed, execution: Execution) -> list[Outcome]:
+    """Those of the outcomes that are in the log by this commit. Their calls are counted; an element is no call."""
+    taken = zip(outcomes, committed.accepted, strict=False)  # of a run that is gone nothing is said
+    ended = [outcome for outcome, is_ours in taken if is_ours]
+    for outcome in ended:
+        if element_of(outcome.index) is None and (call := execution.call(outcome.index)) is not None:
+            figures().call_ended(call.tool, outcome.status)
+    return ended

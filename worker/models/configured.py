@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from acts_celery.broker_config import ConfiguredModel, Settings
 from acts_celery.worker.registry.activities import Registry
 
 from .asking import Candidate, Failed, answered
-from .errors import BadRequest, ContextTooLong
+from .errors import BadRequest, ContextTooLong, ModelError
 from .http_client import Bounds
 from .known import KnownModels
 from .prices import load_prices
@@ -22,17 +22,26 @@ from .window import verify_fits
 
 logger = logging.getLogger(__name__)
 
+Asked = Callable[[str, Answer | ModelError], None]
+"""Called with what came of a request to the model of a name."""
+
 
 class Models:
     """Asks models by their names. To be used on one event loop."""
 
     def __init__(
-        self, settings: Settings, registry: Registry, on_thread: OnThread, failed: Failed = lambda *_: None
+        self,
+        settings: Settings,
+        registry: Registry,
+        on_thread: OnThread,
+        failed: Failed = lambda *_: None,
+        asked: Asked = lambda *_: None,
     ) -> None:
         self._known = KnownModels(settings, registry)
         self._registry = registry
         self._on_thread = on_thread
         self._failed = failed
+        self._asked = asked
         self._bounds = bounds_of(settings)
         self._longest_seconds = settings.model_request_seconds
         self._made: dict[ConfiguredModel, Model] = {}
@@ -56,7 +65,12 @@ class Models:
         candidates = self._candidates(request, models)
         await load_prices(models)
         seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
-        answer = await answered(candidates, request, on_text, seconds, self._failed)
+        try:
+            answer = await answered(candidates, request, on_text, seconds, self._failed)
+        except ModelError as error:
+            self._asked(configured.name, error)
+            raise
+        self._asked(answer.model, answer)
         logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
         for finding in answer.findings:
             logger.warning("%s: %s", answer.model, finding)

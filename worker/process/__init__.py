@@ -7,6 +7,8 @@
 `health_file`  the file in which it says so
 `outages`      one line when something stops working, one when it works again
 `refusals`     how much it has refused
+`figures`      what is counted and timed of its calls
+`names`        a bounded number of names for labels of figures
 `log_context`  which run, instance and call a log line is about
 `log_lines`    how a line is written: for people, or as JSON
 `log_secrets`  what no line may show

@@ -6,6 +6,7 @@ What an entry says is in `entries`, what a commit asks and what comes of it in `
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,7 @@ from redis.asyncio import Redis
 
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import digests
+from acts_celery.worker.process.figures import figures
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack
 from acts_celery.worker.wire.tokens import Tokens
@@ -162,7 +164,9 @@ class MessageLog:
     async def commit(self, run: str, commit: Commit) -> Committed:
         """Take one step of a lane, whole or not at all."""
         request = commit.to_request() | self._terms.to_request()
+        began = time.monotonic()
         committed = Committed.read(await self._commit(self._keys(run), request))
+        figures().committed(time.monotonic() - began)
         if committed.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", committed.due_ms, run)
         return committed

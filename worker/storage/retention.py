@@ -9,6 +9,8 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
+from acts_celery.worker.process.figures import figures
+
 from .keys import ENDED, Keys, active_runs, due_runs, ended_runs
 from .run_list import RunList
 from .scripts import Script
@@ -41,6 +43,9 @@ def expire_runs(redis: Redis, prefix: str, runs: Sequence[Keys], seconds: int) -
         for keys in over:
             pipeline.hget(keys.state, "status")
         statuses = pipeline.execute()
+    for name, status in zip(names, statuses, strict=True):
+        if name in submitted and status is not None and status.decode() in ENDED:
+            figures().run_ended(status.decode())
     again = {
         name: submitted[name]
         for name, status in zip(names, statuses, strict=True)

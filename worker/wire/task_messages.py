@@ -14,6 +14,10 @@ from acts_celery.protocol import Limits
 from .attempts import InstanceName, RunName
 from .packing import pack, read_packed, unpack
 
+SENT: Final = "acts_sent"
+"""The header of a message that says when it was published, in seconds since 1970: for figures alone."""
+TASKS: Final = "acts_tasks"
+"""The header that says how many tasks an envelope had when it was published, likewise."""
 _MOST_PARTS: Final = 100
 """How many tasks are taken from one message."""
 _MOST_TOGETHER_BYTES: Final = 192 * 1024

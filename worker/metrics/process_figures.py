@@ -1,0 +1,153 @@
+"""What a worker's process has done since it began, and has at work: counters, histograms and gauges of its own.
+
+Each thing is counted by one process: an attempt by the one that carries it out, the end of a call by the one that
+commits it, the end of a run by the one that takes it from the list. So the sum over all processes is the whole.
+
+Names of tools, codes and models come from submissions too: a process shows a bounded number of them, and the rest
+together as `other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from acts_celery.worker.process.figures import Figures, Tokens
+from acts_celery.worker.process.names import BoundedNames
+from acts_celery.worker.process.refusals import refusals
+
+OTHER: Final = "other"
+"""The label of what has no name of its own."""
+_MOST_MODELS: Final = 50
+_NANO: Final = 1e-9
+_AT_WORK_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_WAIT_SECONDS: Final = (0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_COMMIT_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+_MODEL_SECONDS: Final = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
+
+M = TypeVar("M")
+
+
+class _Series(dict[tuple[str, ...], M], Generic[M]):
+    """The series of a metric by their labels; prometheus-client's own look-up takes a lock each time."""
+
+    def __init__(self, series_of: Callable[..., M]) -> None:
+        super().__init__()
+        self._series_of = series_of
+
+    def __missing__(self, labels: tuple[str, ...]) -> M:
+        self[labels] = series = self._series_of(*labels)
+        return series
+
+
+class ProcessFigures(Figures):
+    """Keeps them in a registry; `queues` are those that the process serves."""
+
+    def __init__(self, registry: CollectorRegistry, queues: Collection[str]) -> None:
+        def counter(name: str, about: str, *labels: str) -> _Series[Counter]:
+            return _Series(Counter(name, about, labels, registry=registry).labels)
+
+        def gauge(name: str, about: str, *labels: str) -> _Series[Gauge]:
+            return _Series(Gauge(name, about, labels, registry=registry).labels)
+
+        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Series[Histogram]:
+            return _Series(Histogram(name, about, labels, buckets=buckets, registry=registry).labels)
+
+        self._name, self._model_name = _labels(BoundedNames()), _labels(BoundedNames(_MOST_MODELS))
+        self._calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
+        self._attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
+        self._at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
+        self._took = histogram("acts_attempt_seconds", "How long attempts were at work.", _AT_WORK_SECONDS, "tool")
+        self._in_hand = gauge("acts_tasks_in_hand", "Tasks that this process has taken and not answered.", "queue")
+        self._waits = histogram("acts_wait_seconds", "How long tasks lay in a queue.", _WAIT_SECONDS, "queue", "tool")
+        self._commits = Histogram(
+            "acts_commit_seconds", "How long commits to the log took.", buckets=_COMMIT_SECONDS, registry=registry
+        )
+        self._runs = counter("acts_runs_ended", "Runs that have ended, as this process has noted.", "status")
+        self._requests = counter("acts_model_requests", "Requests to models that are over.", "model", "outcome")
+        self._unpriced = counter("acts_model_unpriced_requests", "Those answered without a known price.", "model")
+        self._tokens = counter("acts_model_tokens", "Tokens; `input` without those from a cache.", "model", "kind")
+        self._dollars = counter("acts_model_dollars", "What models cost, where the price is known.", "model")
+        self._answers = histogram(
+            "acts_model_request_seconds", "How long models took to answer.", _MODEL_SECONDS, "model"
+        )
+        serves = gauge("acts_serves_queue", "1 for each queue from which this process takes tasks.", "queue")
+        for queue in queues:
+            serves[queue,].set(1)
+            self._in_hand[self._name(queue),].set(0)
+        registry.register(_Refusals())
+        ProcessCollector(registry=registry)
+
+    def call_ended(self, tool: str, status: str) -> None:
+        """Count it."""
+        self._calls[self._name(tool), status].inc()
+
+    def attempt_began(self, code: str) -> None:
+        """Count it as at work."""
+        self._at_work[self._name(code),].inc()
+
+    def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
+        """Count it, and note how long it took; of one that was cancelled that says nothing."""
+        name = self._name(code)
+        self._at_work[name,].dec()
+        self._attempts[name, outcome].inc()
+        if outcome != "cancelled":
+            self._took[name,].observe(seconds)
+
+    def task_taken(self, queue: str) -> None:
+        """Count it as in hand."""
+        self._in_hand[self._name(queue),].inc()
+
+    def task_answered(self, queue: str) -> None:
+        """Count it no more."""
+        self._in_hand[self._name(queue),].dec()
+
+    def waited(self, queue: str, code: str, seconds: float) -> None:
+        """Note how long."""
+        self._waits[self._name(queue), self._name(code) if code else ""].observe(seconds)
+
+    def committed(self, seconds: float) -> None:
+        """Note how long it took."""
+        self._commits.observe(seconds)
+
+    def run_ended(self, status: str) -> None:
+        """Count it."""
+        self._runs[status,].inc()
+
+    def model_answered(self, model: str, tokens: Tokens | None, nanodollars: int | None, seconds: float) -> None:
+        """Count the request, its tokens and its price."""
+        name = self._model_name(model)
+        self._requests[name, "answered"].inc()
+        self._answers[name,].observe(seconds)
+        for kind, number in tokens._asdict().items() if tokens is not None else ():
+            self._tokens[name, kind].inc(number)
+        if nanodollars is None:
+            self._unpriced[name,].inc()
+        else:
+            self._dollars[name,].inc(nanodollars * _NANO)
+
+    def model_failed(self, model: str, error: str) -> None:
+        """Count the request."""
+        self._requests[self._model_name(model), error].inc()
+
+
+def _labels(names: BoundedNames) -> Callable[[str], str]:
+    return lambda name: names.bounded(name) or OTHER
+
+
+class _Refusals(Collector):
+    """What this process has refused, which is counted in any case."""
+
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        found = CounterMetricFamily(
+            "acts_refusals", "Messages and commands that this process has refused.", labels=["kind"]
+        )
+        for kind, number in refusals().items():
+            found.add_metric([kind], number)
+        yield found
