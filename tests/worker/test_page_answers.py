@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -307,3 +309,33 @@ def test_a_run_that_is_deleted_is_gone_and_one_of_another_format_is_not_read(bac
     for what in ("", "plan", "instance", "log", "held"):
         with pytest.raises(RunNotFound):
             page.ask(what)
+
+
+@pytest.mark.nightly
+def test_the_first_answers_about_100_000_instances_come_within_two_seconds(backend: Backend) -> None:
+    many = 100_000
+    context = ({"type": "state", "_instance": f"i{number}", "text": number} for number in range(many))
+    run = backend.client.submit([*context, {"type": "plan", "calls": [echo("†state.text", "†state.a")]}])
+    run.wait(timeout_seconds=1_800)
+    page = Asking(backend, run, reading_seconds=1)
+    tracemalloc.start()
+    begun = time.monotonic()
+    assert page.ask()["instances"] == many
+    plan = page.ask("plan")
+    first = time.monotonic() - begun
+    while plan["reading"] is not None:
+        plan = page.ask("plan")
+    whole = time.monotonic() - begun
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    print(
+        f"the first answers took {first:.2f} s, counting all {whole:.2f} s, kept are {kept / many:.0f} bytes for each"
+    )
+    assert first < 2
+    assert kept < 500 * many
+    assert plan["calls"][0]["counts"] == {"done": many}
+    begun = time.monotonic()
+    page.ask("calls/0", status="done", after=str(many - 60))
+    page.ask("instances", search="99999")
+    page.ask("instance", name="i99999")
+    assert time.monotonic() - begun < 2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 
 from acts_celery import Run
+from acts_celery.worker.cli.failures import Failed
+from acts_celery.worker.cli.writing import write_whole
 from acts_celery.worker.page import Page
 from acts_celery.worker.page import document as documents
 from acts_celery.worker.page.document import MOST_BYTES, document
@@ -195,3 +199,18 @@ def test_the_command_writes_the_file_whole_or_not_at_all(backend: Backend, tmp_p
         assert command(backend, *arguments).code == code, arguments
     assert file.read_text() == before
     assert [path.name for path in tmp_path.iterdir()] == ["run.html"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_what_was_in_the_file_stays_where_the_new_one_cannot_be_finished(tmp_path: Path, error: BaseException) -> None:
+    file = tmp_path / "run.html"
+    file.write_text("the one before")
+
+    def parts() -> Iterator[str]:
+        yield "<!doctype html>"
+        raise error
+
+    with pytest.raises((KeyboardInterrupt, Failed)):
+        write_whole(file, parts())
+    assert file.read_text() == "the one before"
+    assert list(tmp_path.iterdir()) == [file]

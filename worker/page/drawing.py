@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import islice
 from typing import Any, Final, Self
+from unicodedata import east_asian_width
 
 from acts_celery.protocol.language.visible import one_line
 
@@ -76,7 +77,7 @@ class Node:
     @property
     def width(self) -> float:
         """Of its box."""
-        name = len(_short(self.tool, _LONGEST_NAME)) * _LETTER
+        name = _letters(_short(self.tool, _LONGEST_NAME)) * _LETTER
         chips = sum(_chip_width(text) + 6 for _, text in self.chips) - 6
         return max(_LEAST_WIDTH, max(name, chips, len(self.subtitle) * _SMALL_LETTER) + 32)
 
@@ -154,7 +155,8 @@ def _svg(
         for one in row:
             tops[one] = (down, down + (_height(nodes[one]) if isinstance(one, int) else high))
         down += high + _BETWEEN
-    width, height = placed.width + 2 * _MARGIN, max(down - _BETWEEN, 0.0) + _MARGIN
+    width = max(placed.width, len(sentence) * _SMALL_LETTER) + 2 * _MARGIN
+    height = max(down - _BETWEEN, 0.0) + _MARGIN
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plan" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="group" aria-label="the plan, drawn as layers">'
@@ -249,14 +251,14 @@ def _box(node: Node, middle: float, top: float) -> Iterator[str]:
 def _shape(node: Node, left: float, top: float, width: float, height: float) -> Iterator[str]:
     line = 'fill="none" stroke="currentColor"'
     rect = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    rounded = height / 2 if node.kind == "latent" else 4
     if "each" in node.classes or node.calls > 1:
         behind = f'x="{left + 5:.1f}" y="{top - 5:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        yield f'<rect class="behind" {behind} rx="4" {line}/>'
+        yield f'<rect class="behind" {behind} rx="{rounded:.0f}" {line}/>'
     if "fire-and-forget" in node.classes:
         corners = f"M{left + 8:.1f} {top:.1f}h{width:.1f}l-16 {height:.1f}h-{width:.1f}z"
         yield f'<path class="body" d="{corners}" {line}/>'
         return
-    rounded = height / 2 if node.kind == "latent" else 4
     yield f'<rect class="body" {rect} rx="{rounded:.0f}" {line}/>'
     if node.kind == "delegate":
         sides = f"M{left + 6:.1f} {top:.1f}V{top + height:.1f}M{left + width - 6:.1f} {top:.1f}V{top + height:.1f}"
@@ -265,6 +267,11 @@ def _shape(node: Node, left: float, top: float, width: float, height: float) -> 
 
 def _chip_width(text: str) -> float:
     return len(text) * _SMALL_LETTER + 16
+
+
+def _letters(text: str) -> int:
+    """How many Latin letters a text is as wide as."""
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in one_line(text))
 
 
 def _short(text: str, most: int) -> str:

@@ -18,10 +18,12 @@ from acts_celery.worker.wire.attempts import call_name
 from .opened import OpenedRun
 from .plan import Counts, described_call, read_and_written
 from .sent import given_to
-from .tally import CallTally
+from .tally import MOST_CALLS, CallTally
 from .values import shown
 
 AT_ONCE: Final = 50
+UNKNOWN: Final = "unknown"
+"""The status of an instance that the part of the log that was read does not tell of."""
 _INSTANCES_AT_ONCE: Final = 200
 _MOST_CALLS: Final = 400
 """Calls of one instance that are shown."""
@@ -31,11 +33,7 @@ _PART_BYTES: Final = 2_000
 
 def call(run: OpenedRun, index: int) -> dict[str, Any]:
     """The answer `runs/RUN/calls/INDEX`. Raises `NoSuchCall`, `BadQuery`."""
-    tally = run.tally
-    if (found := tally.calls.get(index)) is None:
-        last = max(tally.calls, default=None)
-        known = f"its calls are 0 to {last}" if last is not None else "it has no calls"
-        raise NoSuchCall(f"run {run.keys.run} has no call {index}: {known}")
+    tally, found = run.tally, _tally_of(run, index)
     counts, wanted = Counts(run), _status(run)
     names = list(tally.lanes)
     page, following = _page(run, range(len(names)), lambda at: _has(run, counts, names[at], index, wanted), AT_ONCE)
@@ -109,15 +107,28 @@ class _Statuses:
         return dict(Counter(self._counts.status(name, index) for index in lane.known)) if lane is not None else {}
 
     def of(self, name: str) -> str:
-        """The status of an instance."""
+        """The status of an instance; `UNKNOWN` where the log was not read so far."""
         tally, counts = self._run.tally, self._counts
         if (lane := tally.lanes.get(name)) is None:
-            return instance_status(set(), self._run.status)
+            return instance_status(set(), self._run.status) if tally.is_whole else UNKNOWN
         standing = {tally.standing(lane, name, index, counts.at_work) for index in lane.known}
         stops = counts.has_stopped
         return instance_status(
             {"stopped" if stops and each not in FINAL else each.value for each in standing}, self._run.status
         )
+
+
+def _tally_of(run: OpenedRun, index: int) -> CallTally:
+    """The counts of a call; where it has not come yet, the rest of the log is read. Raises `NoSuchCall`."""
+    tally = run.tally
+    if index not in tally.calls and not tally.is_whole:
+        tally.read_on(None)
+    if (found := tally.calls.get(index)) is not None:
+        return found
+    if index in tally.further:
+        raise NoSuchCall(f"a page has the text of {MOST_CALLS:,} calls, and not of call {index}: see `acts show`")
+    known = f"its calls are 0 to {max(tally.calls)}" if tally.calls else "it has no calls"
+    raise NoSuchCall(f"run {run.keys.run} has no call {index}: {known}")
 
 
 def _page(run: OpenedRun, places: range, is_wanted: Any, most: int) -> tuple[list[int], str | None]:

@@ -55,6 +55,7 @@ def place(run: OpenedRun) -> dict[str, Any]:
         "seen_by": [*_accesses(sight.direct, is_derived=False), *_accesses(sight.derived, is_derived=True)],
         "provenance": [_origin(origin) for origin in explained.origins[-MOST_LISTED:]],
         "more": max(0, len(explained.origins) - MOST_LISTED),
+        "reading": run.tally.reading,
     }
 
 
@@ -63,7 +64,8 @@ def _calls(run: OpenedRun, instance: str | None) -> Mapping[int, Call]:
     if instance is None:
         return {index: tally.call for index, tally in run.tally.calls.items()}
     lanes = (run.tally.lanes.get(name) for name in (None, instance))
-    return {index: call for lane in lanes if lane is not None for index, call in lane.known.items()}
+    known = {index for lane in lanes if lane is not None for index in lane.known}
+    return {index: run.tally.calls[index].call for index in sorted(known & run.tally.calls.keys())}
 
 
 def _value(run: OpenedRun, explained: Explanation, instance: str | None, at: str | None) -> dict[str, Any]:

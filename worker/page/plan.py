@@ -83,7 +83,7 @@ def plan(run: OpenedRun) -> dict[str, Any]:
         "ticks": sorted({call.tick for call in tally.calls.values() if call.tick is not None}),
         "layers": layers,
         "calls": listed,
-        "more": len(described) - len(listed) + tally.further,
+        "more": len(described) - len(listed) + len(tally.further),
         "edges": edges,
         "more_edges": len(found) - len(edges),
         "svg": draw(layers, {index: Node.of(call) for index, call in described.items()}, edges),

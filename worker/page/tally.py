@@ -91,7 +91,8 @@ class CallTally:
 class LaneTally:
     """How the calls of one lane stand."""
 
-    known: Mapping[int, Call] = field(default_factory=dict)
+    known: frozenset[int] = frozenset()
+    """Every call that it has ever had."""
     standing: dict[int, Status] = field(default_factory=dict)
     """Those that the log says something of."""
 
@@ -109,7 +110,7 @@ class Tally:
         self.lanes: dict[str | None, LaneTally] = {}
         """In the order of their first entries."""
         self.calls: dict[int, CallTally] = {}
-        self.further = 0
+        self.further: set[int] = set()
         """Calls beyond those whose text is kept."""
         self.examples: dict[int | None, dict[bytes, tuple[str | None, LaneRecord]]] = {}
         """Of each tick, records of lanes that are not alike, each with a lane that has it."""
@@ -124,6 +125,8 @@ class Tally:
         self.is_whole = False
         """Whether all of that was read."""
         self._instances: list[str] = []
+        self._known: dict[frozenset[int], frozenset[int]] = {}
+        """What lanes have in common, once."""
         self._failed: dict[tuple[str | None, int], ErrorGroup] = {}
 
     @property
@@ -214,14 +217,15 @@ class Tally:
             if index in lane.known:
                 continue
             if index not in self.calls and len(self.calls) >= MOST_CALLS:
-                self.further += 1
+                self.further.add(index)
                 continue
             tally = self.calls.get(index)
             if tally is None:
                 tally = self.calls[index] = CallTally(call)
             tally.tick = record.tick if tally.tick is None else tally.tick
             tally.total += 1
-        lane.known = {**lane.known, **calls} if lane.known else calls
+        known = lane.known.union(calls)
+        lane.known = self._known.setdefault(known, known)
 
     def _stand(self, lane: LaneTally, instance: str | None, index: int, status: Status | None) -> None:
         """A call stands so now; None: the log says nothing of it any more."""
