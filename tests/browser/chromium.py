@@ -8,13 +8,19 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 REMEDY: Final = "There is no Chromium on PATH. On Debian or Ubuntu: apt install chromium"
 PHONE: Final = (320, 640)
 DESK: Final = (1280, 900)
-_PATIENCE_MS: Final = 20_000
+OPEN_ALL: Final = """() => {
+    for (const one of document.querySelectorAll('details')) one.open = true;
+    for (const one of document.querySelectorAll('.toggle[aria-expanded=false]')) one.click();
+}"""
+_PATIENCE_MS: Final = 30_000
+
+expect.set_options(timeout=_PATIENCE_MS)
 
 
 def program() -> str:
@@ -58,6 +64,14 @@ class Window:
     def heading(self, text: str) -> None:
         """Wait until a view with this heading is shown."""
         self.page.locator("#detail h2", has_text=text).wait_for()
+
+    def open_all(self) -> None:
+        """Open whatever is folded in the view."""
+        self.page.evaluate(OPEN_ALL)
+
+    def part(self, title: str) -> Locator:
+        """The part of the view under a heading."""
+        return self.page.locator("section.part", has=self.page.get_by_role("heading", name=title))
 
 
 @contextmanager

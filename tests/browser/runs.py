@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -44,9 +44,17 @@ def orders(count: int, wrong: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def shop_run(backend: Backend, count: int, wrong: Sequence[int], calls: int = len(ORDER)) -> Run:
+PRICE: Final[Mapping[str, Any]] = {
+    "_tool": "price",
+    "part": "†state.order.part",
+    "pieces": "†state.order.pieces",
+    "_outputPath": "†state.price",
+}
+
+
+def shop_run(backend: Backend, count: int, wrong: Sequence[int], calls: Sequence[Mapping[str, Any]] = ORDER) -> Run:
     """A run of the shop's plan that has ended."""
-    plan = {"type": "plan", "calls": [dict(call) for call in ORDER[:calls]]}
+    plan = {"type": "plan", "calls": [dict(call) for call in calls]}
     run = backend.client.submit([plan, *orders(count, wrong)], name="orders", tags=["november"])
     backend.wait(run.id)
     return run
@@ -63,13 +71,13 @@ def loop_run(backend: Backend) -> Run:
 
 def held_run(backend: Backend, calls: int = 1) -> Run:
     """A run whose calls wait for a person."""
-    say = {"_tool": "say", "value": "†state.user", "_scopes": ["state", "input"]}
+    say = {"_tool": "greet", "value": "†state.user", "_scopes": ["state", "input"]}
     context: list[dict[str, Any]] = [
         {"type": "state", "user": {"name": "Ada", "age": 36}},
         {"type": "input", "language": "en"},
     ]
     solution = {"calls": [{**say, "_outputPath": f"†data.said{number}"} for number in range(calls)]}
-    run = backend.client.submit(context, solution, config={"approve": ["say"]}, name="to approve")
+    run = backend.client.submit(context, solution, config={"approve": ["greet"]}, name="to approve")
     events = (event for event in run.follow() if event.kind == "held")
     assert len(list(islice(events, calls))) == calls
     return run

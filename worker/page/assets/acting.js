@@ -37,11 +37,6 @@ function dialog({ title, fields, confirm, deed, kind = "" }) {
   return box;
 }
 
-/** A deed's button where the page may do it, else the command that does it. */
-function deedOr(may, label, open, text, kind = "") {
-  return may ? make("button", { type: "button", class: kind, on: { click: open } }, label) : command(text);
-}
-
 async function done(run, deed, body, sentence) {
   const answer = await act(run, deed, body);
   announce(sentence);
@@ -214,6 +209,13 @@ function openTicks(run) {
       deed: () => done(run, "resume", { ticks: Number(ticks.value) }, "Resumed"),
     });
   return make("button", { type: "button", on: { click: open } }, "More ticks …");
+}
+
+/** A fork from the moment of an entry of the log. */
+function forkHere(run, entry) {
+  if (!mayControl()) return command(`acts fork ${run} --at ${entry.id}`);
+  const open = () => openFork(run, entry.id);
+  return make("p", {}, make("button", { type: "button", on: { click: open } }, "Fork here …"));
 }
 
 /** A new run that goes on from a moment of this one. */

@@ -8,6 +8,7 @@ async function instanceView({ run, parts }) {
   const calls = answer.calls ?? [];
   const bad = calls.filter((call) => call.status === "failed");
   const data = Object.keys(answer.data ?? {});
+  const bar = bars(calls);
   const link = (place) => valueAddress(run, printed(place), name);
   return {
     title: instanceName(name),
@@ -22,14 +23,11 @@ async function instanceView({ run, parts }) {
       section(
         "Calls",
         calls.length
-          ? [
-              timeline(calls),
-              make(
-                "ol",
-                { class: "calls" },
-                calls.map((call) => make("li", {}, callDetails(run, call))),
-              ),
-            ]
+          ? make(
+              "ol",
+              { class: "calls" },
+              calls.map((call) => make("li", {}, callDetails(run, call, bar(call)))),
+            )
           : make("p", { class: "quiet" }, "No call runs here."),
       ),
       section(
@@ -75,19 +73,19 @@ function late(label, read) {
 
 async function past(run, instance) {
   const log = await logOf(run, instance);
+  const link = (place) => valueAddress(run, printed(place), instance);
   const show = (kinds, entry) => {
     const values = snapshot(kinds);
-    const link = (place) => valueAddress(run, printed(place), instance);
-    const conflicts = [...kinds.values()].flatMap((kind) =>
-      kind.conflicts.map((conflict) => make("li", {}, conflict.sentence)),
-    );
+    const names = Object.keys(values);
+    const conflicts = [...kinds.values()].flatMap((kind) => kind.conflicts.map((one) => make("li", {}, one.sentence)));
     return [
-      Object.keys(values).map((kind) => tree(values[kind], { place: { kind, path: [] }, link, label: "†" + kind })),
+      names.map((kind) => tree(values[kind], { place: { kind, path: [] }, link, label: "†" + kind })),
+      names.length ? null : make("p", { class: "quiet" }, "There is no value yet."),
       conflicts.length ? notice("error", make("p", {}, "What could not be applied:"), make("ul", {}, conflicts)) : null,
-      deedOr(mayControl(), "Fork here …", () => openFork(run, entry.id), `acts fork ${run} --at ${entry.id}`),
+      forkHere(run, entry),
     ];
   };
-  return moments({ run, log, instance, concerns: (entry) => Boolean(entry.message) || entry.cut, show });
+  return moments({ run, log, instance, concerns: (entry) => entry.message !== null, show });
 }
 
 /** A failed call at the top: what it was given, why it failed, how that is mended. */
@@ -121,7 +119,7 @@ function given(call) {
   return make("div", { class: "given" }, as, fields(call.parameters));
 }
 
-function callDetails(run, call) {
+function callDetails(run, call, bar) {
   const timing = call.timing ?? {};
   const times = facts({
     began: timing.began ? moment(timing.began, { only: "time" }) : null,
@@ -161,6 +159,7 @@ function callDetails(run, call) {
       { class: "quiet" },
       timing.seconds === null || timing.seconds === undefined ? null : duration(timing.seconds),
     ),
+    bar,
   );
   return make(
     "details",
@@ -176,41 +175,21 @@ function callDetails(run, call) {
   );
 }
 
-/** When each call was at work, one above the other. */
-function timeline(calls) {
-  const known = calls.filter((call) => call.timing?.began && call.timing?.ended);
-  if (known.length < 2) return null;
+/** When each call was at work, as a bar on one scale for all of them; null where that is not known. */
+function bars(calls) {
   const at = (iso) => new Date(iso).getTime();
-  const [from, to] = [
-    Math.min(...known.map((call) => at(call.timing.began))),
-    Math.max(...known.map((call) => at(call.timing.ended))),
-  ];
-  const span = Math.max(to - from, 1);
-  const shown = known.slice(0, 60);
-  const height = 18;
-  const bars = shown.map((call, row) => {
-    const x = (700 * (at(call.timing.began) - from)) / span;
-    const width = Math.max((700 * (at(call.timing.ended) - at(call.timing.began))) / span, 2);
-    const inside = x > 420;
+  const known = calls.map((call) => call.timing).filter((timing) => timing?.began && timing.ended);
+  const from = Math.min(...known.map((timing) => at(timing.began)));
+  const span = Math.max(...known.map((timing) => at(timing.ended)), from + 1) - from;
+  return (call) => {
+    if (!call.timing?.began || !call.timing.ended) return null;
+    const width = Math.max((100 * (at(call.timing.ended) - at(call.timing.began))) / span, 1);
+    const x = Math.min((100 * (at(call.timing.began) - from)) / span, 100 - width);
+    const bar = draw("rect", { class: call.status, x, y: 0, width, height: 6 });
     return draw(
-      "g",
-      {},
-      draw("rect", { class: call.status, x, y: row * height + 3, width, height: height - 6, rx: 2 }),
-      draw(
-        "text",
-        { x: inside ? x - 5 : x + width + 5, y: row * height + 13, "text-anchor": inside ? "end" : "start" },
-        `${callName(call)}  ${duration(call.timing.seconds ?? 0)}`.slice(0, 60),
-      ),
-    );
-  });
-  const label = `When the calls were at work: ${shown.length} calls in ${duration(span / 1000)}`;
-  return make(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
-    draw(
       "svg",
-      { class: "timeline", viewBox: `-4 0 960 ${shown.length * height}`, role: "img", "aria-label": label },
-      bars,
-    ),
-  );
+      { class: "span", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" },
+      bar,
+    );
+  };
 }

@@ -98,6 +98,23 @@ function tooLarge(run, instance, entry) {
 }
 
 function byWhom(entry) {
+  if (entry.undone) return `calls ${entry.undone.join(", ")} are done again: what they wrote counts no more. `;
+  const method = entry.message?._outputMethod;
+  const call = entry.call === null ? "given" : ["by call", entry.call, entry.message?._call?._tool];
+  const words = [entry.instance === null && "global,", call, method && `(${method})`];
+  return `${words.flat().filter((word) => word || word === 0).join(" ")}. `;
+}
+
+function tooLarge(run, instance, entry) {
+  const lane = instance === null ? "" : ` --instance ${quoted(instance)}`;
+  return notice(
+    "quiet",
+    make("p", {}, "A message until here is too large to be folded in this page."),
+    command(`acts show ${run}${lane} --at ${entry.id}`),
+  );
+}
+
+function byWhom(entry) {
   if (entry.undone) return `calls ${entry.undone.join(", ")} are carried out again: what they wrote counts no more. `;
   const method = entry.message?._outputMethod ? ` (${entry.message._outputMethod})` : "";
   const where = entry.instance === null ? "global, " : "";

@@ -333,7 +333,7 @@ function showKeys() {
 }
 
 function onKey(event) {
-  const isWriting = event.target.closest("input, textarea, select, dialog");
+  const isWriting = event.target.closest("input, textarea, select, dialog[open]");
   if (isWriting || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(KEYS, event.key)) return;
   event.preventDefault();
   KEYS[event.key][1]();
@@ -377,7 +377,7 @@ part("skip").addEventListener("click", (event) => {
 for (const name of ["input", "toggle", "click"]) {
   part("detail").addEventListener(
     name,
-    (event) => (isTouched ||= name !== "click" || event.target.matches(".next, textarea, select")),
+    (event) => (isTouched ||= name !== "click" || event.target.matches(".next, .toggle, textarea, select")),
     { capture: true },
   );
 }

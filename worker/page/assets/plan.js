@@ -18,6 +18,7 @@ const PART_VALUES = {
   fill: /^(none|currentColor)$/,
   stroke: /^(none|currentColor)$/,
 };
+const LEAST_SCALE = 0.7;
 const STEPS = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
 
 /** A picture from its text. Throws where it holds anything that no plan has. */
@@ -49,6 +50,7 @@ function planPicture(svg, current, go) {
   // Counts are for the pointer: a call says its counts in its own label, and its page has them as links.
   for (const count of drawn.querySelectorAll("[data-call] [data-status]"))
     for (const name of ["role", "tabindex", "aria-label"]) count.removeAttribute(name);
+  drawn.style.minWidth = `${LEAST_SCALE * drawn.getAttribute("width")}px`; // smaller than that nobody reads it
   const nodes = [...drawn.querySelectorAll("[data-call][tabindex]")];
   const chosen = nodes.find((node) => node.dataset.call === String(current)) ?? nodes[0];
   for (const node of nodes) node.setAttribute("tabindex", node === chosen ? "0" : "-1");

@@ -24,8 +24,11 @@ function tree(
   const segments = Array.isArray(value)
     ? value.map((_, index) => ({ key: String(index), index: true }))
     : Object.keys(value).map((one) => ({ key: one, index: false }));
-  const entries = make("div", { class: "entries" });
   const isSmall = segments.length <= OPEN_ENTRIES;
+  const size = Array.isArray(value)
+    ? `list of ${counted(value.length)}`
+    : `object of ${plural(segments.length, "field")}`;
+  const entries = make("div", { class: "entries", hidden: true });
   const more = (from) => {
     const to = Math.min(from + AT_ONCE, segments.length);
     for (const segment of segments.slice(from, to)) {
@@ -36,28 +39,34 @@ function tree(
     const rest = `${counted(segments.length - to)} more`;
     if (to < segments.length) entries.append(make("button", { type: "button", on: { click: go } }, rest));
   };
-  const show = () => branch.open && !entries.firstChild && more(0);
-  const size = Array.isArray(value)
-    ? `list of ${counted(value.length)}`
-    : `object of ${plural(segments.length, "field")}`;
-  const summary = make("summary", {}, key, make("span", { class: "size" }, size));
-  const branch = make("details", { class: "branch", on: { toggle: show } }, summary, entries);
+  const turn = () => {
+    entries.hidden = !entries.hidden;
+    toggle.setAttribute("aria-expanded", String(!entries.hidden));
+    toggle.textContent = entries.hidden ? "▸" : "▾";
+    if (!entries.firstChild) more(0);
+  };
+  const told = {
+    type: "button",
+    class: "toggle",
+    "aria-expanded": "false",
+    "aria-label": `${label ?? "value"}, ${size}`,
+  };
+  const toggle = make("button", { ...told, on: { click: turn } }, "▸");
   if (open && left.open > 0) {
     left.open -= 1;
-    branch.open = true;
-    show();
+    turn();
   }
-  return branch;
+  return make("div", { class: "branch" }, toggle, key, make("span", { class: "size" }, size), entries);
 }
 
 const isCutValue = (value) => isObject(value) && Object.hasOwn(value, CUT) && isObject(value[CUT]);
 
 /** A value that came cut: how it begins and ends, its size, and where the whole one is had. */
 function abridged({ bytes: size, head, tail }, place, whole) {
-  const had =
-    place && whole ? make("button", { type: "button", on: { click: () => whole(place) } }, "Download all of it") : null;
-  const told = make("span", { class: "size" }, ` ${bytes(size)}, of which this is the beginning and the end. `);
-  return make("span", {}, make("span", { class: "scalar text" }, head, " … ", tail), told, had);
+  const go = () => whole(place);
+  const button = place && whole ? make("button", { type: "button", on: { click: go } }, "Download all of it") : null;
+  const told = make("span", { class: "size" }, `${bytes(size)}, of which this is the beginning and the end. `);
+  return [told, button, make("span", { class: "scalar text abridged", tabindex: "0" }, head, " … ", tail)];
 }
 
 /** Whether a value is shown on one line: what holds nothing, or nothing but a few short scalars. */

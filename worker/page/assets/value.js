@@ -165,10 +165,7 @@ async function placeHistory(run, place, instance) {
     if (found.conflict) return notice("error", make("p", {}, found.conflict));
     const value =
       "value" in found ? tree(found.value, { place, link }) : make("p", { class: "quiet" }, "There was no value.");
-    return [
-      value,
-      deedOr(mayControl(), "Fork here …", () => openFork(run, entry.id), `acts fork ${run} --at ${entry.id}`),
-    ];
+    return [value, forkHere(run, entry)];
   };
   return moments({ run, log, instance, concerns, show });
 }
