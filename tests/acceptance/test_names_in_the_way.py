@@ -57,6 +57,28 @@ FILES = {
         "from acts_celery import Client\n\nrun = Client().submit(solution={'calls': []})\nnumber: int = run.id\n"
         "is_done = run.wait().status == 'complete'\n"
     ),
+    "typed.py": (
+        "from typing import Any, assert_type\n\n"
+        "from pydantic import BaseModel\n\n"
+        "from acts_celery import AsyncClient, AsyncRun, Client, Result, Run\n\n\n"
+        "class Invoice(BaseModel):\n    total: int\n\n\n"
+        "def submitted(client: Client, schema: dict[str, Any]) -> Run:\n"
+        "    run = client.submit(['Order tea.'], schema=Invoice, tools=['order'], name='tea')\n"
+        "    assert_type(run, Run[Invoice])\n"
+        "    assert_type(run.wait(), Result[Invoice])\n"
+        "    assert_type(run.result().output, Invoice)\n"
+        "    assert_type(client.submit_document({}, schema=list[Invoice]).wait().output, list[Invoice])\n"
+        "    assert_type(client.run('a').result().output_as(Invoice), Invoice)\n"
+        "    assert_type(client.submit(schema=schema).wait().output, Any)\n"
+        "    return run\n\n\n"
+        "async def awaited(client: AsyncClient) -> None:\n"
+        "    run = await client.submit('Order tea.', schema=Invoice, config={'ticks': 2})\n"
+        "    assert_type(run, AsyncRun[Invoice])\n"
+        "    assert_type(await run.wait(timeout_seconds=9), Result[Invoice])\n"
+        "    assert_type((await run.result()).output, Invoice)\n"
+        "    assert_type((await client.submit_document({}, schema=int)), AsyncRun[int])\n"
+        "    assert_type((await client.submit(solution={'calls': []})), AsyncRun[Any])\n"
+    ),
     "plan.json": '{"solution": {"calls": [{"_tool": "greet", "name": "Ada", "_outputPath": "†state.a"}]}}',
 }
 
@@ -160,7 +182,7 @@ def test_their_tests(project: Project) -> None:
 
 
 def test_mypy_in_strict_mode_knows_our_types(project: Project) -> None:
-    project.run("python", "-m", "mypy", "--strict", "mine.py")
+    project.run("python", "-m", "mypy", "--strict", "mine.py", "typed.py")
     wrong = project.command("python", "-m", "mypy", "--strict", "wrong.py")
     done = subprocess.run(
         wrong, cwd=project.folder, env=project.environment, capture_output=True, text=True, check=False

@@ -15,6 +15,7 @@
 `runs`           a run from outside: orders to it
 `readable_run`   what is read of it
 `run_status`     its status, and its calls counted by theirs
+`output_types`   the class that an output is a value of
 `results`        a result, folded from the log
 `instance_status`  how each instance stands
 `collecting`     searching for garbage while much is made

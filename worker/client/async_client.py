@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, is_cluster
 from acts_celery.worker.errors import RunNotFound
@@ -23,14 +25,19 @@ from acts_celery.worker.storage.keys import ENDED, Keys
 
 from .awaiting import Twin, awaited, converted, in_threads, iterated
 from .client import Client
+from .files import File
 from .log_entries import LogEntry
+from .output_types import OutputT
 from .progress import Deadline, Event, event_of
 from .results import Result
 from .runs import Run
 from .streams import AT_ONCE, Found, Streams, read_streams
+from .submitting import OtherOptions, SubmissionOptions, Texts
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+T = TypeVar("T")
 
 
 def _async_run(twin: AsyncClient | AsyncRun, run: Run) -> AsyncRun:
@@ -78,8 +85,43 @@ class AsyncClient(Twin[Client]):
         await self._redis.aclose()
         await to_thread(self._plain.close)
 
-    submit = converted(Client.submit, _async_run)
-    submit_document = converted(Client.submit_document, _async_run)
+    @overload
+    async def submit(
+        self,
+        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        solution: Mapping[str, Any] | None = None,
+        *,
+        schema: type[T],
+        **options: Unpack[OtherOptions],
+    ) -> AsyncRun[T]: ...
+
+    @overload
+    async def submit(
+        self,
+        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        solution: Mapping[str, Any] | None = None,
+        **options: Unpack[SubmissionOptions],
+    ) -> AsyncRun: ...
+
+    async def submit(
+        self,
+        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        solution: Mapping[str, Any] | None = None,
+        **options: Unpack[SubmissionOptions],
+    ) -> AsyncRun:
+        """As `Client.submit`."""
+        return self.run_of(await to_thread(partial(self._plain.submit, context, solution, **options)))
+
+    @overload
+    async def submit_document(self, value: Any, *, schema: type[T], **options: Unpack[OtherOptions]) -> AsyncRun[T]: ...
+
+    @overload
+    async def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> AsyncRun: ...
+
+    async def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> AsyncRun:
+        """As `Client.submit_document`."""
+        return self.run_of(await to_thread(partial(self._plain.submit_document, value, **options)))
+
     submit_plan = converted(Client.submit_plan, _async_run)
     check_submission = awaited(Client.check_submission)
     check = awaited(Client.check)
@@ -102,10 +144,10 @@ class AsyncClient(Twin[Client]):
         return self._plain.checker
 
 
-class AsyncRun(Twin[Run]):
+class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     """A submission under way or ended. Get one from `AsyncClient.submit` or `AsyncClient.run`."""
 
-    def __init__(self, run: Run, redis: Redis, settings: Settings) -> None:
+    def __init__(self, run: Run[OutputT], redis: Redis, settings: Settings) -> None:
         super().__init__(run)
         self.id = run.id
         self._redis = redis
@@ -115,11 +157,15 @@ class AsyncRun(Twin[Run]):
     def __repr__(self) -> str:
         return f"<AsyncRun {self.id}>"
 
-    async def wait(self, timeout_seconds: float | None = None) -> Result:
+    async def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
         """Wait until the run has ended. Raises `TimeoutError`; the run goes on then."""
         async for _ in self._entries(self._keys.statuses, timeout_seconds):
             pass
         return await self.result()
+
+    async def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
+        """Status, values and calls of the run; as `Run.result`."""
+        return await to_thread(self._plain.result, at, waits=waits)
 
     async def follow(
         self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
@@ -152,7 +198,6 @@ class AsyncRun(Twin[Run]):
                     yield shown
 
     status = awaited(Run.status)
-    result = awaited(Run.result)
     pause = awaited(Run.pause)
     resume = awaited(Run.resume)
     cancel = awaited(Run.cancel)

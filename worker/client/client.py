@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
@@ -19,8 +19,9 @@ from acts_celery.worker.storage.dead_letters import DeadLetters
 from .collecting import collecting_seldom
 from .files import File, files_of, require_files
 from .labels import Label, label_of
+from .output_types import output_type
 from .runs import Run
-from .submitting import SubmissionOptions, Texts, document_of, label_options, output_type, with_parts
+from .submitting import OtherOptions, SubmissionOptions, Texts, document_of, label_options, with_parts
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
     from .overview import Overview, Summary
     from .run_status import RunStatus
+
+T = TypeVar("T")
 
 
 class Client:
@@ -65,6 +68,24 @@ class Client:
         if "_redis" in self.__dict__:
             self._redis.close()
 
+    @overload
+    def submit(
+        self,
+        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        solution: Mapping[str, Any] | None = None,
+        *,
+        schema: type[T],
+        **options: Unpack[OtherOptions],
+    ) -> Run[T]: ...
+
+    @overload
+    def submit(
+        self,
+        context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
+        solution: Mapping[str, Any] | None = None,
+        **options: Unpack[SubmissionOptions],
+    ) -> Run: ...
+
     def submit(
         self,
         context: str | Mapping[str, Any] | File | Path | bytes | Texts = (),
@@ -81,6 +102,12 @@ class Client:
         `protocol.Rejected`, `InfrastructureError`.
         """
         return self.submit_document(document_of(context, solution), **options)
+
+    @overload
+    def submit_document(self, value: Any, *, schema: type[T], **options: Unpack[OtherOptions]) -> Run[T]: ...
+
+    @overload
+    def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> Run: ...
 
     def submit_document(self, value: Any, **options: Unpack[SubmissionOptions]) -> Run:
         """Submit a whole submission as it stands in a file. `tools`, `delegates` and `config` are added to its own, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from redis import Redis
 
@@ -20,10 +20,10 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_state import RunState
 
 from .log_entries import LogEntry, LogReading
+from .output_types import OutputT, OutputType, typed
 from .progress import Deadline, Event, Progress
 from .results import Result, read_end, read_result
 from .run_status import FOREIGN, has_few_instances, read_state, status_in, status_of
-from .submitting import OutputType, typed
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """What publishes, opened when it is first needed."""
 
 
-class ReadableRun:
+class ReadableRun(Generic[OutputT]):
     """A run as its log tells it."""
 
     def __init__(self, run: str, redis: Redis, settings: Settings, since: str | None = None) -> None:
@@ -66,7 +66,7 @@ class ReadableRun:
             has_few = instances and told["status"] != FOREIGN and has_few_instances(self._redis, self._keys)
         return told | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
 
-    def result(self, at: str | None = None, *, waits: bool = False) -> Result:
+    def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
         """Status, values and calls of the run, now or at an id of the log (SPEC R11.2); with `waits` its calls'
         `timing` says for how long each could have run and had not begun, which takes longer to find out.
 
@@ -78,7 +78,7 @@ class ReadableRun:
             result = read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
         return typed(result, self.output_type)
 
-    def wait(self, timeout_seconds: float | None = None) -> Result:
+    def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
         deadline = Deadline(self.id, timeout_seconds)
         since, self._since = self._since, None

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from redis import Redis
 from redis.client import Pipeline
@@ -31,6 +31,7 @@ from .background import Background, read_background
 from .collecting import collecting_seldom
 from .display import counted, html
 from .instance_status import instance_statuses
+from .output_types import OutputT, output_type, typed
 from .progress import Progress
 from .run_status import RunStatus, run_status
 from .timings import Timing, Waits, timing_of
@@ -131,12 +132,14 @@ class TickResult:
 
 
 @dataclass(frozen=True, repr=False)
-class Result:
-    """A run's status, values and calls at some moment."""
+class Result(Generic[OutputT]):
+    """A run's status, values and calls at some moment. `output` is a value of the class that was submitted as the
+    schema (`OutputT`), else JSON; None where the run has not completed.
+    """
 
     run: str
     status: RunStatus
-    output: Any
+    output: OutputT
     global_data: Mapping[str, Any]
     instances: Mapping[str, Mapping[str, Any]]
     calls: Sequence[CallResult]
@@ -165,8 +168,6 @@ class Result:
         """The output of a completed run as a value of a type that pydantic has a schema of, whoever submitted it and
         with whichever schema. Raises `OutputUnfit`.
         """
-        from .submitting import output_type, typed
-
         plain = self.output if self.plain_output is MISSING else self.plain_output
         if self.status != "completed":
             raise OutputUnfit(f"run {self.run} is {self.status}: it has no output")

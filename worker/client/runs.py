@@ -17,6 +17,7 @@ from acts_celery.worker.storage.connections import redis_errors
 
 from .control import Control
 from .files import File, Given, files_of
+from .output_types import OutputT
 from .readable_run import ReadableRun
 from .submitting import Texts, messages_of
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     """What publishes, opened when it is first needed."""
 
 
-class Run(ReadableRun):
+class Run(ReadableRun[OutputT]):
     """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
 
     def __init__(

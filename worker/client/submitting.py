@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
-
-from acts_celery.protocol import Problem, Rejected
-from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.files import with_changed
 from acts_celery.protocol.submission.shapes import shaped
-from acts_celery.worker.errors import OutputUnfit
-from acts_celery.worker.registry.activities import first_fault
 
 from .files import File, Given, content_of
 from .labels import LabelOptions
-from .results import Result
+from .output_types import output_type
 
 Texts = Iterable[str | Mapping[str, Any] | File | Path | bytes]
 """Messages; a text is one of type `text`, a file one that shows it."""
@@ -30,39 +23,20 @@ _ADDED: Final = ("delegates", "config")
 _PARTS: Final = ("tools", "schema", *_ADDED)
 
 
-class SubmissionOptions(LabelOptions, total=False):
-    """What may be said of a submission besides its context and solution. A `schema` is a JSON Schema, or a class or
-    other type that pydantic has a schema of.
-    """
+class OtherOptions(LabelOptions, total=False):
+    """What may be said of a submission besides its context, its solution and its schema."""
 
     tools: Tool | Sequence[Tool] | None
     delegates: Mapping[str, Any] | None
-    schema: Any
     config: Mapping[str, Any] | None
     allow: Iterable[str] | None
     files: Mapping[str, Given] | None
 
 
-@dataclass(frozen=True)
-class OutputType:
-    """The type of a run's output, from which its schema was made."""
+class SubmissionOptions(OtherOptions, total=False):
+    """These, and a `schema`: a JSON Schema, or a class or other type that pydantic has a schema of."""
 
-    type: Any
-    adapter: TypeAdapter[Any]
-
-
-def typed(result: Result, kind: OutputType | None) -> Result:
-    """The result, of a completed run with its output as a value of the type. Raises `OutputUnfit`."""
-    if kind is None or result.status != "completed":
-        return result
-    try:
-        return replace(result, output=kind.adapter.validate_python(result.output), plain_output=result.output)
-    except ValidationError as error:
-        name = getattr(kind.type, "__name__", kind.type)
-        raise OutputUnfit(
-            f"run {result.run} has completed, and {name} refuses its output: {first_fault(error)}; "
-            "`client.run(ID).result().output` is the output as JSON"
-        ) from error
+    schema: Any
 
 
 def document_of(
@@ -113,20 +87,6 @@ def with_parts(value: Any, options: SubmissionOptions, tool_of: Callable[[Callab
         kind = output_type(schema)
         whole["schema"] = schema if kind is None else kind.adapter.json_schema()
     return whole
-
-
-def output_type(schema: Any) -> OutputType | None:
-    """The type that a schema is; None for a JSON Schema. Raises `protocol.Rejected` for what pydantic has none of."""
-    if schema is None or isinstance(schema, bool | Mapping):
-        return None
-    try:
-        found = OutputType(schema, TypeAdapter(schema))
-        found.adapter.json_schema()
-    except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
-        reason = str(error).splitlines()[0]
-        text = f"{schema!r} is no JSON Schema and has none: {reason}"
-        raise Rejected([Problem(pointer("schema"), text)]) from error
-    return found
 
 
 def label_options(options: SubmissionOptions) -> LabelOptions:
