@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import sys
+from typing import Any
 
 import pytest
 
@@ -106,3 +108,19 @@ def test_without_the_extra_the_remedy_is_told(
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["ui"]) == 3
     assert "pip install 'acts-celery[ui]'" in capfd.readouterr().err
+
+
+def test_the_doctor_asks_the_redis_that_the_pages_read(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def layer(url: str) -> dict[str, Any]:
+        for name, value in (backend.settings.to_environment() | {"ACTS_UI_REDIS_URL": url}).items():
+            monkeypatch.setenv(name, value)
+        main(["doctor", "--json"])
+        return next(each for each in json.loads(capfd.readouterr().out)["layers"] if each["layer"] == "pages")
+
+    assert layer(backend.settings.require_redis())["ok"]
+    lost = layer("redis://:pa55word@127.0.0.1:1/0")
+    assert not lost["ok"]
+    assert "ACTS_UI_REDIS_URL" in str(lost)
+    assert "pa55word" not in str(lost)

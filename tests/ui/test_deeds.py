@@ -39,6 +39,7 @@ def test_a_held_call_is_approved_with_other_parameters_in_the_name_of_the_token(
     assert site.post(f"/api/runs/{run}/approve", body, DECIDER).json()["run"] == run
     assert backend.wait(run).data()["state"] == {"one": 2}
     assert audited(backend, run, "approved") == ["dee"]
+    assert f'acts.audit {{"run": "{run}", "did": "approved", "by": "dee"' in site.log.read_text()
     assert site.post(f"/api/runs/{run}/approve", body, DECIDER).status_code == 200, "the same twice is one"
     other = site.post(f"/api/runs/{run}/reject", {"call": call["call"], "reason": "no"}, CONTROLLER)
     assert error_of(other) == (409, "AlreadyDecided")

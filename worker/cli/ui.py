@@ -60,7 +60,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
         made = _token(settings, write=write)
         tokens = (made,)
     _ask_log(settings)
-    _log_to_stderr()
+    _log_to_stderr(settings)
     with serving.listen(host, port) as listening:
         address = settings.ui_url or serving.address_of(listening, host)
         url = serving.link(address, made.text) if made is not None else address
@@ -96,11 +96,16 @@ def _ask_log(settings: Settings) -> None:
             redis.ping()
 
 
-def _log_to_stderr() -> None:
-    """The audit trail, and whatever is wrong, a line for each."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+def _log_to_stderr(settings: Settings) -> None:
+    """The audit trail, and whatever is wrong, as a worker writes its log."""
+    from acts_celery.worker.process.log_lines import MaskedFormatter, json_formatter
+    from acts_celery.worker.process.log_secrets import Masking
+
+    as_json = settings.log_format == "json"
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(MaskedFormatter(json_formatter() if as_json else plain, Masking(settings)))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("acts").setLevel(logging.INFO)
 
 

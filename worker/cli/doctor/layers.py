@@ -110,7 +110,10 @@ def _without_secrets(layer: Layer, settings: Settings) -> Layer:
 def _secrets(settings: Settings) -> Iterator[str]:
     addresses = (settings.model_base_url, *(each.base_url for each in settings.models.values()))
     given = (url.get_secret_value() for url in addresses if url is not None)
-    for url in (settings.effective_broker_url, settings.effective_redis_url, *given):
+    for url in (
+        *(settings.effective_broker_url, settings.effective_redis_url, settings.for_reading.effective_redis_url),
+        *given,
+    ):
         for one in (url or "").split(";"):
             password = urlsplit(one).password or ""
             # A very short one would also be found where it is none.

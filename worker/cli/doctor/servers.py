@@ -42,6 +42,8 @@ def examine_servers(settings: Settings) -> Iterator[Layer]:
     yield broker
     log = _log(settings)
     yield log
+    if settings.ui_redis_url is not None:
+        yield _pages(settings.for_reading)
     if log.ok:
         yield from _dead_letters(settings)
     if not broker.ok:
@@ -107,6 +109,18 @@ def _log(settings: Settings) -> Layer:
     return layer
 
 
+def _pages(settings: Settings) -> Layer:
+    """Where the pages of `acts ui` are read, where that is not the log."""
+    layer, url = Layer("pages"), settings.require_redis()
+    layer.add(mask_url(url))
+    _warn_of_connection(layer, url)
+    with asked(layer, "start the server, or correct ACTS_UI_REDIS_URL"):
+        facts = _greet_redis(layer, settings, url, is_read_only=True)
+        if facts.get("role") == "slave" and facts.get("master_link_status") != "up":
+            layer.fail("it has lost its primary, and shows what was", "look at the log of the replica")
+    return layer
+
+
 def _warn_of_connection(layer: Layer, url: str) -> None:
     if hosts := plain_hosts(url):
         remedy = "use rediss:// or amqps://, or a network that no other host reads"
@@ -131,7 +145,7 @@ def _dead_letters(settings: Settings) -> Iterator[Layer]:
         yield layer
 
 
-def _greet_redis(layer: Layer, settings: Settings, url: str) -> Mapping[str, Any]:
+def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bool = False) -> Mapping[str, Any]:
     """Ping the server, and return what it says of itself. Raises what redis-py raises."""
     from acts_celery.worker.storage.connections import connect_once
 
@@ -146,7 +160,7 @@ def _greet_redis(layer: Layer, settings: Settings, url: str) -> Mapping[str, Any
     compatible = str(facts.get("redis_version", "0"))
     if tuple(int(part) for part in compatible.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
         layer.fail(f"{compatible} is too old", "use Redis 6.2 or newer, or Valkey")
-    if facts.get("role") == "slave":
+    if facts.get("role") == "slave" and not is_read_only:
         layer.fail("it is a replica, which takes no writes", "give the address of the primary")
     if facts.get("cluster_enabled") and not is_cluster(url):
         layer.fail("it is part of a Redis Cluster", "write redis+cluster:// for the log; a cluster holds no broker")
