@@ -44,8 +44,10 @@ from .plan import plan
 from .sent import sent
 from .tally import Tally
 
-_KEPT: Final = 8
+_KEPT: Final = 16
 """Runs whose counts are kept."""
+_MOST_LANES: Final = 300_000
+"""Of these together: those that were looked at before others are counted anew then."""
 _READING_SECONDS: Final = 1.0
 
 _ANSWERS: Final[Mapping[str, Callable[[OpenedRun], Any]]] = {
@@ -117,6 +119,9 @@ class Page:
             if (found := self._tallies.get(name)) is None:
                 found = self._tallies[name] = Tally(self._redis, keys)
             self._tallies.move_to_end(name)
-            while len(self._tallies) > _KEPT:
+            while len(self._tallies) > 1 and (len(self._tallies) > _KEPT or self._lanes() > _MOST_LANES):
                 self._tallies.popitem(last=False)
             return found
+
+    def _lanes(self) -> int:
+        return sum(len(tally.lanes) for tally in self._tallies.values())

@@ -1,13 +1,13 @@
 """A run's log, counted: for each call how many instances stand how, and why calls failed.
 
 It is read once, by pages, and then only what is new. What is kept does not grow with the size of results: of each
-instance its name and one status for each of its calls that has begun (some 300 bytes for an instance with a few calls),
+instance its name and one status for each of its calls that has begun (some 450 bytes for an instance with a few calls),
 of each failed call which group of errors it is in, and of each call at most `MOST_GROUPS` groups. What is at work
 stands in no entry of the log: it is read when it is asked for.
 
 Errors are grouped by their type and their message, in which whatever has a digit in it and the name of the instance
 count as one and the same: "no page 17 of order-4711" and "no page 3 of order-12" are one group, shown as the first one
-that came.
+that came. Numbers from 400 to 599 that stand alone are told apart: they are mostly what a server has answered.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ MOST_RECORDS: Final = 20
 _NAMED: Final = 5
 _LONGEST: Final = 300
 _VARYING: Final = re.compile(r"[\w.:/@+-]*\d[\w.:/@+-]*")
+_ANSWERED: Final = re.compile(r"[45]\d\d[.:]?")
 _OTHERS: Final = "errors of further kinds"
 
 
@@ -163,11 +164,6 @@ class Tally:
         """The calls that are at work now, by instance and index. Raises `RedisError`."""
         return self._history.at_work()
 
-    def standings(self, instance: str | None, at_work: Mapping[tuple[str | None, int], int]) -> dict[int, Status]:
-        """How each call of a lane stands."""
-        lane = self.lanes[instance]
-        return {index: self.standing(lane, instance, index, at_work) for index in lane.known}
-
     def standing(
         self, lane: LaneTally, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], int]
     ) -> Status:
@@ -264,6 +260,14 @@ class Tally:
 def alike(message: str, instance: str | None) -> str:
     """What errors have in common that are shown as one group."""
     text = message[:_LONGEST]
-    if instance is not None:
-        text = re.sub(rf"(?<!\w){re.escape(instance)}(?!\w)", "#", text)
-    return _VARYING.sub("#", text)
+    if instance is not None and instance in text:
+        first, *others = text.split(instance)
+        text = first
+        for other in others:
+            is_part = _is_of_word(text[-1:]) or _is_of_word(other[:1])
+            text += (instance if is_part else "#") + other
+    return _VARYING.sub(lambda found: found[0] if _ANSWERED.fullmatch(found[0]) else "#", text)
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
