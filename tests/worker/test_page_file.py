@@ -161,7 +161,7 @@ def test_nothing_in_any_text_of_a_run_is_markup(backend: Backend) -> None:
 
 def test_the_file_is_bounded_and_says_what_it_leaves_out(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MOST_BYTES", 700_000)
-    context = [{"type": "state", "_instance": f"i{at:03}", "text": "x" * 3_000} for at in range(230)]
+    context = [{"type": "state", "_instance": f"i{at:03}", "text": "x" * 1_500} for at in range(230)]
     calls = [{"_tool": "echo", "value": "†state.text", "_outputPath": f"†state.c{at}"} for at in range(2)]
     run = backend.client.submit([*context, {"type": "plan", "calls": calls}])
     backend.wait(run.id)

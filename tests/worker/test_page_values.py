@@ -165,3 +165,21 @@ def test_a_page_of_the_log_is_bounded_and_the_next_goes_on_behind_it(backend: Ba
     entries = page.all("log", "entries", instance="a")
     both = [*page.run.log(instance="a"), *(entry for entry in page.run.log() if entry.instance is None)]
     assert [entry["id"] for entry in entries] == sorted({entry.id for entry in both}, key=id_key)
+
+
+def test_no_answer_is_much_above_a_megabyte(backend: Backend) -> None:
+    calls = [echo("†data.large", f"†state.{'v' * 100}{number}") for number in range(150)]
+    context = [{"type": "data", "kind": "data", "data": {"large": "x" * 6_000}}]
+    page = planned(backend, calls, "a", context=context)
+    for what, query in (
+        ("instance", {"name": "a"}),
+        ("plan", {}),
+        ("calls/0", {}),
+        ("place", {"path": "state", "instance": "a"}),
+        ("log", {"instance": "a"}),
+    ):
+        answer = page.ask(what, **query)
+        assert size_of(answer) < 1_200_000, what
+    shown_calls = page.ask("instance", name="a")
+    assert len(shown_calls["calls"]) + shown_calls["more"] == 150
+    assert shown_calls["more"] > 0

@@ -19,7 +19,7 @@ from .opened import OpenedRun
 from .plan import Counts, described_call, read_and_written
 from .sent import given_to
 from .tally import MOST_CALLS, CallTally
-from .values import shown
+from .values import LIST_BYTES, SHOW_BYTES, shown, within
 
 AT_ONCE: Final = 50
 UNKNOWN: Final = "unknown"
@@ -28,7 +28,9 @@ _INSTANCES_AT_ONCE: Final = 200
 _MOST_CALLS: Final = 400
 """Calls of one instance that are shown."""
 _PART_BYTES: Final = 2_000
-"""Of a value that stands in a list."""
+"""Of an error in the list of a call's instances."""
+_CALL_BYTES: Final = 8_000
+"""Of the parameters, and of the error, of a call of an instance."""
 
 
 def call(run: OpenedRun, index: int) -> dict[str, Any]:
@@ -73,25 +75,28 @@ def instance(run: OpenedRun) -> dict[str, Any]:
     result = run.result(entries, *([name] if name is not None else []), waits=True)
     own = [one for one in result.calls if one.instance == name]
     given = given_to(run, entries, name, {one.index for one in own[:_MOST_CALLS]})
+    calls = within(_call(one, *given[one.index]) for one in own[:_MOST_CALLS])
+    data = result.data(name)
+    most = min(SHOW_BYTES, LIST_BYTES // max(1, len(data)))
     status = result.instance_status[name] if name is not None else run.status
     return {
         "instance": name,
         "status": status,
-        "calls": [_call(one, *given[one.index]) for one in own[:_MOST_CALLS]],
-        "more": max(0, len(own) - _MOST_CALLS),
-        "data": {kind: shown(value) for kind, value in result.data(name).items()},
+        "calls": calls,
+        "more": len(own) - len(calls),
+        "data": {kind: shown(value, most) for kind, value in data.items()},
     }
 
 
 def _call(one: CallResult, call: Call, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     found = one.to_dict()
     about = {
-        "parameters": shown(dict(call.parameters if parameters is None else parameters), _PART_BYTES),
+        "parameters": shown(dict(call.parameters if parameters is None else parameters), _CALL_BYTES),
         "parameters_as": "written" if parameters is None else "resolved",
         "kind": call.runner.executor.value,
         **read_and_written(call),
     }
-    return found | about | ({"error": shown(found["error"])} if one.error is not None else {})
+    return found | about | ({"error": shown(found["error"], _CALL_BYTES)} if one.error is not None else {})
 
 
 class _Statuses:

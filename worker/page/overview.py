@@ -23,7 +23,7 @@ from acts_celery.worker.storage.keys import ENDED
 from acts_celery.worker.storage.loop_entries import LOOP
 
 from .opened import OpenedRun, Query
-from .values import shown
+from .values import shown, within
 
 RUNS_AT_ONCE: Final = 50
 MOST_HELD: Final = 200
@@ -97,7 +97,7 @@ def held(run: OpenedRun) -> list[dict[str, Any]]:
     found.sort(key=lambda call: call.since_ms)
     answers = [call.to_dict(run.keys.run) for call in found[:MOST_HELD]]
     parts = ("parameters", "scopes", "messages", "output")
-    calls = [each | {part: shown(each[part]) for part in parts if part in each} for each in answers]
+    calls = within(each | {part: shown(each[part]) for part in parts if part in each} for each in answers)
     plan = _waiting_plan(run)
     return calls if plan is None else [plan | {"calls": shown(plan["calls"])}, *calls]
 

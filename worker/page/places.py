@@ -19,7 +19,7 @@ from acts_celery.worker.storage.entries import moment_ms
 from acts_celery.worker.storage.held_calls import iso_date
 
 from .opened import OpenedRun
-from .values import shown
+from .values import shown, within
 
 MOST_LISTED: Final = 100
 _PART_BYTES: Final = 2_000
@@ -53,7 +53,7 @@ def place(run: OpenedRun) -> dict[str, Any]:
         "writers": _writers(explained, calls, reference)[:MOST_LISTED],
         "readers": [{"index": call.index, "tool": call.tool} for call in reading[:MOST_LISTED]],
         "seen_by": [*_accesses(sight.direct, is_derived=False), *_accesses(sight.derived, is_derived=True)],
-        "provenance": [_origin(origin) for origin in explained.origins[-MOST_LISTED:]],
+        "provenance": within(map(_origin, explained.origins[-MOST_LISTED:])),
         "more": max(0, len(explained.origins) - MOST_LISTED),
         "reading": run.tally.reading,
     }

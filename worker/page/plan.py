@@ -19,6 +19,7 @@ from .drawing import Node, draw
 from .layers import layers_of
 from .opened import OpenedRun
 from .tally import CallTally, Tally
+from .values import within
 
 MOST_LISTED: Final = 1_000
 """Calls of an answer; the drawing folds what is more than it shows."""
@@ -68,16 +69,16 @@ def plan(run: OpenedRun) -> dict[str, Any]:
     pairs = _edges(tally, tick, described.keys())
     layers = layers_of(described, pairs)
     found = list(arrows([call.call for call in calls], pairs))
-    edges = [
+    edges = within(
         {
             "from": arrow.writer,
             "to": arrow.reader,
-            "path": ", ".join(str(place)[:_LONGEST] for place in arrow.places[:_MOST_PLACES]),
+            "path": ", ".join(_texts(arrow.places))[:_LONGEST],
             "kind": arrow.kind.value,
         }
         for arrow in found[:_MOST_EDGES]
-    ]
-    listed = list(described.values())[:MOST_LISTED]
+    )
+    listed = within(list(described.values())[:MOST_LISTED])
     return {
         "tick": tick,
         "ticks": sorted({call.tick for call in tally.calls.values() if call.tick is not None}),

@@ -29,7 +29,7 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_state import RunState
 
 from .opened import OpenedRun
-from .values import shown
+from .values import shown, within
 
 _MADE_AGAIN: Final = (
     "The log does not keep what this call was sent: this is made again from the values just before its result."
@@ -185,7 +185,8 @@ def _child_messages(run: OpenedRun, child: str) -> list[Any]:
 def _answer(name: str, given: Given, messages: Sequence[Any], schema: Any, child: str | None) -> dict[str, Any]:
     return {
         "call": name,
-        "messages": [shown(message) for message in messages],
+        "messages": (listed := within(map(shown, messages))),
+        "more": len(messages) - len(listed),
         "parameters": shown(dict(given.snapshot.parameters)),
         "scopes": {kind: shown(value) for kind, value in given.snapshot.scopes.items()},
         "schema": shown(schema),

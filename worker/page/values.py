@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 SHOW_BYTES: Final = 20_000
 """Of a value that has more bytes, as JSON, the large parts are cut."""
+LIST_BYTES: Final = 500_000
+"""Of a list in an answer."""
 CUT: Final = "…cut"
 """The one key of the object that stands in place of a part that was cut."""
 _LEAST_BYTES: Final = 120
@@ -39,6 +43,17 @@ def _rooms(sizes: Mapping[Any, int], most_bytes: int) -> dict[Any, int]:
         rooms[key] = min(size, left // (len(sizes) - place))
         left -= rooms[key]
     return rooms
+
+
+def within(items: Iterable[T], most_bytes: int = LIST_BYTES) -> list[T]:
+    """The first of a list's items, as many as have so many bytes together."""
+    found: list[T] = []
+    for item in items:
+        most_bytes -= size_of(item)
+        if most_bytes < 0:
+            break
+        found.append(item)
+    return found
 
 
 def size_of(value: Any) -> int:
