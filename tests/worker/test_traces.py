@@ -16,6 +16,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.traces.exporting import Exported, TraceExport
 from acts_celery.worker.traces.sending import NotExported, NothingToExport, SpanSender
+from acts_celery.worker.traces.spans import request_attributes
 from acts_celery.worker.wire.traces import place_of_run
 from tests.acceptance.command import Finished, acts
 
@@ -240,6 +241,18 @@ def test_content_is_shown_where_the_conventions_variable_asks_for_it_and_nowhere
     assert "424242" in replied["parts"][0]["content"]
 
 
+def test_the_settings_of_a_request_have_the_names_of_the_conventions() -> None:
+    config = {"model": "openai:gpt-5", "max_output_tokens": 9, "temperature": 0.5, "stop": "END", "wire": "tools"}
+    assert request_attributes(config) == {
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-5",
+        "gen_ai.request.max_tokens": 9,
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.stop_sequences": ["END"],
+    }
+    assert request_attributes({"model": "fast"}) == {"gen_ai.request.model": "fast"}
+
+
 def test_a_run_is_under_the_span_that_it_was_submitted_in(
     backend: Backend, receiver: Receiver, exporter: Exporter
 ) -> None:
@@ -370,6 +383,19 @@ def test_spans_that_are_not_taken_are_exported_later(
         export.export(run)
     receiver.refuses = None
     assert run in {each.run for each in export.export_ended()}
+    assert run not in {each.run for each in exporter(backend).export_ended()}
+
+
+def test_a_broken_log_keeps_no_other_run_from_being_exported(backend: Backend, exporter: Exporter) -> None:
+    export = exporter(backend)
+    for _ in export.export_ended():
+        pass
+    runs = [backend.run([echo(1, 0)]).run for _ in range(3)]
+    backend.redis.xadd(Keys(backend.settings.key_prefix, runs[1]).log, {"l": "", "p": "0-0", "c": 99, "s": "done"})
+    found = {each.run: each for each in export.export_ended()}
+    assert {run: found[run].spans for run in runs} == {runs[0]: 2, runs[1]: 0, runs[2]: 2}
+    assert "KeyError: 99" in (found[runs[1]].fault or "")
+    assert runs[1] not in {each.run for each in export.export_ended()}
 
 
 def test_spans_go_in_batches_of_the_standard_size(
@@ -413,7 +439,8 @@ def test_the_commands_export_a_run_and_all_runs_as_they_end(
         one = command(running, "trace", first, "--json", **variables)
         assert json.loads(one.stdout) == {"run": first, "trace": place_of_run(first).trace, "spans": 2, "ended": True}
         second = running.run([echo(1, 0)]).run
-        assert command(running, "traces", **variables).stdout.split()[0] == second
+        told = command(running, "traces", "--json", **variables).stdout.splitlines()
+        assert sorted(json.loads(line)["run"] for line in told) == [first, second]
         reading, following = _follow(running, variables)
         with following as process:
             third = running.run([echo(1, 0)]).run

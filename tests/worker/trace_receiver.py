@@ -24,16 +24,12 @@ class Seen:
     trace: str
     span: str
     above: str
-    start_ms: float
-    end_ms: float
+    start_ms: int
+    end_ms: int
     kind: int
     is_error: bool
     message: str
     attributes: dict[str, Any]
-
-    @property
-    def seconds(self) -> float:
-        return (self.end_ms - self.start_ms) / 1000
 
 
 @dataclass
@@ -75,8 +71,8 @@ def _seen(span: Any) -> Seen:
         span.trace_id.hex(),
         span.span_id.hex(),
         span.parent_span_id.hex(),
-        span.start_time_unix_nano / 1e6,
-        span.end_time_unix_nano / 1e6,
+        span.start_time_unix_nano // 1_000_000,
+        span.end_time_unix_nano // 1_000_000,
         span.kind,
         span.status.code == span.status.STATUS_CODE_ERROR,
         span.status.message,

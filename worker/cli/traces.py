@@ -106,6 +106,9 @@ def _exporting(settings: Settings) -> Iterator[TraceExport]:
 
 
 def _print(exported: Exported, common: Common) -> None:
+    if exported.fault is not None:
+        tell(f"run {exported.run} cannot be exported, its log is broken: {exported.fault}")
+        return
     document: dict[str, Any] = {
         "run": exported.run,
         "trace": exported.trace,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from sys import intern
 from typing import Any, NamedTuple
 
 from acts_celery.protocol.calls.call import Call
@@ -106,7 +107,7 @@ class CallSpans:
     def _known(self, call: Call) -> _Known:
         written = {key: value for key, value in call.raw.items() if not key.startswith("_")}
         shown = as_json(written) if self._shows_content else None
-        return _Known(call.tool, call.runner.executor, call.runner.name, shown)
+        return _Known(intern(call.tool), call.runner.executor, intern(call.runner.name), shown)
 
     def _ended(self, entry: Entry, event: CallEnded | ElementEnded) -> Iterator[Span]:
         index = event.element if isinstance(event, ElementEnded) else event.call

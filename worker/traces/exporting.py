@@ -7,16 +7,16 @@ are in the list of runs like all others. What is exported twice has the same ids
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
 from typing import Any, Final
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from acts_celery.protocol.engine.events import ChildStarted
-from acts_celery.worker.errors import OtherFormat, RunNotFound
+from acts_celery.worker.errors import InfrastructureError, OtherFormat, RunNotFound
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, ended_runs
@@ -41,6 +41,8 @@ class Exported:
     """How many; none of a run that the sampler leaves out."""
     has_ended: bool
     children: tuple[str, ...] = ()
+    fault: str | None = None
+    """Why it could not be exported, where its log is broken."""
 
 
 class TraceExport:
@@ -69,10 +71,7 @@ class TraceExport:
         if self._sender.samples(traced.place, traced.above):
             spans = RunSpans(traced, history.definition(), history.codes, shows_content=shows_content())
             sent = self._sender.send(_spans(spans, history, children.append))
-        has_ended = state["status"] in ENDED
-        if has_ended and "finished" in state:
-            self._note(keys, {"end": state["finished"]})
-        return Exported(run, traced.place.trace, sent, has_ended, tuple(children))
+        return Exported(run, traced.place.trace, sent, state["status"] in ENDED, tuple(children))
 
     def export_ended(self) -> Iterator[Exported]:
         """Export every run that has ended and was not exported. The first time all runs that are kept are looked at,
@@ -82,13 +81,22 @@ class TraceExport:
         active: Any = self._redis.zrange(active_runs(self._prefix), 0, -1)
         ended: Any = self._redis.zrangebyscore(ended_runs(self._prefix), self._since_ms, inf)
         under_way = {name.decode() for name in active}
-        for run in self._due(self._watched | under_way | {name.decode() for name in ended}):
-            with suppress(RunNotFound, OtherFormat):  # it is gone meanwhile, or another version's to export
-                yield self.export(run)
+        for run, end in self._due(self._watched | under_way | {name.decode() for name in ended}):
+            try:
+                exported = self.export(run)
+            except (RunNotFound, OtherFormat):  # it is gone meanwhile, or another version's to export
+                continue
+            except (RedisError, InfrastructureError):
+                raise
+            except Exception as error:  # a log that is broken keeps no other run from being exported
+                exported = Exported(run, "", 0, True, fault=f"{type(error).__name__}: {error}")
+            self._note(Keys(self._prefix, run), {"end": end})
+            yield exported
         self._watched = under_way
         self._since_ms = now_ms - _WRITING_MS
 
-    def _due(self, runs: Iterable[str]) -> Iterator[str]:
+    def _due(self, runs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Those that are to be exported, each with its end."""
         names = iter(sorted(runs))
         while page := list(islice(names, _AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
@@ -97,7 +105,7 @@ class TraceExport:
                 states = pipeline.execute()
             for run, (status, finished, traced) in zip(page, states, strict=True):
                 if status is not None and status.decode() in ENDED and finished is not None and finished != traced:
-                    yield run
+                    yield run, finished
 
 
 def _spans(spans: RunSpans, history: History, note_child: Callable[[str], None]) -> Iterator[Span]:

@@ -92,6 +92,9 @@ def request_attributes(config: Mapping[str, Any]) -> dict[str, Any]:
         "reasoning_effort": "gen_ai.request.reasoning.level",
     }
     found = {name: config[key] for key, name in names.items() if config.get(key) is not None}
+    provider, colon, model = str(config.get("model") or "").partition(":")
+    if colon:  # a model by its address, and not by a name that the operator has given it
+        found |= {"gen_ai.provider.name": provider, names["model"]: model}
     if (stop := config.get("stop")) is not None:
         found["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else stop
     return found
