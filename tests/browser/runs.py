@@ -100,7 +100,8 @@ def file_with(answers: Sequence[tuple[str, dict[str, str], Any]], template: str,
 
 
 def open_view(opened: Window, address: str, run: Run, *parts: str) -> None:
-    """Go to a view of a run and wait until it is shown."""
+    """Load a view of a run and wait until it is shown."""
+    opened.page.goto("about:blank")  # else the view before this one would be found
     route = "/".join(("#", "run", run.id, *parts))
     opened.page.goto(f"{address}{route}")
     opened.page.wait_for_selector("#detail h2")

@@ -22,7 +22,7 @@ const part = (id) => document.getElementById(id);
 let turn = 0; // of several views that are asked for, the last one is shown
 let again = null;
 let isTouched = false; // then what a person opened, wrote or chose is not replaced by itself
-const followed = { run: null, overview: null, stop: () => {} };
+const followed = { run: null, overview: null, isGone: false, stop: () => {} };
 const mapped = { key: null, tick: null, answer: null };
 
 function route() {
@@ -56,6 +56,8 @@ async function render({ isQuiet = false } = {}) {
   try {
     if (asked.run !== null) await hold(asked.run);
     else letGo();
+    if (followed.isGone)
+      throw new Refusal(`Run ${asked.run} is gone: it was deleted, or its time was over.`, { status: 404 });
     const context = { ...asked, overview: followed.overview };
     view = await (asked.run === null ? runsView : VIEWS[asked.view])(context);
     if (mine === turn && asked.run !== null) await showMap(asked, view.current ?? null);
@@ -132,16 +134,8 @@ async function hold(run) {
         ((mapped.key = null), refreshBySelf());
     },
     gone: () => {
-      connection("");
-      if (followed.run === run)
-        refill(
-          part("detail"),
-          notice(
-            "error",
-            make("p", {}, `Run ${run} is gone: it was deleted, or its time was over.`),
-            make("p", {}, make("a", { href: "#/" }, "The other runs")),
-          ),
-        );
+      followed.isGone = true;
+      render({ isQuiet: true });
     },
     state: (sentence, isBack) => {
       connection(sentence);
@@ -152,7 +146,7 @@ async function hold(run) {
 
 function letGo() {
   followed.stop();
-  Object.assign(followed, { run: null, overview: null, stop: () => {} });
+  Object.assign(followed, { run: null, overview: null, isGone: false, stop: () => {} });
   Object.assign(mapped, { key: null, tick: null });
   connection("");
   part("map").hidden = true;
