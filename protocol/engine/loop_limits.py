@@ -30,7 +30,6 @@ class LoopLimits:
     calls: int = CALLS
     tokens: int | None = None
     seconds: float | None = None
-    request_seconds: float | None = None
     max_output_tokens: int = MAX_OUTPUT_TOKENS
     money: int | None = None
     """In nanodollars."""
