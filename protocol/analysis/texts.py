@@ -16,7 +16,7 @@ from acts_celery.protocol.language.errors import pointer, segments
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.protocol.language.paths import MISSING, strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
-from acts_celery.protocol.language.spelling import Speller
+from acts_celery.protocol.language.spelling import Speller, squeezed
 from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.slips.slip import Slip, Slips, is_meant, named_by
 from acts_celery.protocol.submission.layout import Layout
@@ -93,10 +93,10 @@ class _Texts:
         for key in call.raw:
             if key in _META or (tool is not None and tool.mentions(key)):
                 continue
-            is_meta, squeezed = key.startswith("_"), key.replace("_", "").replace("-", "").lower()
-            meant = _SQUEEZED.get(squeezed) or (self.speller.nearest(key, _META) if is_meta else None)
-            remedy, why = _WORDS.get(squeezed), f"has the property {key!r}, which has no effect"
-            is_foreign = _is_object(call.raw[key]) if remedy == _WRAPPED else squeezed in _WAITING
+            is_meta, plain = key.startswith("_"), squeezed(key)
+            meant = _SQUEEZED.get(plain) or (self.speller.nearest(key, _META) if is_meta else None)
+            remedy, why = _WORDS.get(plain), f"has the property {key!r}, which has no effect"
+            is_foreign = _is_object(call.raw[key]) if remedy == _WRAPPED else plain in _WAITING
             # Without its _ it may be a parameter, unless the tool lists others or its name is unmistakable.
             # A call without a tool has been given an empty one, so that what else is wrong with it can be found.
             is_there = meant in call.raw and (meant != "_tool" or call.tool != "")

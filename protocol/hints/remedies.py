@@ -19,6 +19,7 @@ from acts_celery.protocol.graph.promises import KIND
 from acts_celery.protocol.language.errors import ExpressionError, pointer
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Reference, parse_output_path
+from acts_celery.protocol.language.spelling import squeezed
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.submission import plan_calls
 
@@ -92,9 +93,9 @@ class Remedies:
 
     def _named(self, place: Reference, call: Call, likeness: float) -> Reference | None:
         """The place, or one above it, whose name makes up so much of that of the tool."""
-        tool = _squeezed(call.tool)
+        tool = squeezed(call.tool)
         for length, segment in enumerate(place.path, start=1):
-            name = _squeezed(str(segment))
+            name = squeezed(str(segment))
             if name and name in tool and len(name) >= likeness * len(tool):
                 return Reference(place.kind, place.path[:length])
         return None
@@ -141,7 +142,3 @@ def places_of(path: Any) -> tuple[Reference, ...]:
         return parse_output_path(path).references if isinstance(path, str) else ()
     except ExpressionError:
         return ()
-
-
-def _squeezed(name: str) -> str:
-    return name.replace("_", "").replace("-", "").lower()

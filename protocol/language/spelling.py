@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
+_SIGNS: Final = re.compile(r"[\W_]")
 PATIENCE: Final = 2_000_000
 """Steps taken at most over all hints, some tenths of a second: a hostile list of errors is long, its names too."""
 _LONGEST: Final = 100
@@ -13,6 +15,11 @@ _PER_NAME: Final = 80
 """Steps in whose time a name is looked at."""
 _PER_STEP: Final = 16
 """Comparing two names takes time up to the third power of their length, so much of which is a step."""
+
+
+def squeezed(name: str) -> str:
+    """A name without case and signs: `Order ID`, `order_id` and `orderId` are the same."""
+    return _SIGNS.sub("", name).lower()
 
 
 class Speller:

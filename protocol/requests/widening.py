@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import type_name
+from acts_celery.protocol.language.spelling import squeezed
 from acts_celery.protocol.schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, referred, rewritten
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†{].*$"}
@@ -285,14 +286,10 @@ def untitled(properties: Any) -> Any:
         return properties
     return {
         name: {key: value for key, value in part.items() if key != "title"}
-        if isinstance(part, dict) and _squeezed(part.get("title")) == _squeezed(name)
+        if isinstance(part, dict) and squeezed(str(part.get("title"))) == squeezed(name)
         else part
         for name, part in properties.items()
     }
-
-
-def _squeezed(name: Any) -> str | None:
-    return re.sub(r"[\W_]", "", name).lower() if isinstance(name, str) else None
 
 
 def _types(schema: Mapping[str, Any]) -> set[str]:

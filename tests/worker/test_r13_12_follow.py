@@ -4,46 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from threading import Event as Gate
 from typing import Any
 
-import pytest
-
 from acts_celery import AsyncClient, Event, Run
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli.progress import Ticks
 from tests.acceptance.command import acts, finish, start
-from tests.models.server import Reply, delta, model_server, streamed
+from tests.models.server import Reply, delta, streamed
 
-from .backend import Backend, Meeting, settings_apart
+from .backend import Backend, Meeting
+from .streaming import ASK, SUM, Streaming, answer, held, settings, speaker, streaming, waiting
 from .test_control_cli import command
-from .test_r13_8_streaming import ASK, SUM, Speaker, Streaming, answer, held, waiting
+
+__all__ = ["settings", "speaker", "streaming"]  # fixtures
 
 TEXT = {"type": "string"}
-
-
-@pytest.fixture(scope="module")
-def speaker() -> Speaker:
-    return Speaker()
-
-
-@pytest.fixture(scope="module")
-def settings(server: EmbeddedServer, speaker: Speaker) -> Iterator[Any]:
-    with model_server(speaker) as model:
-        given = {"model": "openai:m", "model_base_url": model.url, "model_api_key": "k"}
-        yield settings_apart(server, "follow", **given)
-
-
-@pytest.fixture(scope="module")
-def streaming(
-    settings: Any, speaker: Speaker, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Streaming]:
-    backend = Backend(settings, meeting, tmp_path_factory.mktemp("follow"))
-    with backend.worker():
-        yield Streaming(backend, speaker)
 
 
 def stepwise(text: str, *cuts: str) -> tuple[Callable[[], Reply], list[Gate]]:

@@ -12,7 +12,7 @@ import pytest
 from tests.models.server import Reply, streamed
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting
-from .test_r13_8_streaming import SUM, Speaker, Streaming, answer, held, settings, solutions, speaker, waiting
+from .streaming import SUM, Speaker, Streaming, answer, held, settings, solutions, speaker, waiting
 
 __all__ = ["settings", "speaker"]  # fixtures
 

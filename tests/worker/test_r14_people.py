@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import signal
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from acts_celery import AlreadyDecided, HeldAnew, NotHeld, Run, RunOver
 from acts_celery.protocol import Rejected
 from acts_celery.worker.cli.deciding import Decider
+from acts_celery.worker.cli.failures import Failed
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, status_of
@@ -383,6 +385,44 @@ def test_r14_a_question_is_answered_at_the_terminal_until_an_answer_fits(
     decider.can_ask = True
     decider.take(next(event for event in run.follow() if event.kind == "held"))
     assert backend.wait(run.id).data()["state"] == {"a": 2}
+
+
+def test_r14_1_without_a_terminal_the_status_is_asked_for_when_all_that_was_at_work_has_ended(
+    backend: Backend, meeting: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [secrets.token_hex(4) for _ in range(3)]
+    waiting = [
+        {"_tool": "waitAtGate", "gate": gate, "value": 1, "_outputPath": f"†state.g{number}"}
+        for number, gate in enumerate(gates)
+    ]
+    run = submitted(backend, echo(1, "†state.a"), *waiting, approve=["echo"])
+    wait_held(run)
+    meeting.take(f"at:{gates[0]}")
+    meeting.take(f"at:{gates[1]}")
+    meeting.take(f"at:{gates[2]}")
+    asked, status = list[None](), run.status
+
+    def counted() -> dict[str, Any]:
+        asked.append(None)
+        return status()
+
+    monkeypatch.setattr(run, "status", counted)
+    decider = Decider(run, is_embedded=True)
+    decider.can_ask = False
+    told = list[int]()
+
+    def follow() -> None:
+        for event in run.follow(timeout_seconds=60):
+            decider.take(event)
+            if event.kind in ("held", "call"):
+                told.append(len(asked))
+                meeting.open_gate(gates[len(told) - 1])
+
+    with pytest.raises(Failed, match="there is no terminal to ask at"):
+        follow()
+    assert told == [1, 1, 1]  # then the last call ended, and it was asked for once more
+    assert len(asked) == 2
+    run.cancel()
 
 
 def test_r14_1_acts_wait_says_that_a_call_waits_for_a_person(backend: Backend) -> None:

@@ -32,6 +32,8 @@ class Decider:
         self._is_embedded = is_embedded
         self._is_stuck = False
         """Whether a call is held on which nobody can decide."""
+        self._left = 0
+        """So many calls end at least before nothing is at work any more."""
         self.can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
     def note_plan(self) -> None:
@@ -64,8 +66,11 @@ class Decider:
                 self._note()
             return
         self._is_stuck = self._is_stuck or is_held
-        if self._is_stuck and event.kind in ("held", "call"):
+        is_own = event.run is None
+        self._left -= is_own and event.kind == "call"
+        if self._is_stuck and event.kind in ("held", "call") and (self._left <= 0 or (is_held and not is_own)):
             now = self._run.status()
+            self._left = now["calls"].get("running", 0)
             if "held_below" not in now and ("running" in now["calls"] or "held" not in now["calls"]):
                 return
             raise Failed(
