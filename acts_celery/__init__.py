@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .worker.models.random_answers import random_answers
     from .worker.models.request import Answer, Usage
     from .worker.registry.activities import activity, delegate, model
+    from .worker.registry.trust import Content
     from .worker.storage.dead_letters import DeadLetter, DeadLetters
     from .worker.wire.attempts import CurrentCall, current_call
 
@@ -80,6 +81,7 @@ __all__ = [
     "CallResult",
     "CallStatus",
     "Client",
+    "Content",
     "ContextTooLong",
     "Cost",
     "CurrentCall",
@@ -135,6 +137,7 @@ _HOMES: Final = {
     "CallResult": "acts_celery.worker.client.results",
     "CallStatus": "acts_celery.protocol.engine.statuses",
     "Client": "acts_celery.worker.client.client",
+    "Content": "acts_celery.worker.registry.trust",
     "ContextTooLong": "acts_celery.worker.models.errors",
     "Cost": "acts_celery.protocol.engine.costs",
     "CurrentCall": "acts_celery.worker.wire.attempts",

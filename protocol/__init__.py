@@ -7,6 +7,7 @@ One folder is one part of the rules; its own page names its modules.
     R3, R8       `state`       what is true: the fold of a log, instances, scopes
     R4, R5, R9   `calls`       a call, its tool, its output, its delegate
     R6, R10      `graph`       who waits for whom
+    R16          `trust`       what others wrote, and what it may decide
     R5-R7.2      `engine`      the state machine of one lane's calls
     R7.1, R10    `submission`  what is handed in, and everything that is wrong with it
     R12.6b       `slips`       what was meant as a reference and is none

@@ -11,4 +11,5 @@
               and `order_switches` that keep readers apart
     values    `values` that misfit and `fields` that are not there, by `type_flow` and the algebra of schemas
     texts     `texts` and `surroundings` of the calls
+    trust     `trust`: what others wrote and what would decide by it
 """

@@ -16,6 +16,7 @@ from .finding import Finding
 from .order import order_findings
 from .surroundings import surrounding_findings
 from .texts import text_findings
+from .trust import trust_findings
 from .values import value_findings
 
 MOST_OF_A_CODE: Final = 100
@@ -36,7 +37,9 @@ def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
         for finding in surrounding_findings(layout, places)
         if finding.code != "ACT405" or finding.calls not in misspelt  # its path is there, under another name
     )
-    kept = dict.fromkeys(finding for finding in chain(found, around) if not is_ignored(finding, ignored))
+    kept = dict.fromkeys(
+        finding for finding in chain(found, around, trust_findings(layout)) if not is_ignored(finding, ignored)
+    )
     return tuple(_first(sorted(kept, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.code))))
 
 

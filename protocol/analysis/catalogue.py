@@ -131,10 +131,17 @@ _ENTRIES: Final = (
     ("ACT413", "unenforced", "info", "R12.6",
      "The model's provider cannot enforce a part of a tool's schema: what is written there is only validated.",
      'say "additionalProperties": false'),
+    # Trust
+    ("ACT601", "untrusted-parameter", "warning", "R16.5",
+     "A call that changes something outside is given a parameter that decides and that others may have written.",
+     "let a person approve the call"),
+    ("ACT602", "untrusted-choice", "warning", "R16.5",
+     "What others may have written has a say in whether a call runs that changes something outside.",
+     "let a person approve the call"),
 )
 # fmt: on
 
 CATALOGUE: Final = {entry[0]: Entry(*entry) for entry in _ENTRIES}
 """Code to entry. ACT1xx: order and data flow; ACT2xx: values and types; ACT3xx: texts and slips; ACT4xx: scopes, tools,
-settings and messages.
+settings and messages; ACT6xx: trust.
 """

@@ -5,8 +5,8 @@ What a code means, how severe it is and which rule it rests on is said once, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
@@ -30,6 +30,8 @@ class Finding:
     """JSON pointer into the submission, where the finding is about one place in it."""
     remedy: str | None = None
     """What to do, with the corrected text where there is one."""
+    way: Mapping[str, Any] | None = field(default=None, hash=False)
+    """Of a finding on trust the `source`, the call with the `effect`, and the calls between, the `way` (SPEC R16.5)."""
 
     @property
     def name(self) -> str:
@@ -49,7 +51,7 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         keys = ("code", "name", "severity", "message", "calls", "pointer", "remedy", "rule")
-        return {key: getattr(self, key) for key in keys} | {"calls": list(self.calls)}
+        return {key: getattr(self, key) for key in keys} | {"calls": list(self.calls), **(self.way or {})}
 
 
 def on_call(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:

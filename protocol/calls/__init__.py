@@ -9,5 +9,6 @@
 `alternatives` the places among which a model chooses
 `elements`   calls that are carried out for each element of a list
 `approvals`  which calls a person decides on
+`trust`      what a tool says of who may decide on it
 `delegates`  the context of an isolated sub-request
 """

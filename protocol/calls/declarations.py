@@ -8,10 +8,12 @@ from typing import Any
 
 from acts_celery.protocol.language.errors import Cause, Problem, pointer, shortened
 from acts_celery.protocol.language.limits import CONTROL, has_control_characters
+from acts_celery.protocol.language.messages import TRUST
 from acts_celery.protocol.language.references import Path
 from acts_celery.protocol.schemas import SchemaError
 
 from .tools import WHO, Tool
+from .trust import trust_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     required = declaration.get("required", [])
     if not isinstance(required, list) or not all(isinstance(key, str) for key in required):
         return Problem(pointer(*at, "required"), "must be a list of strings")
+    if TRUST in declaration and (problem := next(trust_problems(declaration[TRUST], *at, TRUST), None)) is not None:
+        return problem
     try:
         _ = tool.compiled
     except SchemaError as error:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acts_celery.protocol.language.errors import ExpressionError, OutputError, Problem
-from acts_celery.protocol.language.messages import kind_of, read_data, riders, written_message
+from acts_celery.protocol.language.messages import TRUST, kind_of, read_data, riders, written_message
 from acts_celery.protocol.language.paths import MISSING, lookup, nest, type_name
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import label_problems
 from acts_celery.protocol.state.operations import Operation
 
 from .call import Call
@@ -190,9 +191,13 @@ def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Writ
     data = read_data(message) if _is_of_a_kind(message) else None
     if data is None:
         raise OutputError(f"the result is a Message that is no data message; declared: {output}")
+    said = message.get(TRUST)
+    if said is not None and (problem := next(label_problems(said), None)) is not None:
+        raise OutputError(f"the result is a Message whose {TRUST} {problem.message}")
+    beside = {**riders(message), **({TRUST: list(said)} if said else {})}
     for group in output.alternatives:
         writes = [
-            Write(place, value, riders(message))
+            Write(place, value, beside)
             for place in group
             if place.kind == data.kind and (value := lookup(data.payload, place.path)) is not MISSING
         ]

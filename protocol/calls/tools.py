@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, segments
+from acts_celery.protocol.language.messages import TRUST
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Path, parse_output_path
 from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, conjuncts, excerpt
@@ -25,6 +26,7 @@ from acts_celery.protocol.schemas.walk import applied
 from acts_celery.protocol.state.scopes import NamedScopes
 
 from .output_pins import NamedPaths
+from .trust import ToolTrust
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
@@ -49,8 +51,6 @@ _FILLED_IN: Final = (
     "_each",
 )
 _RESULT: Final = ("properties", "_output")
-TRUST: Final = "_trust"
-"""Beside a tool's `properties`: what it says of itself (SPEC R16.1); no meta-property of calls."""
 ALIASES: Final = {"_imports": "_scopes"}
 """Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
 ANONYMOUS: Final = "anonymous"
@@ -102,11 +102,10 @@ class Tool:
         parts = conjuncts((self.document,), self.document)
         return next((said for part in parts if isinstance(said := part.get("description"), str)), None)
 
-    @property
-    def has_effects(self) -> bool:
-        """Whether calling it changes something outside (SPEC R16.1)."""
-        said = self.declaration.get(TRUST)
-        return isinstance(said, Mapping) and said.get("effects") is True
+    @cached_property
+    def trust(self) -> ToolTrust:
+        """What it says of itself (SPEC R16.1)."""
+        return ToolTrust.read(self.declaration.get(TRUST))
 
     @cached_property
     def compiled(self) -> CompiledSchema:

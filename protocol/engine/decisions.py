@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.language.messages import CHOSEN, TRUST
+from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks
+from acts_celery.protocol.trust.effects import Doubt
 
 from .events import CallEnded, ElementEnded, MessageAdded
 from .holds import Snapshot
@@ -50,6 +53,8 @@ class Hold:
     call: Call
     parameters: Mapping[str, Any]
     snapshot: Snapshot
+    doubt: Doubt | None = None
+    """Why, where it is for what others wrote (SPEC R16.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,20 @@ class Outcome:
     """The result of an element: the call writes it, with the others."""
     is_rescued: bool = False
     """Whether the call has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    labels: Labels = TRUSTED
+    """The sources of what it has read and of its result (SPEC R16.2)."""
+
+    @property
+    def said(self) -> Labels:
+        """The sources that its code has named."""
+        return TRUSTED.union(*(message.get(TRUST) or () for message in self.messages))
+
+    def marked(self, marks: Marks) -> Outcome:
+        """The same with what is true of it (SPEC R16.2)."""
+        if not marks:
+            return self
+        said = {TRUST: sorted(marks.labels), **({CHOSEN: sorted(marks.chosen)} if marks.chosen else {})}
+        return replace(self, messages=tuple({**message, **said} for message in self.messages), labels=marks.labels)
 
     @property
     def events(self) -> Iterator[MessageAdded | CallEnded | ElementEnded]:
@@ -85,7 +104,16 @@ class Outcome:
             yield MessageAdded(message, call)
         last = messages[-1] if messages else None
         if element_of(self.index) is None:
-            yield CallEnded(call, self.status, last, self.error, self.reason, self.cost, is_rescued=self.is_rescued)
+            yield CallEnded(
+                call,
+                self.status,
+                last,
+                self.error,
+                self.reason,
+                self.cost,
+                is_rescued=self.is_rescued,
+                labels=self.labels,
+            )
         else:
             yield ElementEnded(call, self.index, self.status, last, self.error, self.value, self.cost)
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from acts_celery.protocol.state.labels import TRUSTED, Labels
+from acts_celery.protocol.trust.effects import Doubt
+
 from .holds import Ruling, Snapshot
 from .statuses import Status
 
@@ -39,6 +42,8 @@ class CallEnded:
     """What was decided of the call, where it has ended by that."""
     is_rescued: bool = False
     """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    labels: Labels = TRUSTED
+    """The sources of what it has read and of its result, where others write to them (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class CallHeld:
     call: int
     snapshot: Snapshot
     """What it will run with."""
+    doubt: Doubt | None = None
+    """Why it waits, where it is for what others wrote (SPEC R16.4)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from acts_celery.protocol.calls.approvals import Approvals
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.calls.tools import Executor, Tool
+from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import Conflict, Unresolved
@@ -38,6 +39,8 @@ from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.gathered import Gathered
 from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
+from acts_celery.protocol.trust.effects import doubt
+from acts_celery.protocol.trust.flow import Flows, Seen
 
 from .decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
 from .elements import Elements
@@ -51,6 +54,8 @@ Gather = Callable[[Call], Mapping[str, Fold] | None]
 
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
+UNTRUSTED: Final = "Untrusted"
+"""That of a call with effects that others would decide on (SPEC R16.4)."""
 
 
 class _LaidOut(Protocol):
@@ -61,6 +66,12 @@ class _LaidOut(Protocol):
 
     @property
     def returns(self) -> Mapping[str, Tool]: ...
+
+    @property
+    def trust(self) -> Mapping[str, ToolTrust]: ...
+
+    @property
+    def refuses_untrusted(self) -> bool: ...
 
 
 class _Further(TypedDict, total=False):
@@ -86,13 +97,15 @@ class Execution(Standing):
         self._terms = terms
         self._gather = gather
         self._ready: dict[int, set[Expression]] = {}
+        self._flows = Flows(graph, terms.trust_of, self._labels)
 
     @classmethod
     def of(
         cls, layout: _LaidOut, lane: Lane, fold: Fold, gather: Gather = lambda call: None, **terms: Unpack[_Further]
     ) -> Execution:
         """The execution of a lane of a checked plan; `terms` are those of `Terms` that do not follow from it."""
-        given = Terms(layout.tools, layout.returns, lane.instance, **terms)
+        said = layout.tools, layout.returns, lane.instance, layout.trust, layout.refuses_untrusted
+        given = Terms(*said, **terms)
         return cls(lane.calls, lane.graph, fold, given, gather)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Decision]:
@@ -115,6 +128,8 @@ class Execution(Standing):
             if offloaded is not None and offloaded.asked:
                 break
             del self._candidates[index]
+            if isinstance(decision, Outcome):
+                decision = self._marked(decision)
             if decision is not None:
                 self._decided.add(index)
                 decisions.append(decision)
@@ -172,7 +187,16 @@ class Execution(Standing):
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
-        return replace(self._outcome(self._calls[index], result, date, self._fold), cost=result.cost)
+        outcome = self._outcome(self._calls[index], result, date, self._fold)
+        return self._marked(replace(outcome, cost=result.cost))
+
+    def _marked(self, outcome: Outcome) -> Outcome:
+        """An outcome with the sources of all that it hangs on (SPEC R16.2)."""
+        call = self._calls[call_of(outcome.index)]
+        return outcome.marked(self._flows.out_of(call, self._flows.into(call, self._seen(call)), outcome.said))
+
+    def _seen(self, call: Call) -> Seen:
+        return (self._gathered(call) if call.gather else None) or self._fold
 
     def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         outcome, elements = self._terms.outcome(call, result, date, fold), self._elements.get(call.index)
@@ -286,8 +310,13 @@ class Execution(Standing):
             return self._terms.failed(call, Failure(type(problem).__name__, str(problem)), date)
         if call.reads and (invalid := self._terms.invalid(call, parameters, date)) is not None:
             return invalid
-        if self._terms.approvals.hold(call):
-            return Hold(call, parameters, self._snapshot(call, parameters))
+        found = doubt(self._terms.trust_of(call), self._flows.into(call, gathered or self._fold))
+        if found is not None and self._terms.refuses_untrusted:
+            return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
+        if found is not None:
+            found = replace(found, ways={one: self._flows.way(call, one, self._calls) for one in found.labels})
+        if found is not None or self._terms.approvals.hold(call):
+            return Hold(call, parameters, self._snapshot(call, parameters), found)
         return self._begin(call, parameters, date, here)
 
     def _snapshot(self, call: Call, parameters: Mapping[str, Any]) -> Snapshot:

@@ -22,6 +22,7 @@ from acts_celery.protocol.calls.outputs import (
     written_messages,
 )
 from acts_celery.protocol.calls.tools import Executor, Tool
+from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.language.errors import Conflict, OutputError, shortened
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import error_message
@@ -44,6 +45,10 @@ class Terms:
     returns: Mapping[str, Tool] = field(default_factory=dict)
     """The tools that activities are, by name: what those say of results counts where a call's own tool says nothing."""
     instance: str | None = None
+    trust: Mapping[str, ToolTrust] = field(default_factory=dict)
+    """What is said of tools and code, by name (SPEC R16.1)."""
+    refuses_untrusted: bool = False
+    """Whether a call with effects fails where others would decide, and is not held (SPEC R16.4)."""
     approvals: Approvals = NONE
     """Which calls are held."""
     limits: Limits = _DEFAULT
@@ -52,6 +57,11 @@ class Terms:
     """Whether what a failed call says is in its outcome alone: in a loop the message comes at the end of the tick
     (SPEC R13.1).
     """
+
+    def trust_of(self, call: Call) -> ToolTrust:
+        """What is said of a call, by its tool and by its code."""
+        names = dict.fromkeys((call.tool, call.runner.name)) if self.trust else ()
+        return ToolTrust.together(self.trust[name] for name in names if name in self.trust)
 
     def outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         """What a result means where a fold says what is there."""

@@ -14,6 +14,7 @@ from acts_celery.protocol.calls.elements import element_of
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import Labels
 
 from .elements import Elements
 from .events import (
@@ -50,6 +51,7 @@ class Standing:
         self._snapshots: dict[int, Snapshot] = {}
         self._rulings: dict[int, Ruling] = {}
         self._elements: dict[int, Elements] = {}
+        self._labels: dict[int, Labels] = {}
 
     @property
     def statuses(self) -> dict[int, Status]:
@@ -97,7 +99,10 @@ class Standing:
         return take is not None and take(self, event)
 
     def _end(self, event: CallEnded) -> bool:
-        return self.record(event.call, event.status)
+        is_news = self.record(event.call, event.status)
+        if is_news and event.labels:
+            self._labels[event.call] = event.labels
+        return is_news
 
     def _end_element(self, event: ElementEnded) -> bool:
         if event.element not in self._calls or not self.record(event.element, event.status):

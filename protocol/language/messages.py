@@ -20,7 +20,11 @@ TEXT_TYPES: Final = frozenset({"text", "system"})
 """What may be scoped as it is (SPEC R8.3)."""
 EVERYWHERE: Final = "*"
 """The instance of a solution's call that runs once in each instance (SPEC R10.1): no instance has this name."""
-PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_outputMethod", "_path"})
+TRUST: Final = "_trust"
+"""Which sources a message's data came from (SPEC R16.1); beside a tool's `properties`, what the tool says of itself."""
+CHOSEN: Final = "_chosen"
+"""Which of them had a say in whether its call ran, or in where it wrote (SPEC R16.2): the engine says it."""
+PROVENANCE: Final = frozenset({"_by", "_call", "_chosen", "_date", "_outputMethod", "_path", "_trust"})
 """Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
 _RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})

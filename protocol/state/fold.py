@@ -16,12 +16,22 @@ from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Conflict, Unresolved, shortened
-from acts_celery.protocol.language.messages import ERROR, TEXT_TYPES, Message, is_chat, is_promise, is_written
+from acts_celery.protocol.language.messages import (
+    CHOSEN,
+    ERROR,
+    TEXT_TYPES,
+    TRUST,
+    Message,
+    is_chat,
+    is_promise,
+    is_written,
+)
 from acts_celery.protocol.language.paths import MISSING, copied, type_name
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.language.templates import as_text
 
 from .kinds import Kind
+from .labels import UNMARKED, Labels, MarkedPlaces, Marks
 from .operations import Operation, read_operation, verify
 
 _MOST_NAMED: Final = 12
@@ -38,6 +48,7 @@ class Fold:
         self._schemas: dict[str, Any] = {}
         self._descriptions: dict[str, str] = {}
         self._texts: list[Message] = []
+        self._marked: MarkedPlaces | None = None
 
     def append(self, message: Message, source: str, writer: int | None = None) -> None:
         """Take in the next message of the log; one that carries no data changes no value. `writer` is the call of the
@@ -55,6 +66,9 @@ class Fold:
             self._schemas[kind] = message["schema"]  # what a call returns chooses no schema
         if isinstance(message.get("description"), str):
             self._descriptions[kind] = message["description"]
+        if TRUST in message or CHOSEN in message:
+            self._marked = self._marked or MarkedPlaces()
+            self._marked.note(message, operation)
 
     def apply(self, operation: Operation) -> None:
         """Take in one operation."""
@@ -82,6 +96,25 @@ class Fold:
         """A kind's whole value without regard to conflicts, or `MISSING`. To be read, not changed."""
         found = self._kind(kind)
         return found.root() if found is not None else MISSING
+
+    def marks(self, reference: Reference) -> Marks:
+        """Which sources what stands at a place came from (SPEC R16.2)."""
+        own = self._marked.at(reference) if self._marked is not None else UNMARKED
+        return own | self._base.marks(reference) if self._base is not None else own
+
+    def lacks(self, reference: Reference, *, is_last: bool) -> bool:
+        """Whether there is no value at a place, one of the last alternative or of another."""
+        return not self.exists(reference)
+
+    def absence(self, reference: Reference) -> Labels:
+        """Which sources a value that is not there might have come from: a promise has named them."""
+        return self.marks(reference).labels
+
+    @property
+    def all_marks(self) -> Marks:
+        """Which sources anything that the reader sees came from."""
+        own = self._marked.all if self._marked is not None else UNMARKED
+        return own | self._base.all_marks if self._base is not None else own
 
     def exists(self, reference: Reference) -> bool:
         """Whether the reference exists (SPEC R2.3). A path in conflict does: reading it tells what is wrong."""

@@ -11,6 +11,7 @@ from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import Expression, Reference
 
 from .fold import Fold
+from .labels import UNMARKED, Labels, Marks
 from .scopes import all_messages, scoped, scoped_messages
 
 OF_INSTANCES: Final = "of each instance, by its name"
@@ -42,6 +43,35 @@ class Gathered:
         if not values:
             raise Unresolved(f"{expression} is not there in any instance")
         return values
+
+    def lacks(self, place: Reference, *, is_last: bool) -> bool:
+        """Whether an instance has no value at a place, and reads the next alternative; with the last one it is left
+        out.
+        """
+        return not is_last and not all(fold.exists(place) for fold in self._folds.values())
+
+    def marks(self, place: Reference) -> Marks:
+        """Which sources the values of all instances came from. Where one has none, whatever chose anything there may
+        have chosen that.
+        """
+        found = UNMARKED
+        for fold in self._folds.values():
+            found |= fold.marks(place)
+            if (chosen := fold.all_marks.chosen) and not fold.exists(place):
+                found |= Marks(chosen, chosen)
+        return found
+
+    def absence(self, place: Reference) -> Labels:
+        """Which sources may have kept a value from being in some instance: any of them."""
+        return self.all_marks.labels
+
+    @property
+    def all_marks(self) -> Marks:
+        """Which sources anything in any instance came from."""
+        found = UNMARKED
+        for fold in self._folds.values():
+            found |= fold.all_marks
+        return found
 
     def scoped(self, scopes: Sequence[Reference]) -> dict[str, Any]:
         """What scopes yield: kind to folded value, or to those of the instances where one has its own."""

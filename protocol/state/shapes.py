@@ -10,10 +10,19 @@ from typing import Any
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer
 from acts_celery.protocol.language.limits import CONTROL, LONGEST_INSTANCE, has_control_characters
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, EVERYWHERE, is_written, read_data
+from acts_celery.protocol.language.messages import (
+    CHOSEN,
+    DATA_TYPES,
+    ERROR,
+    EVERYWHERE,
+    TRUST,
+    is_written,
+    read_data,
+)
 from acts_celery.protocol.language.references import parse_output_path
 from acts_celery.protocol.schemas import schema_problem
 
+from .labels import label_problems
 from .operations import NEEDS_A_PATH, Method, written_place
 
 
@@ -46,6 +55,8 @@ def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
         yield Problem(pointer(*at, "type"), "must be a string")
     elif type_ in DATA_TYPES:
         yield from _data_problems(message, *at)
+    elif message.get(TRUST) is not None:
+        yield Problem(pointer(*at, TRUST), f"only data has sources: a type of {', '.join(sorted(DATA_TYPES))}")
 
 
 def mode_of(plan: Mapping[str, Any]) -> Any:
@@ -77,6 +88,9 @@ def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Probl
     has_schema = "schema" in message and not is_written(message)  # what a call returns chooses no schema
     if has_schema and (problem := schema_problem(message["schema"], *at, "schema")) is not None:
         yield problem
+    for key in (TRUST, CHOSEN):
+        if message.get(key) is not None:
+            yield from label_problems(message[key], *at, key)
     yield from _operation_problems(message, *at)
 
 

@@ -10,6 +10,7 @@
 `checking`    finding all structural errors: `reading_calls`, then all calls together
 `upfront`     tools narrowed by what their delegates declare
 `layout`      what a check has found out, and the order that follows from it
+`tool_reach`  what is said of all that a model can call, also through delegates
 `support`     what of it a backend of this version cannot do yet
 `amendments`  other calls for a run under way
 `additions`   data messages for one

@@ -17,7 +17,7 @@ from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.protocol.state.shapes import message_problems
 
-_OF_THE_ENGINE = ("_call", "_date", "_path")
+_OF_THE_ENGINE = ("_call", "_chosen", "_date", "_path")
 
 
 def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances: Sequence[str]) -> tuple[Message, ...]:

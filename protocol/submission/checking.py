@@ -13,20 +13,24 @@ from acts_celery.protocol.calls.approvals import approval_problems
 from acts_celery.protocol.calls.call import (
     Call,
 )
+from acts_celery.protocol.calls.declarations import Declared
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.extending import contradictions, extended
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
 from acts_celery.protocol.language.errors import Problem, Rejected, UnknownName, pointer
 from acts_celery.protocol.language.limits import Limits, exceeded
 from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.labels import TRUSTED, marks_of
 
 from .asides import aside_problems
 from .layout import Layout
 from .output import output_problems
 from .reading_calls import read_calls
 from .submission import Submission
+from .tool_reach import Reach
 from .upfront import Definitions, is_upfront, narrowed_tools, upfront_problems
 
 
@@ -122,10 +126,27 @@ def check_calls(
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
         allow=known.allow,
         signatures={name: tool for name in sorted(behind_declared) if (tool := known.activity(name)) is not None},
+        reach={name: _reach(submission, known).of_delegate(name) for name in dict.fromkeys(_delegates_of(calls))},
+        asked=_asked(submission, known) if submission.is_request or is_in_loop else NOTHING,
     )
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
     return layout
+
+
+def _reach(submission: Submission, known: Environment) -> Reach:
+    """What can be called of what a submission and its backend know."""
+    delegates = {**dict.fromkeys(listed(known.delegates)), **submission.delegates}
+    return Reach(
+        known.activity, lambda name: submission.delegates.get(name) or known.definitions(name), tuple(delegates)
+    )
+
+
+def _asked(submission: Submission, known: Environment) -> ToolTrust:
+    """What is said of all that the model of a loop can call, and of who else writes to what it is shown."""
+    written = TRUSTED.union(*(marks_of(message).labels for message in submission.context))
+    declared = Declared(dict(submission.tools), dict(submission.declared))
+    return ToolTrust.together((_reach(submission, known).of_tools(declared), ToolTrust(result=written)))
 
 
 def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
@@ -162,13 +183,17 @@ def _approval_problems(
     submission: Submission, toolbox: Toolbox, calls: Sequence[Call], known: Environment
 ) -> Iterator[Problem]:
     """Entries of `config.approve` that name what neither the run nor a child of it can call (SPEC R14.1)."""
-    delegates = {call.runner.name for call in calls if call.runner.executor is Executor.DELEGATE}
+    delegates = set(_delegates_of(calls))
     if delegates - submission.delegates.keys() - {ANONYMOUS}:
         return  # what their definitions declare is not known here
     called = (name for call in calls for name in (call.tool, call.runner.name))
     declared = (name for one in submission.delegates.values() for name in _declared_by(one))
     names = dict.fromkeys((*toolbox.names, *listed(toolbox.delegates), *called, *declared, *known.approved))
     yield from approval_problems(submission.config.get("approve"), tuple(names), "config", "approve")
+
+
+def _delegates_of(calls: Iterable[Call]) -> Iterator[str]:
+    return (call.runner.name for call in calls if call.runner.executor is Executor.DELEGATE)
 
 
 def _declared_by(definition: Any) -> Iterator[str]:

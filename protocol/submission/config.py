@@ -66,6 +66,10 @@ def _are_codes(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) and _CODE.fullmatch(each) for each in value)
 
 
+def _is_trust(value: Any) -> bool:
+    return value in ({}, {"otherwise": "hold"}, {"otherwise": "refuse"})
+
+
 def _is_seed(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_SEED
 
@@ -107,6 +111,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _is_approval, 'a list of tool names, references such as "†state.user", or "*"', in_submission=True
     ),
     "approve_seconds": Setting(*_SECONDS, in_submission=True),
+    "trust": Setting(_is_trust, '{"otherwise": "hold"} or {"otherwise": "refuse"}', in_submission=True),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_submission=True, in_request=True),
     "plan": Setting(lambda value: value == "staged", '"staged"', in_request=True),
     "slots": Setting(*_COUNT, in_request=True),

@@ -11,6 +11,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.approvals import read_approvals
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
 from acts_celery.protocol.graph.gathering import Joined
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane, Unresolvable
@@ -18,6 +19,7 @@ from acts_celery.protocol.graph.promises import KIND, Promises
 from acts_celery.protocol.graph.readers import ReadPlaces
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.trust.effects import refuses_untrusted
 
 from .submission import Submission
 
@@ -60,6 +62,10 @@ class Layout:
     """The activities with a queue of their own, as far as a backend has said so."""
     giving: frozenset[str] = frozenset()
     """The delegates in code that say what they give, as far as a backend has said so."""
+    reach: Mapping[str, ToolTrust] = field(default_factory=dict)
+    """What is said of all that the delegates of its calls can call (SPEC R16.3)."""
+    asked: ToolTrust = NOTHING
+    """The same of the model of a loop, and of who else writes to its context."""
 
     @cached_property
     def returns(self) -> Mapping[str, Tool]:
@@ -69,11 +75,22 @@ class Layout:
         return {name: tool for name in sorted(names) if (tool := self.signatures[name]).compiled_output}
 
     @cached_property
-    def effects(self) -> frozenset[str]:
-        """The tools and activities that its calls name and that have effects, whoever says so (SPEC R16.1)."""
-        names = {name for call in self.calls for name in (call.tool, call.runner.name)}
-        said = ((name, tools.get(name)) for name in names for tools in (self.tools, self.signatures))
-        return frozenset(name for name, tool in said if tool is not None and tool.has_effects)
+    def trust(self) -> Mapping[str, ToolTrust]:
+        """What is said of the tools and the code that its calls name, by name, where anything is (SPEC R16.1)."""
+        names = dict.fromkeys(name for call in self.calls for name in (call.tool, call.runner.name))
+        told = {name: ToolTrust.together(self._said_of(name)) for name in names}
+        return {name: said for name, said in told.items() if said}
+
+    @property
+    def refuses_untrusted(self) -> bool:
+        """Whether a call with effects fails where others would decide on it, and is not held (SPEC R16.4)."""
+        return refuses_untrusted(self.submission.config)
+
+    def _said_of(self, name: str) -> Iterator[ToolTrust]:
+        for tools in (self.tools, self.signatures, self.submission.tools):
+            if (tool := tools.get(name)) is not None:
+                yield tool.trust
+        yield self.reach.get(name, NOTHING)
 
     @property
     def held(self) -> tuple[int, ...]:

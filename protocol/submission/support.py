@@ -24,7 +24,7 @@ def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
     The settings of a run were looked at when it was new.
     """
     settings = _settings(plan) if is_new else ()
-    return [*settings, *_delegate_settings(plan), *_promises(plan)]
+    return [*settings, *_delegate_settings(plan), *_promises(plan), *_sources(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -34,6 +34,16 @@ def _settings(plan: Layout) -> Iterator[Problem]:
             yield _unsupported(key, "config", key)
     if plan.submission.is_request:
         yield from _idle_slots(plan.submission.config, "config")
+
+
+def _sources(plan: Layout) -> Iterator[Problem]:
+    """What others write and a model would be shown that can call what has effects (SPEC R16.3)."""
+    if plan.asked.effects and plan.asked.result:
+        named = ", ".join(sorted(plan.asked.result))
+        text = f"others write to {named}, and this version cannot keep that from a model that can call what has effects"
+        yield Problem("", f"{text}: let a delegate without such tools read it, or leave one of the two out")
+    elif plan.submission.is_request and "trust" in settings_of(plan.submission.config):
+        yield _unsupported("trust", "config", "trust")
 
 
 def _delegate_settings(plan: Layout) -> Iterator[Problem]:

@@ -143,7 +143,7 @@ def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
 
 
 FOLDERS = (
-    *("language", "schemas", "state", "calls", "graph", "engine", "submission"),
+    *("language", "schemas", "state", "calls", "graph", "trust", "engine", "submission"),
     *("slips", "requests", "analysis", "hints"),
 )
 """The core's folders: each imports only those before it."""

@@ -22,7 +22,9 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     run_page((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), folder)
 
 
-@pytest.mark.parametrize("page", [PYTHON, ROOT / "docs" / "activities.md"], ids=["python", "activities"])
+@pytest.mark.parametrize(
+    "page", [PYTHON, ROOT / "docs" / "activities.md", ROOT / "docs" / "trust.md"], ids=["python", "activities", "trust"]
+)
 def test_the_examples_of_a_page_of_python_run(page: Path) -> None:
     kept = without_settings()
     command = [sys.executable, "-m", "tests.docs.python_page", str(page)]

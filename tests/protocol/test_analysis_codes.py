@@ -122,6 +122,14 @@ def hiding(**parameters: Any) -> Submission:
     return submission(call("ask", "†data.x", _delegate="d", _scopes=["input"], **parameters), context=context)
 
 
+def paying(account: Any, **parameters: Any) -> Submission:
+    """A call that changes something outside, beside one that others write to and one that chooses by it."""
+    tools = {"fetch": {"_trust": {"result": ["mail"]}}, "pay": {"_trust": {"effects": True, "content": ["note"]}}}
+    choosing = call("take", "†state.a || †state.b", value="†state.mail")
+    pay = call("pay", "†state.paid", account=account, **parameters)
+    return submission(call("fetch", "†state.mail"), choosing, pay, tools=tools)
+
+
 READER, WRITER = call("take", "†data.taken", value="†data.x"), call("get", "†data.x")
 
 CASES: dict[str, tuple[Submission, Submission]] = {
@@ -177,6 +185,8 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT410": (staged({"plan": "staged"}), staged({})),
     "ACT411": (gathering("†state.all"), gathering("†summary.all")),
     "ACT412": (hiding(text="new"), hiding(words="new")),
+    "ACT601": (paying("†state.mail.iban"), paying("DE01", note="†state.mail.iban")),
+    "ACT602": (paying("DE01", note="†state.a"), paying("DE01", note="†state.mail")),
 }
 """Code to a submission that gives it, and one that does not."""
 OF_MODELS = ("ACT413",)
@@ -205,7 +215,8 @@ def test_every_code_of_the_catalogue_has_a_bad_plan_and_a_good_one() -> None:
 def test_a_finding_has_the_shape_that_is_documented(code: str) -> None:
     found = [finding.to_dict() for finding in analyse(check_submission(CASES[code][0], **OPTIONS.get(code, {})))]
     finding = next(each for each in found if each["code"] == code)
-    assert list(finding) == ["code", "name", "severity", "message", "calls", "pointer", "remedy", "rule"]
+    keys = ["code", "name", "severity", "message", "calls", "pointer", "remedy", "rule"]
+    assert list(finding) == [*keys, *(["source", "effect", "way"] if code.startswith("ACT6") else [])]
     assert finding["severity"] in ("warning", "info", "note")
     assert finding["message"]
     assert finding["remedy"]
@@ -221,7 +232,7 @@ def test_a_finding_is_left_out_by_its_code_or_its_name_or_by_the_submission_itse
     assert all(code not in {finding.code for finding in found} for found in ways)
 
 
-def test_names_are_unlike_and_codes_are_of_the_four_families() -> None:
+def test_names_are_unlike_and_codes_are_of_the_five_families() -> None:
     names = [entry.name for entry in CATALOGUE.values()]
     assert len(set(names)) == len(names)
-    assert {code[:4] for code in CATALOGUE} == {"ACT1", "ACT2", "ACT3", "ACT4"}
+    assert {code[:4] for code in CATALOGUE} == {"ACT1", "ACT2", "ACT3", "ACT4", "ACT6"}

@@ -29,6 +29,7 @@ FIT: dict[str, list[Any]] = {
     "promise_seconds": [3600.0],
     "approve": [[], ["*"], ["†state.user", "†state"]],
     "approve_seconds": [60],
+    "trust": [{}, {"otherwise": "hold"}, {"otherwise": "refuse"}],
     "mode": ["eager", "lazy"],
     "plan": ["staged"],
     "slots": [8],
@@ -55,6 +56,7 @@ UNFIT: dict[str, list[Any]] = {
     "promise_seconds": [False],
     "approve": ["*", [5], [""], ["†"], ["†state.a || †state.b"]],
     "approve_seconds": [[]],
+    "trust": ["refuse", {"otherwise": "ask"}, {"show": "value"}, {"otherwise": ["hold"]}],
     "mode": ["fast", True],
     "plan": ["whole", {}],
     "slots": [0],
@@ -94,7 +96,8 @@ def test_r7_1_a_setting_of_null_is_left_out() -> None:
 
 REQUESTS = {"model", *SAMPLING, "max_output_tokens", "request_seconds"}
 PEOPLE = {"approve", "approve_seconds"}
-HONOURED = {"max_concurrency", "ignore", "mode", "partial", "promise_seconds", "resolve", *REQUESTS, *PEOPLE}
+OTHERS = {"max_concurrency", "ignore", "mode", "partial", "promise_seconds", "resolve", "trust"}
+HONOURED = {*OTHERS, *REQUESTS, *PEOPLE}
 
 
 @pytest.mark.parametrize("key", SETTINGS)

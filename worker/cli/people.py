@@ -295,5 +295,15 @@ def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
     """A held call as people read it: everything that it will run with."""
     until = f", rejected at {call['until']}" if call["until"] is not None else ""
     yield f"{heading(call['call'])} {escaped(call['tool'])}  since {call['since']}{until}, --shown {call['shown']}"
+    if "untrusted" in call:
+        yield f"  others would decide: {escaped(_untrusted(call['untrusted']))}"
     shown = {key: call[key] for key in ("parameters", "scopes", "messages", "output") if call.get(key)}
     yield from value_lines(shown or {"parameters": {}}, 2)
+
+
+def _untrusted(said: Mapping[str, Any]) -> str:
+    """Why a call waits that others would decide, with the calls through which their data has come (SPEC R16.4)."""
+    from acts_celery.protocol.trust.effects import Doubt
+
+    ways = (f"{source} → {' → '.join(f'call {index}' for index in way)}" for source, way in said["ways"].items() if way)
+    return "; ".join((str(Doubt.read(said)), *ways))

@@ -13,6 +13,7 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.submission.additions import check_data
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.process.limits import limits_of
@@ -52,6 +53,9 @@ class Sender:
         messages = check_data(value, self._so_far(value, instances), limits_of(self._settings), instances)
         if not messages:
             return ()
+        if self._history.definition().request is not None and any(marks_of(message) for message in messages):
+            text = "the run is a loop, and this version cannot keep from its model what others wrote: leave _trust out"
+            raise Rejected([Problem("", text)])
         run = self._keys.run
         self._due.note_until(run, PUBLISHED_MS)
         order = audit_record(self._settings, "sent")

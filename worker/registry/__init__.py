@@ -3,6 +3,7 @@
 `activities`           registering code
 `docstrings`           what a function says of itself, in words
 `signatures`           the schema of what a function takes
+`trust`                what a tool says of who may decide
 `versions`             the version of code
 `loading`              loading the modules that register
 `request_definitions`  delegates that are JSON files

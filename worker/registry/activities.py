@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
 from pathlib import Path
@@ -21,12 +21,13 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
-from acts_celery.protocol.calls.tools import GRANTED, REASONING, TRUST
+from acts_celery.protocol.calls.tools import GRANTED, REASONING
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
 from .docstrings import described
 from .signatures import parameters_schema, returns_schema
+from .trust import trust_said
 from .versions import require_version, version_of
 
 Function = Callable[..., Any]
@@ -209,11 +210,13 @@ registry: Final = Registry()
 """What `@activity`, `@delegate` and `@model` register in."""
 
 
-class Backoff(TypedDict, total=False):
-    """The waits between attempts: the first (0.5 s), from which they double, and the longest (30 s)."""
+class Further(TypedDict, total=False):
+    """The waits between attempts, the first (0.5 s), from which they double, and the longest (30 s); what decides."""
 
     backoff_seconds: float
     backoff_max_seconds: float
+    effects: bool
+    untrusted: str | Sequence[str]
 
 
 @overload
@@ -227,9 +230,8 @@ def activity(
     retries: int = 0,
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
-    effects: bool = False,
     version: str | None = None,
-    **backoff: Unpack[Backoff],
+    **further: Unpack[Further],
 ) -> Callable[[F], F]: ...
 def activity(
     name: Any = None,
@@ -239,24 +241,31 @@ def activity(
     retries: int = 0,
     timeout_seconds: float | None = None,
     max_concurrency: int | None = None,
-    effects: bool = False,
     version: str | None = None,
-    **backoff: Unpack[Backoff],
+    **further: Unpack[Further],
 ) -> Any:
     """Register a function as an activity; its name is the tool's unless another is given.
 
     With a `queue` of its own it runs in a task of its own on the workers of that queue, else in the instance's task.
     `retries` are attempts after the first, `timeout_seconds` bounds one attempt, `max_concurrency` how many calls are
     at work at a time, over all workers. The first wait between attempts takes `backoff_seconds` (0.5), each next one
-    twice as long, at most `backoff_max_seconds` (30). With `effects` a call changes something outside: `acts retry
-    --downstream` does it again only with `--effects`. Results name the `version` of the code that ran a call: this
+    twice as long, at most `backoff_max_seconds` (30). With `effects` a call changes something outside: it starts by
+    itself only if nothing that others wrote decides on it, but for parameters that are `Annotated[str, Content]`, and
+    `acts retry --downstream` does it again only with `--effects`. Its results are `untrusted` where others write to
+    such sources: a name, or several (SPEC R16). Results name the `version` of the code that ran a call: this
     text, else a digest of its module's source.
     """
-    policy = Policy(retries, timeout_seconds, max_concurrency=max_concurrency, **backoff)
+    if unknown := further.keys() - Further.__annotations__.keys():
+        raise TypeError(
+            f"activity() has no argument {min(unknown)!r}; it has also {', '.join(Further.__annotations__)}"
+        )
+    first, longest = further.get("backoff_seconds", 0.5), further.get("backoff_max_seconds", 30.0)
+    policy = Policy(retries, timeout_seconds, first, longest, max_concurrency)
+    effects, untrusted = further.get("effects", False), further.get("untrusted", ())
 
     def register(function: Any) -> Any:
         made = make_activity(function, name if isinstance(name, str) else None, queue, policy)
-        said = {TRUST: {"effects": True}} if effects else {}
+        said = trust_said(function, effects=effects, untrusted=untrusted)
         registry.add_activity(replace(made, schema={**made.schema, **said}, given_version=version))
         return function
 

@@ -9,6 +9,7 @@
 `files`       files beside a run's log, and the messages that show them
 `formats`       which versions' runs are read
 `definition`    how a checked plan is written down
+`trust`         what a definition holds of what tools say of who may decide
 `gatherings`    what gather calls wait for in the lane of an instance
 `run_writer`    writing a run down
 `fields`        the names of the fields of an entry of the log

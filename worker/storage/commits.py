@@ -234,6 +234,8 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
         detail["cost"] = dict(outcome.cost)
     if outcome.is_rescued:
         detail["rescued"] = True
+    if outcome.labels:
+        detail["labels"] = sorted(outcome.labels)
     if missed:
         detail["missed"] = list(missed)
     if spent is not None and (packed := spent.pack()) is not None:

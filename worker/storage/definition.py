@@ -25,9 +25,11 @@ from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.trust.effects import refuses_untrusted
 from acts_celery.worker.wire.packing import pack, unpack
 
 from .formats import FORMAT, require_format
+from .trust import Trusts, both, pack_trust, unpack_trust
 
 _MOST_KEPT: Final = 64
 _KEPT_BYTES: Final = 64 * 2**10
@@ -120,12 +122,17 @@ class Definition:
 
     is_lazy: bool = False
     """Whether nothing of it runs before its plan is approved (SPEC R10.2)."""
-    effects: frozenset[str] = frozenset()
-    """The tools and activities of its calls that have effects (SPEC R16.1)."""
+    trust: Trusts = field(default_factory=dict)
+    """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
+
+    @property
+    def refuses_untrusted(self) -> bool:
+        """Whether a call with effects fails where others would decide on it, and is not held (SPEC R16.4)."""
+        return refuses_untrusted(self.config)
 
     def has_effects(self, call: Call) -> bool:
         """Whether a call changes something outside."""
-        return not self.effects.isdisjoint((call.tool, call.runner.name))
+        return any(name in self.trust and self.trust[name].effects for name in (call.tool, call.runner.name))
 
     @cached_property
     def is_template(self) -> bool:
@@ -167,7 +174,7 @@ class Definition:
             delegates={**self.delegates, **fields["delegates"]},
             versions=(*self.versions, _unpack_calls(fields["templates"], tools)),
             awaited=self.awaited | frozenset(fields["awaited"]),
-            effects=self.effects | frozenset(fields.get("effects", ())),
+            trust=both(self.trust, unpack_trust(fields)),
         )
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
@@ -202,7 +209,7 @@ def pack_definition(plan: Plan) -> bytes:
             "config": dict(submission.config),
             "allow": None if plan.allow is None else sorted(plan.allow),
             **({"request": _request(plan)} if submission.is_request else {}),
-            **_effects(plan),
+            **pack_trust(plan.trust),
             **({"lazy": True} if plan.waits_for_approval else {}),
         }
     )
@@ -243,7 +250,7 @@ def _read_definition(data: bytes) -> Definition:
         config=fields["config"],
         allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
         request=fields.get("request"),
-        effects=frozenset(fields.get("effects", ())),
+        trust=unpack_trust(fields),
         is_lazy=fields.get("lazy", False),
     )
 
@@ -267,13 +274,9 @@ def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
             "delegates": dict(plan.submission.delegates),
             "templates": _pack_calls(plan.calls) if plan.submission.is_template else [],
             "awaited": sorted(awaited),
-            **_effects(plan),
+            **pack_trust(plan.trust),
         }
     )
-
-
-def _effects(plan: Layout) -> dict[str, list[str]]:
-    return {"effects": sorted(plan.effects)} if plan.effects else {}
 
 
 def pack_amended_lane(record: LaneRecord) -> bytes:

@@ -120,6 +120,7 @@ def _call_ended(said: _Said) -> CallEnded:
         missed=tuple(detail.get("missed", ())),
         ruling=unpack_ruling(ruling) if ruling is not None else None,
         is_rescued="rescued" in detail,
+        labels=frozenset(detail.get("labels", ())),
     )
 
 
@@ -149,7 +150,7 @@ def _snapshot(said: _Said) -> Any:
 _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     names.ENDED: _call_ended,
     names.ELEMENT: _element_ended,
-    names.HELD: lambda said: CallHeld(said.call, _snapshot(said)),
+    names.HELD: lambda said: CallHeld(said.call, _snapshot(said), said.hold.doubt if said.hold is not None else None),
     names.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
     names.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
     names.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),

@@ -13,6 +13,7 @@ from acts_celery.protocol.calls.approvals import asks
 from acts_celery.protocol.engine.decisions import FanOut, Hold
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
 from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.trust.effects import Doubt
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import pack, unpack
@@ -37,6 +38,8 @@ class Shown:
     """Whether the person's answer is its result."""
     elements: int = 0
     """For how many elements it is carried out, where it is for each (SPEC R4.10)."""
+    doubt: Doubt | None = None
+    """Why it waits, where it is for what others wrote (SPEC R16.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ class HeldCall:
     """When it is rejected where no person has decided (`config.approve_seconds`)."""
 
     def to_dict(self, run: str | None = None) -> dict[str, Any]:
-        """As `acts held --json` of a run prints it; `messages`, `output` and `question` are there only where there are
-        any. In the list of a `run` above its own it has its `run`, and that stands before its id: `RUN/0`.
+        """As `acts held --json` of a run prints it; `messages`, `output`, `question` and `untrusted` are there only
+        where there are any. In the list of a `run` above its own it has its `run`, and that before its id: `RUN/0`.
         """
         snapshot, is_below = self.shown.snapshot, run not in (None, self.id.run)
         messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
@@ -69,6 +72,7 @@ class HeldCall:
             **messages,
             **output,
             **({"question": True} if self.shown.is_question else {}),
+            **({"untrusted": self.shown.doubt.to_dict()} if self.shown.doubt is not None else {}),
             "since": iso_date(self.since_ms),
             "until": iso_date(self.until_ms) if self.until_ms is not None else None,
             "shown": self.entry,
@@ -129,6 +133,8 @@ def pack_hold(hold: Hold | FanOut) -> bytes:
         fields["question"] = True
     if call.each:
         fields["elements"] = len(snapshot.parameters[call.each[0]])
+    if isinstance(hold, Hold) and hold.doubt is not None:
+        fields["untrusted"] = hold.doubt.to_dict()
     return pack(fields)
 
 
@@ -137,7 +143,8 @@ def unpack_hold(data: bytes) -> Shown:
     fields = unpack(data)
     snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
     output, is_question = fields.get("output", MISSING), fields.get("question", False)
-    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0))
+    doubt = Doubt.read(fields["untrusted"]) if "untrusted" in fields else None
+    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0), doubt)
 
 
 def pack_ruling(ruling: Ruling) -> bytes:

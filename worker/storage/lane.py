@@ -33,6 +33,7 @@ from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.wire.attempts import Attempt
 from acts_celery.worker.wire.tokens import Tokens
@@ -222,9 +223,7 @@ class LaneView:
         definition = run.definition
         self._gathered = _Gathered()
         terms = Terms(
-            definition.tools,
-            definition.returns,
-            instance,
+            *(definition.tools, definition.returns, instance, definition.trust, definition.refuses_untrusted),
             approvals=definition.approvals,
             limits=run.limits,
             defers_errors=work.tick is not None,
@@ -285,7 +284,7 @@ class LaneView:
         self._note_given_up(self.run.state.gave_up)
         for index in self.awaited:
             if (end := self.run.state.shared.end(index)) is not None:
-                self._take(CallEnded(index, end.status), "")
+                self._take(CallEnded(index, end.status, labels=end.labels), "")
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
@@ -384,7 +383,7 @@ class LaneView:
                 folds[instance].withdraw(message)
                 continue
             operation = read_operation(message, f"message {id_}")
-            if operation is not None and operation.place.kind in kinds:
+            if operation is not None and (operation.place.kind in kinds or marks_of(message)):
                 folds[instance].append(message, f"message {id_}", call)
         self._gathered.calls, self._gathered.folds = frozenset(call.index for call in calls), folds
 

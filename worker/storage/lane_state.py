@@ -22,6 +22,7 @@ from acts_celery.protocol.engine.events import (
 )
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 
 from .definition import LaneRecord
 from .entries import Entry, moment_ms
@@ -67,6 +68,8 @@ class End:
     """The number of who has carried it out, with which version of the code (see `codes`)."""
     is_rescued: bool = False
     """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    labels: Labels = TRUSTED
+    """The sources of what it has read and of its result (SPEC R16.2)."""
 
 
 @dataclass(slots=True)
@@ -191,7 +194,7 @@ class LaneState:
         reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
         of_elements = call.elements.codes if call.elements is not None else set()
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
-        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued)
+        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued, event.labels)
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost
 

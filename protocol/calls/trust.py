@@ -1,0 +1,79 @@
+"""Trust: what a tool says of itself, beside its parameters (SPEC R16.1).
+
+    "_trust": {"effects": true, "result": ["mail"], "content": ["note"]}
+
+Several may speak of one call: the tool that it names, the code that runs it, the operator. Each can only add: what any
+of them says is untrusted is, and what any of them says decides does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acts_celery.protocol.language.errors import Problem, UnknownName, pointer
+from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
+
+_KEYS: Final = ("effects", "result", "content")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTrust:
+    """What is said of a tool. It says nothing where it is false."""
+
+    effects: bool = False
+    """Whether calling it changes something outside."""
+    result: Labels = TRUSTED
+    """The sources of its results, beside those of what it was given."""
+    content: frozenset[str] = frozenset()
+    """The parameters, and scopes, that decide nothing; all others do."""
+
+    @classmethod
+    def read(cls, said: Any) -> ToolTrust:
+        """What a valid `_trust` says."""
+        if not said:
+            return NOTHING
+        return cls(
+            said.get("effects") is True, frozenset(said.get("result") or ()), frozenset(said.get("content") or ())
+        )
+
+    @classmethod
+    def together(cls, said: Iterable[ToolTrust]) -> ToolTrust:
+        """What several say of one call: a parameter is content where all say so that speak of effects."""
+        found = [one for one in said if one]
+        acting = [one.content for one in found if one.effects]
+        content = frozenset.intersection(*acting) if acting else frozenset[str]()
+        return cls(bool(acting), frozenset().union(*(one.result for one in found)), content) if found else NOTHING
+
+    def __bool__(self) -> bool:
+        return self.effects or bool(self.result)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a tool says it."""
+        return {
+            **({"effects": True} if self.effects else {}),
+            **({"result": sorted(self.result)} if self.result else {}),
+            **({"content": sorted(self.content)} if self.content else {}),
+        }
+
+
+NOTHING: Final = ToolTrust()
+
+
+def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the `_trust` of a tool."""
+    if not isinstance(said, Mapping):
+        yield Problem(pointer(*at), 'must be an object, such as {"effects": true, "result": ["mail"]}')
+        return
+    for key, value in said.items():
+        if key not in _KEYS:
+            yield Problem(pointer(*at, key), f"unknown key {key!r}", UnknownName(str(key), _KEYS))
+        elif key == "effects" and not isinstance(value, bool):
+            yield Problem(pointer(*at, key), "must be true or false")
+        elif key == "result":
+            yield from label_problems(value, *at, key)
+        elif key == "content" and not (isinstance(value, list) and all(isinstance(one, str) and one for one in value)):
+            yield Problem(pointer(*at, key), "must be a list of names of parameters")
+    if said.get("content") and said.get("effects") is not True:
+        yield Problem(pointer(*at, "content"), 'says what of a call with effects decides nothing: add "effects": true')

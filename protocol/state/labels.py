@@ -1,0 +1,131 @@
+"""Labels: which sources the values at a place came from (SPEC R16.1, R16.2).
+
+A label names a source that others write to: a mailbox, a page. Values without any are trusted. Messages say their
+labels (`_trust`), the engine says those of what calls write.
+
+Labels of a place only grow: what stood there before may have been read by whoever has not ended yet. So they do not
+depend on which of two calls without an order ended first, and whoever reads the log comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.limits import CONTROL, has_control_characters
+from acts_celery.protocol.language.messages import CHOSEN, TRUST, Message, is_promise
+from acts_celery.protocol.language.references import Reference
+
+from .operations import Operation, touched
+
+Labels = frozenset[str]
+"""Names of sources."""
+TRUSTED: Final[Labels] = frozenset()
+"""Those of what nobody else wrote."""
+_MOST: Final = 16
+_LONGEST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is known of a value, or of several: `labels` are the sources that it came from, `chosen` those of them that
+    had a say in whether it is there: who wrote it chose among alternatives, or was itself chosen (SPEC R16.2).
+    """
+
+    labels: Labels = TRUSTED
+    chosen: Labels = TRUSTED
+
+    def __or__(self, other: Marks) -> Marks:
+        return Marks(self.labels | other.labels, self.chosen | other.chosen) if other else self
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.chosen)
+
+
+UNMARKED: Final = Marks()
+
+
+@dataclass(slots=True)
+class _Place:
+    """A place in a kind; what is said of it speaks of all below it."""
+
+    own: Marks = UNMARKED
+    all: Marks = UNMARKED
+    """Of the place and all below it."""
+    below: dict[str, _Place] = field(default_factory=dict)
+
+
+class MarkedPlaces:
+    """Which places of a reader's kinds are marked."""
+
+    def __init__(self) -> None:
+        self._root = _Place()
+
+    @property
+    def all(self) -> Marks:
+        """Of everything there is."""
+        return self._root.all
+
+    def note(self, message: Message, operation: Operation) -> None:
+        """Take in what a message says of what it does."""
+        marks = marks_of(message)
+        for key in places_marked(message, operation) if marks else ():
+            place = self._root
+            place.all |= marks
+            for name in key:
+                place = place.below.setdefault(name, _Place())
+                place.all |= marks
+            place.own |= marks
+
+    def at(self, reference: Reference) -> Marks:
+        """Of all that reaches a place: what lies at, above or below it; for an element, all of the list."""
+        place, found = self._root, UNMARKED
+        for name in whole_list(reference):
+            found |= place.own
+            if (next_ := place.below.get(name)) is None:
+                return found
+            place = next_
+        return found | place.all
+
+
+def marks_of(message: Message) -> Marks:
+    """What a message says of its own data."""
+    return Marks(frozenset(message.get(TRUST) or ()), frozenset(message.get(CHOSEN) or ()))
+
+
+def label_problems(labels: Any, *at: str | int) -> Iterator[Problem]:
+    """What keeps a value from being a list of labels (SPEC R16.1)."""
+    if not isinstance(labels, list | tuple) or not all(isinstance(label, str) and label for label in labels):
+        yield Problem(pointer(*at), 'must be a list of names of sources, such as ["mail"]')
+    elif len(labels) > _MOST:
+        yield Problem(pointer(*at), f"names {len(labels)} sources, where {_MOST} are allowed")
+    elif any(len(label) > _LONGEST for label in labels):
+        yield Problem(pointer(*at), f"names a source with more than {_LONGEST} characters")
+    elif any(map(has_control_characters, labels)):
+        yield Problem(pointer(*at), CONTROL)
+
+
+def places_marked(message: Message, operation: Operation) -> Iterator[tuple[str, ...]]:
+    """The keys of the places that an operation can make a difference to, and that a promise speaks of."""
+    kept = whole_list(operation.place)
+    if len(kept) < len(operation.place.key):
+        yield kept
+    elif is_promise(message):
+        names = _named(message["schema"])
+        yield from ((*kept, name) for name in names) if names else (kept,)
+    else:
+        yield from touched(operation)
+
+
+def _named(schema: Any) -> Mapping[str, Any]:
+    """The properties that a promise names; none where it says no more than that something comes."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def whole_list(reference: Reference) -> tuple[str, ...]:
+    """The key of a place, or of the list that it is an element of: what is done to one moves the others."""
+    at = next((at for at, segment in enumerate(reference.path) if isinstance(segment, int)), len(reference.path))
+    return reference.key[: at + 1]

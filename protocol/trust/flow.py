@@ -1,0 +1,139 @@
+"""Flow: which sources a call has read, and which had a say in whether it runs (SPEC R16.2).
+
+Labels follow the references of the graph. What a call has read is known when it starts; a reader of its result finds
+the labels in the log, beside the result. A call that ended without writing what another one was to read has them, too:
+what that one reads instead hangs on it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.language.errors import segments
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.state.labels import TRUSTED, UNMARKED, Labels, Marks
+
+
+class Seen(Protocol):
+    """What a call reads from: a fold, or those of all instances."""
+
+    def lacks(self, reference: Reference, *, is_last: bool) -> bool:
+        """Whether a place of an alternative is missing; in some instance, unless that is all there is to read."""
+
+    def marks(self, reference: Reference) -> Marks:
+        """Of all that reaches a place."""
+
+    def absence(self, reference: Reference) -> Labels:
+        """Of what may have kept a value from being there, beside the calls that were waited for."""
+
+    @property
+    def all_marks(self) -> Marks:
+        """Of everything there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What flows into one call. It is false where all of that is trusted."""
+
+    chosen: Labels = TRUSTED
+    """Of what had a say in whether it runs."""
+    given: Mapping[str, Labels] = field(default_factory=dict)
+    """Of each parameter, and of each kind of its scopes, that is not trusted."""
+    read: Labels = TRUSTED
+    """Of all that it has read, these included."""
+
+    def __bool__(self) -> bool:
+        return bool(self.read)
+
+
+NOTHING: Final = Flow()
+
+
+class Flows:
+    """What flows into the calls of a lane, by the values there are and by how calls have ended."""
+
+    def __init__(self, graph: Graph, trust: Callable[[Call], ToolTrust], ended: Mapping[int, Labels]) -> None:
+        """`ended` are the labels of the calls that have ended with any, also of global ones that others wait for."""
+        self._graph = graph
+        self._trust = trust
+        self._ended = ended
+
+    def into(self, call: Call, seen: Seen) -> Flow:
+        """What flows into a call that reads from there now."""
+        everything = seen.all_marks
+        if not (everything or self._ended):
+            return NOTHING
+        given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
+        for at, expression in call.reads:
+            given[parameter_at(at)] |= self._of(call, expression, seen)
+        chosen = TRUSTED.union(*(marks.chosen for marks in given.values()))
+        chosen = chosen.union(*(given[name].labels for name in call.each))
+        for scope in call.scopes:
+            given[scope.kind] |= seen.marks(scope)
+        labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
+        shown = everything.labels if call.runner.executor is Executor.LATENT else TRUSTED  # all there is (SPEC R8.3)
+        return Flow(chosen, labels, chosen.union(shown, *labels.values()))
+
+    def out_of(self, call: Call, flow: Flow, said: Labels = TRUSTED) -> Marks:
+        """What is true of what a call writes, however it ends; `said` is what its code has said of it."""
+        labels = flow.read | self._trust(call).result | said
+        is_choice = call.output is not None and len(call.output.alternatives) > 1
+        return Marks(labels, labels if is_choice else flow.chosen)
+
+    def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
+        """The calls through which a source reaches a call, the first of them first; those of `calls` are looked
+        behind.
+        """
+        way: list[int] = []
+        at: Call | None = call
+        while at is not None:
+            places = {*(place for one in at.expressions for place in one.references), *at.scopes}
+            before = {index for place in places for index in self._graph.writers(at.index, place)}
+            index = max(
+                (one for one in before if label in self._ended.get(one, TRUSTED) and one not in way), default=None
+            )
+            at = calls.get(index) if index is not None else None
+            way += [index] if index is not None else []
+        return tuple(reversed(way))
+
+    def _of(self, call: Call, expression: Expression, seen: Seen) -> Marks:
+        """Of what an expression reads: the first alternative that is there; those before it were not, and whoever
+        could have brought them had a say in that.
+        """
+        found = UNMARKED
+        for group in expression.alternatives:
+            found |= joined(map(seen.marks, group))
+            is_last = group is expression.alternatives[-1]
+            lacking = [place for place in group if seen.lacks(place, is_last=is_last)]
+            for place in (*lacking, *(place for place in group if place.kind == ERROR)):
+                labels = TRUSTED.union(seen.absence(place), *self._of_writers(call, place))
+                found |= Marks(labels, labels)
+            if not lacking:
+                break
+        return found
+
+    def _of_writers(self, call: Call, place: Reference) -> Iterator[Labels]:
+        """Of the calls that a call waited for at a place: for an error, of all that may have brought one."""
+        for index in self._graph.writers(call.index, place) if self._ended else ():
+            yield self._ended.get(index, TRUSTED)
+
+
+def parameter_at(at: str) -> str:
+    """The parameter in which a JSON pointer into a call lies."""
+    return str(segments(at)[0])
+
+
+def joined(marks: Iterable[Marks]) -> Marks:
+    """Of several."""
+    found = UNMARKED
+    for one in marks:
+        found |= one
+    return found

@@ -1,0 +1,133 @@
+"""Laws of trust (SPEC R16): the proof finds whatever a run refuses, and what others wrote starts no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from acts_celery.protocol import Output, Plan, Rejected, check_submission
+from acts_celery.protocol.engine.decisions import Start
+from acts_celery.protocol.engine.execution import UNTRUSTED
+
+from . import naive
+from .driver import Driver, Result
+from .laws import law
+from .strategies import SCHEMAS, submissions
+from .test_against_naive import FUNCTIONS
+
+LABELLED: dict[str, Any] = {
+    **SCHEMAS,
+    "fetch": {"type": "object", "_trust": {"result": ["mail"]}},
+    "act": {"type": "object", "_trust": {"effects": True, "content": ["other"]}},
+    "pick": {"type": "object"},
+}
+CONFIG = {"trust": {"otherwise": "refuse"}}
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> dict[str, Any]:
+    """A submission of which some data and results come from others, and some calls have effects."""
+    submission = draw(submissions())
+    context: list[dict[str, Any]] = submission["context"]
+    for message in context:
+        if message["type"] in ("state", "input") and draw(st.sampled_from([False, False, True])):
+            message["_trust"] = [draw(st.sampled_from(["page", "mail"]))]
+    plans = [message for message in context if message["type"] == "plan"]
+    for call in (plans[0] if plans else submission["solution"])["calls"]:
+        alternatives = call.get("_outputPath", "").split(" || ")
+        kind = draw(st.sampled_from(["as it is", "act", "act", "fetch", "pick"]))
+        if kind == "pick" and len(alternatives) > 1:
+            call |= {"_tool": "pick", "paths": [f"†{one.split(' && ')[0]}" for one in alternatives]}
+        elif kind in ("act", "fetch"):
+            call.pop("where", None)
+            call["_tool"] = kind
+    return {**submission, "tools": LABELLED, "config": CONFIG}
+
+
+def varied(value: Any) -> Any:
+    """Another value of the same shape and size."""
+    if isinstance(value, dict):
+        return {key: varied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [varied(item) for item in value]
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return "".join(chr(ord(letter) ^ 1) for letter in value) if isinstance(value, str) else value
+
+
+def _pick(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+    """Chooses where it writes by all that it was given."""
+    return Output(parameters["paths"][len(repr((parameters, context)).replace("1", "22")) % 2], 1)
+
+
+class Watched(Driver):
+    """Notes which effects have begun, with what decides."""
+
+    def __init__(self, plan: Plan, fetched: Any, **options: Any) -> None:
+        self.acts: list[tuple[str | None, int, Mapping[str, Any]]] = []
+        functions = {
+            **FUNCTIONS,
+            "fetch": lambda parameters, context: fetched,
+            "act": lambda parameters, context: parameters.get("value"),
+            "pick": _pick,
+        }
+        super().__init__(plan, functions, **options)
+
+    def _start(self, instance: str | None, start: Start) -> None:
+        if start.call.tool == "act":
+            given = {name: value for name, value in start.parameters.items() if name != "other"}
+            self.acts.append((instance, start.call.index, given))
+        super()._start(instance, start)
+
+
+def refused(result: Result) -> list[int]:
+    """The calls that were, for trust."""
+    errors = ((entry.outcome.index, entry.outcome.error) for entry in result.log)
+    return [index for index, error in errors if error is not None and error["type"] == UNTRUSTED]
+
+
+def _checked(submission: dict[str, Any]) -> Plan:
+    try:
+        return check_submission(submission)
+    except Rejected:
+        assume(False)
+        raise
+
+
+@law
+@given(labelled(), st.integers(0, 2**32))
+def test_r16_5_where_the_check_reports_no_way_no_run_refuses_a_call(submission: dict[str, Any], seed: int) -> None:
+    plan = _checked(submission)
+    proven = {call for finding in plan.findings if finding.code.startswith("ACT6") for call in finding.calls}
+    for random in (None, Random(seed)):
+        assert set(refused(Watched(plan, {"k": 1}, random=random).run())) <= proven
+
+
+@law
+@given(labelled())
+def test_r16_6_other_values_from_others_start_the_same_effects_with_the_same_that_decides(
+    submission: dict[str, Any],
+) -> None:
+    assume(naive.is_deterministic({**submission, "tools": SCHEMAS}))
+    other = {
+        **submission,
+        "context": [
+            {
+                key: value if key in ("type", "schema") or key.startswith("_") else varied(value)
+                for key, value in one.items()
+            }
+            if one.get("_trust")
+            else one
+            for one in submission["context"]
+        ],
+    }
+    one, two = Watched(_checked(submission), {"k": 1}), Watched(_checked(other), {"k": 2})
+    one.run()
+    two.run()
+    assert one.acts == two.acts
