@@ -1,12 +1,13 @@
 """What is in the log now: runs under way and their calls, what waits for people, dead letters, the sweep, memory.
 
-A reading costs as much as the runs under way; what has ended is counted by its number alone. A reading takes up to
-10,000 of these, new ones first, then those that were read longest ago. Where there are more, the sums hold figures of
-earlier readings, and `oldest_seconds` says how old these may be.
+A reading costs as much as the runs under way; what has ended is counted by its number alone. It takes up to 10,000 of
+those under way, new ones first, then those that were read longest ago, and three seconds at most. Where there are more,
+the sums hold figures of earlier readings, and `oldest_seconds` says how old these may be.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +23,9 @@ from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, ended_runs
 
 _MOST_READ: Final = 10_000
 _AT_ONCE: Final = 500
+_SECONDS: Final = 3.0
+"""How long a reading of runs may take; the next one goes on."""
 _FIELDS: Final = ("status", "remaining", "running", "bytes")
-_UNDER_WAY: Final = ("running", "paused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,10 @@ class LogReader:
         self._runs = {name: found for name, found in self._runs.items() if name in names}
         new = [name for name in names if name not in self._runs]
         turn = [*new, *self._runs][: self._most_read]
+        until = time.monotonic() + _SECONDS
         for start in range(0, len(turn), _AT_ONCE):
+            if time.monotonic() > until:
+                break
             page = turn[start : start + _AT_ONCE]
             with self._redis.pipeline(transaction=False) as pipeline:
                 for name in page:

@@ -1,0 +1,38 @@
+"""`acts metrics` reads as a user of Redis that may do nothing else: the one that docs/observe.md has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import NoPermissionError
+
+from acts_celery.broker_config import load
+from acts_celery.worker.registry.activities import registry
+from tests.worker.backend import ACTIVITIES, MODEL, ROOT, Backend, Meeting
+from tests.worker.figures import metrics_command, page, value
+
+from .servers import free_port, redis_server
+
+
+def test_a_user_of_redis_that_may_only_read_is_enough(tmp_path: Path) -> None:
+    page_of_docs = (ROOT / "docs" / "observe.md").read_text(encoding="utf-8")
+    (user,) = re.findall(r"^user metrics .*$", page_of_docs, re.MULTILINE)
+    for name in registry.queues():
+        user = user.replace("%R~background ", f"%R~background %R~{name} ")
+    port = free_port()
+    with redis_server(tmp_path, f"port {port}", "user default on nopass ~* &* +@all", user):
+        everything = f"redis://127.0.0.1:{port}/0"
+        settings = load(env_file=None, broker_url=everything, activities=(str(ACTIVITIES),), model=MODEL)
+        backend = Backend(settings, Meeting(everything), tmp_path)
+        backend.client.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.c"}]})
+        url = f"redis://metrics:PASSWORD@127.0.0.1:{port}/0"
+        reading = Backend(load(env_file=None, broker_url=url, activities=(str(ACTIVITIES),)), backend.meeting, tmp_path)
+        with metrics_command(reading) as address:
+            found = page(address)
+        with Redis.from_url(url) as redis, pytest.raises(NoPermissionError):
+            redis.set("acts:x", "y")
+    assert value(found, "acts_log_up") == value(found, "acts_broker_up") == 1, found
+    assert value(found, "acts_queue_tasks", queue="instances") == value(found, "acts_runs", status="running") == 1
