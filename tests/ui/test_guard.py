@@ -131,6 +131,7 @@ def test_what_a_path_holds_comes_back_as_a_text_in_json_alone(site: Site, name: 
         ("null", "the body"),
         ('"x"', "the body"),
         ('{"at": 1}', "at"),
+        ('{"at": "yesterday"}', "id of the log"),
         ('{"paused": "yes"}', "paused"),
         ('{"paused": 1}', "paused"),
         ('{"at": null, "more": 1}', "more"),

@@ -21,6 +21,7 @@ from acts_celery.protocol.submission.decoding import decode
 from acts_celery.worker.client.client import Client
 from acts_celery.worker.client.readable_run import ReadableRun
 from acts_celery.worker.page import Page
+from acts_celery.worker.page.opened import Query
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.connections import connect
 
@@ -28,8 +29,8 @@ from .access import Access, Visitor
 from .deeds import DEEDS, Deed, read_deed
 from .following import Following
 from .guard import Guard, hosts_of
-from .reading import Reader
-from .refusals import Refused, encoded
+from .reading import Reader, encoded
+from .refusals import Refused
 from .streams import EventStream
 
 _FRONT: Final = "page.html"
@@ -101,18 +102,25 @@ class Pages:
 
     async def _whole(self, request: Request) -> Response:
         """A whole value, as a file to be saved."""
-        body = await self._reader.call(request.query_params.get("run", ""), lambda: self._value(request.query_params))
+        asked = Query(request.query_params)
+        run = asked.required("run")
+        body = await self._reader.call(run, lambda: self._value(run, asked))
         return _json(body, {"Content-Disposition": 'attachment; filename="value.json"'})
 
-    def _value(self, query: Mapping[str, str]) -> bytes:
+    def _value(self, run: str, asked: Query) -> bytes:
         """The bytes of a value, as a question names it."""
-        if missing := [name for name in ("run", "path") if not query.get(name)]:
-            raise Refused(400, "BadQuery", f"the question lacks {missing[0]!r}: add {missing[0]}=…")
-        run = ReadableRun(query["run"], self._redis, self._source)
-        found = run.explain(query["path"], instance=query.get("instance") or None, at=query.get("at") or None)
+        found = ReadableRun(run, self._redis, self._source).explain(
+            asked.required("path"), instance=asked.text("instance"), at=asked.moment("at")
+        )
         if found.value is MISSING:
             raise Refused(404, "NoValue", found.conflict or "there is no value at this place")
-        return encoded(found.value)
+        body, most = encoded(found.value), int(self._settings.limit_call_bytes)
+        if len(body) > most:
+            text = (
+                f"the value has more than {most} bytes (ACTS_LIMIT_CALL_BYTES): `acts explain {run} PATH --json` has it"
+            )
+            raise Refused(413, "TooLarge", text)
+        return body
 
     async def _events(self, request: Request) -> Any:
         return EventStream(self.following, await self.following.join(request.path_params["run"]))

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from acts_celery.broker_config.ui import Right
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.client.undoing import Retried
+from acts_celery.worker.page.opened import Query
 
 from .refusals import Refused
 
@@ -159,7 +160,7 @@ class Fork(Deed):
 
     def carry_out(self, run: Run) -> dict[str, Any]:
         """Fork the run."""
-        fork = run.fork(self.at, paused=self.paused)
+        fork = run.fork(Query({"at": self.at or ""}).moment("at"), paused=self.paused)
         return {"run": fork.id, "status": fork.status()["status"]}
 
 

@@ -17,8 +17,8 @@ from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.storage.connections import connect_async_client
 from acts_celery.worker.storage.keys import Keys
 
-from .reading import Reader
-from .refusals import Refused, document, encoded, refusal
+from .reading import Reader, encoded
+from .refusals import Refused, document, refusal
 
 PAUSE_SECONDS: Final = 0.5
 """The least time between two overviews of a run."""
@@ -102,16 +102,21 @@ class Following:
 
     async def join(self, run: str) -> Viewer:
         """Look at a run. Raises `Refused` where too many do; what `Page.answer` raises where there is none."""
-        if self._is_closed or self.viewers >= (most := self._settings.ui_viewers):
-            text = "acts ui is stopping" if self._is_closed else f"{most} pages follow runs already (ACTS_UI_VIEWERS)"
-            raise Refused(503, "TooManyViewers", f"{text}: try again later", {"Retry-After": "10"})
+        self._refuse_if_full()
         overview = await self._reader.answer(f"runs/{run}", {})
+        self._refuse_if_full()  # others may have come meanwhile
         viewer = Viewer(overview["run"])
         followed = self._runs.setdefault(viewer.run, _Followed())
         followed.viewers.add(viewer)
         viewer.tell(_changed(overview))
         followed.task = followed.task or asyncio.create_task(self._follow(viewer.run, followed))
         return viewer
+
+    def _refuse_if_full(self) -> None:
+        most = self._settings.ui_viewers
+        if self._is_closed or self.viewers >= most:
+            text = "acts ui is stopping" if self._is_closed else f"{most} pages follow runs already (ACTS_UI_VIEWERS)"
+            raise Refused(503, "TooManyViewers", f"{text}: try again later", {"Retry-After": "10"})
 
     def leave(self, viewer: Viewer) -> None:
         """Look no longer; the last one takes the reader with him."""

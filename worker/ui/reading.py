@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from .refusals import encoded
+from acts_celery.protocol.language.visible import json_text
 
 _THREADS: Final = 16
 _OF_ONE_RUN: Final = 4
+_COMPACT: Final = (",", ":")
 
 T = TypeVar("T")
 
@@ -57,3 +58,8 @@ class Reader:
 def _run_of(path: str) -> str:
     """The run that a path is about; empty for the list of runs."""
     return path.partition("/")[2].partition("/")[0]
+
+
+def encoded(value: Any) -> bytes:
+    """A value as JSON in UTF-8. Half a character, which UTF-8 cannot hold, becomes the escape that JSON has for it."""
+    return json_text(value, separators=_COMPACT).encode("utf-8", "backslashreplace")

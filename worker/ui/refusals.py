@@ -17,7 +17,6 @@ from starlette.responses import Response
 
 from acts_celery.broker_config import BrokerConfigError
 from acts_celery.protocol.language.errors import ProtocolError
-from acts_celery.protocol.language.visible import json_text
 from acts_celery.worker.errors import (
     BadQuery,
     InfrastructureError,
@@ -30,13 +29,9 @@ from acts_celery.worker.errors import (
     RunNotFound,
 )
 
+from .reading import encoded
+
 logger = logging.getLogger("acts.ui")
-_COMPACT: Final = (",", ":")
-
-
-def encoded(value: Any) -> bytes:
-    """A value as JSON in UTF-8. Half a character, which UTF-8 cannot hold, becomes the escape that JSON has for it."""
-    return json_text(value, separators=_COMPACT).encode("utf-8", "backslashreplace")
 
 
 class Refused(Exception):
