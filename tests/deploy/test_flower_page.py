@@ -25,9 +25,12 @@ import pytest
 from acts_celery.broker_config import EmbeddedServer
 from tests.worker.backend import Backend, Meeting, ended, meeting_url, settings_for
 
+from .files import DEPLOY
+
 pytestmark = pytest.mark.nightly
 
 COLUMNS: Final = "name,args,state,received,runtime,worker"
+PAGES: Final = "https://acts.example"
 DEADLINE_SECONDS: Final = 60.0
 INTERVAL_SECONDS: Final = 0.3
 BROWSER: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -72,10 +75,11 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Backend, 
             "-A",
             "acts_celery",
             "flower",
+            f"--conf={DEPLOY / 'flowerconfig.py'}",
             "--address=127.0.0.1",
             f"--port={port}",
         ]
-        env = backend.environment(FLOWER_UNAUTHENTICATED_API="true")
+        env = backend.environment(FLOWER_UNAUTHENTICATED_API="true", ACTS_UI_URL=PAGES)
         with backend.log.open("ab") as log, ended([*command, f"--tasks-columns={COLUMNS}"], env, folder, log):
             address = f"http://127.0.0.1:{port}"
             asked_until(f"{address}/api/workers", lambda answer: answer is not None)
@@ -141,7 +145,9 @@ def test_each_row_says_which_run_instance_and_call_it_is_and_what_failed(
     assert rows
     assert all(run.id in args for name, args, _ in rows if name != "acts.probe"), rows
     failed = [(name, args) for name, args, state in rows if state == "FAILURE"]
-    assert ("acts.execute_background.noteAndFail", f"{run.id} ① 3 noteAndFail") in failed, rows
+    page_of_run = f"{PAGES}/#/run/{run.id}"
+    assert ("acts.execute_background.noteAndFail", f"{run.id} ① 3 noteAndFail {page_of_run}") in failed, rows
+    assert all(page_of_run in args for _, args in failed), rows
     assert any(name == "acts.execute_instance" and "②" in args for name, args in failed), rows
     if picture := os.environ.get("FLOWER_SCREENSHOT"):
         place = Path(picture).resolve()

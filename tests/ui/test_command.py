@@ -8,6 +8,7 @@ import socket
 import sys
 from typing import Any
 
+import httpx
 import pytest
 
 from acts_celery.worker.cli import main
@@ -70,6 +71,15 @@ def test_a_host_that_others_reach_takes_tokens(backend: Backend) -> None:
     with served(backend, "--host", "0.0.0.0") as site:
         assert site.link == f"http://0.0.0.0:{site.place[1]}"
         assert site.get("/api/me", READER).json()["name"] == "rea"
+
+
+@pytest.mark.parametrize(("host", "shown"), [("::1", "[::1]"), ("localhost", "localhost")])
+def test_other_names_of_this_machine_need_no_tokens(backend: Backend, host: str, shown: str) -> None:
+    with served(backend, "--host", host, **OWN_TOKENS) as site:
+        address, token = site.link.split("/#token=")
+        assert address == f"http://{shown}:{site.place[1]}"
+        headers = {"Authorization": f"Bearer {token}"}
+        assert httpx.get(f"{address}/api/me", headers=headers, trust_env=False).json()["may"] == ["read"]
 
 
 def test_write_and_tokens_together_are_refused(backend: Backend) -> None:
