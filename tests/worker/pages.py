@@ -7,6 +7,7 @@ from typing import Any
 
 from acts_celery import Run
 from acts_celery.worker.page import Page
+from acts_celery.worker.page.document import document
 
 from .backend import Backend
 
@@ -16,6 +17,7 @@ class Asking:
 
     def __init__(self, backend: Backend, run: Run, *, reading_seconds: float | None = None) -> None:
         self.run = run
+        self.redis, self.settings = backend.redis, backend.settings
         self.page = Page(backend.redis, backend.settings, reading_seconds=reading_seconds)
 
     def ask(self, what: str = "", **query: str) -> Any:
@@ -39,7 +41,7 @@ class Asking:
 
 
 def agree(asking: Asking) -> None:
-    """Everything that the page says of the run's calls and values is what its result says."""
+    """What the page says of the run's calls and values is what its result says; and it is written as a file."""
     result = asking.run.result()
     by_index: dict[int, Counter[str]] = {}
     for call in result.calls:
@@ -59,3 +61,5 @@ def agree(asking: Asking) -> None:
         assert answer["data"] == result.data(name)
         own = [call for call in result.calls if call.instance == name]
         assert [(call["index"], call["status"]) for call in answer["calls"]] == [(one.index, one.status) for one in own]
+    whole = Page(asking.redis, asking.settings, reading_seconds=None)
+    assert f'"runs/{asking.run.id}/plan"' in document(whole, asking.run.id)
