@@ -228,6 +228,37 @@ def test_a_call_begins_while_the_rest_of_the_answer_is_held_back(streaming: Nati
     assert list(streaming.results(topic)) == ["t000c0000", "t000c0001"]
 
 
+def test_a_text_output_is_told_while_its_function_is_called(streaming: Native) -> None:
+    hold, told = Event(), ""
+    say = Say([("add", {"a": 1, "_outputPath": "†state.one"}), output("Hello, dear world")], "I add, too.")
+
+    def held(wire: Wire) -> Reply:
+        chunks = wire.chunks(say)
+        return Reply([*chunks[:-2], hold, *chunks[-2:], *wire.end("tool_calls")], headers=STREAM)
+
+    run, _ = streaming.submit(held, schema={"type": "string"})
+    for event in run.follow(timeout_seconds=60):
+        if event.kind == "text":
+            told = told[: event.at] + (event.text or "")
+        if told.startswith("Hello, de"):
+            assert hold.is_set() or [entry for entry in run.log() if entry.message["type"] == "solution"] == []
+            hold.set()
+    assert "Hello, dear world".startswith(told)
+    result = streaming.backend.wait(run.id)
+    assert (result.output, [call.status for call in result.calls]) == ("Hello, dear world", ["done"])
+
+
+def test_calls_behind_an_output_run_and_nothing_of_an_output_that_is_no_text_is_told(streaming: Native) -> None:
+    call = ("add", {"a": 1, "_outputPath": "†state.one"})
+    for schema, value in (({"type": "string"}, "Hello, dear world"), ({"type": "integer"}, 12_345_678)):
+        run, _ = streaming.submit(Say([output(value), call]), schema=schema)
+        events = list(run.follow(timeout_seconds=60))
+        result = streaming.backend.wait(run.id)
+        assert (result.output, [each.status for each in result.calls]) == (value, ["done"])
+        pieces = [event.text or "" for event in events if event.kind == "text"]
+        assert str(value).startswith("".join(pieces)) if isinstance(value, str) else not pieces
+
+
 def test_an_answer_that_breaks_off_behind_a_call_counts_as_far_as_it_came(streaming: Native, meeting: Meeting) -> None:
     gate, hold = secrets.token_hex(4), Event()
     say = Say([("waitAtGate", {"gate": gate, "value": 20, "_outputPath": "†state.w"}), ("add", {"a": "†state.w"})])
