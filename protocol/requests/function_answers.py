@@ -14,12 +14,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from acts_celery.protocol.schemas.addresses import normalized
-
 from .answer_texts import Unreadable, decoded
 from .functions import OUTPUT, Function
 from .request import Request
-from .widening import Definitions, Widening
 
 ARGUMENTS: Final = "_arguments"
 """Where arguments stand that cannot be read, as the text that they are."""
@@ -98,12 +95,6 @@ def output_problem(text: str) -> str | None:
     return None if is_output else f"{OUTPUT} has one argument, `{OUTPUT}`, which holds the whole result"
 
 
-def may_speak(request: Request) -> bool:
-    """Whether an answer in words alone is an output: where the output may be a text."""
-    document = normalized(request.schema)
-    return Widening(OUTPUT, document, Definitions()).may_be_text(document)
-
-
 def with_words(request: Request, answer: str | Mapping[str, Any], words: str) -> str | Mapping[str, Any]:
     """An answer with what was said beside its calls: that is the output where there are none. Raises `Unreadable` where
     nothing was said, or it cannot be one.
@@ -113,6 +104,6 @@ def with_words(request: Request, answer: str | Mapping[str, Any], words: str) ->
     value = decoded(answer) if isinstance(answer, str) else answer
     if value != {"calls": [], "output": None}:
         return answer
-    if not words.strip() or not may_speak(request):
+    if not words.strip() or not request.may_say:
         raise Unreadable(_NO_CALL)
     return {"calls": [], "output": words}

@@ -20,7 +20,6 @@ from acts_celery.protocol.state.allowance import TooLarge
 from . import texts
 from .data_blocks import Budget, compact, cut, identity_blocks, identity_of, written_blocks
 from .empty_places import empty_places
-from .function_answers import may_speak
 from .receipts import Fate, receipt
 from .request import Request
 from .tool_messages import ToolMessages, Turn, render_turn
@@ -43,7 +42,7 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
     else:
         has_lists = any(tool.lists for tool in request.tools.values())
         said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
-        speaks = request.is_native and may_speak(request)
+        speaks = request.is_native and request.may_say
         text = texts.calling(speaks=speaks, **said) if request.is_native else texts.opening(tools, **said)
     context, show_bytes = request.submission.context, request.config.get("show_bytes")
     data = [message for message in context if message.get("type") in DATA_TYPES and not is_child]

@@ -10,11 +10,12 @@ from typing import Any
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
 from acts_celery.protocol.language.errors import Problem, Rejected
-from acts_celery.protocol.schemas.compilation import compiled
-from acts_celery.protocol.schemas.parts import admits_type
+from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.submission.checking import Environment, check_calls, toolbox_of
 from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.protocol.submission.submission import Submission, read_submission
+
+from .widening import Definitions, Widening
 
 Explain = Callable[[Rejected], Iterable[Problem]]
 
@@ -71,8 +72,9 @@ class Request:
 
     @cached_property
     def may_say(self) -> bool:
-        """Whether its output may be a text, as far as types say it."""
-        return all(admits_type(part, "string") for part in compiled(self.schema).parts(()))
+        """Whether its output may be a text."""
+        document = normalized(self.schema)
+        return Widening("output", document, Definitions()).may_be_text(document)
 
     @cached_property
     def tools(self) -> Mapping[str, Tool]:

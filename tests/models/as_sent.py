@@ -22,7 +22,7 @@ class Unwritable(ValueError):
 
 
 def as_sent(value: Any, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
-    """A value as the schema on the wire admits it. Raises `Unwritable`."""
+    """A value as the schema on the wire admits it, its properties in the schema's order. Raises `Unwritable`."""
     root = schema if root is None else root
     assert root is not None
     if "$ref" in schema:

@@ -80,7 +80,7 @@ def shows_in_message(sent: Fitted) -> bool:
 def calls_of(sent: Fitted) -> Iterator[Any]:
     """The calls as a model writes them."""
     if not sent.functions:
-        answer = {"calls": six_tools.CALLS, "output": None}
+        answer: Any = {"calls": six_tools.CALLS, "output": None}
         yield from (answer if sent.format is None else as_sent(answer, sent.format))["calls"]
         return
     schemas = {function.name: function.parameters for function in sent.functions if function.is_strict}

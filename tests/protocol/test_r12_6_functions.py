@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol.requests import Fate, Request, read_answer, read_request, render
 from acts_celery.protocol.requests.answer_texts import Unreadable
-from acts_celery.protocol.requests.function_answers import FunctionAnswer, may_speak, with_words
+from acts_celery.protocol.requests.function_answers import FunctionAnswer, with_words
 from acts_celery.protocol.requests.functions import (
     Function,
     can_be_carried,
@@ -189,8 +189,8 @@ def test_words_alone_are_an_output_where_that_may_be_a_text() -> None:
         with pytest.raises(Unreadable, match="calls no tool and gives no result"):
             with_words(request, nothing, words)
     schemas = [{"type": "string"}, {}, {"enum": ["a"]}, {"anyOf": [NUMBER, {"type": "string"}]}]
-    assert all(may_speak(asked([], schema)) for schema in schemas)
-    assert not any(may_speak(asked([], schema)) for schema in (NUMBER, {"type": "object"}, {"enum": [1]}))
+    assert all(asked([], schema).may_say for schema in schemas)
+    assert not any(asked([], schema).may_say for schema in (NUMBER, {"type": "object"}, {"enum": [1]}))
 
 
 def test_staged_plans_and_advice_are_asked_for_in_json() -> None:

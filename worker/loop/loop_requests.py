@@ -12,7 +12,6 @@ from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
-from acts_celery.protocol.requests.function_answers import may_speak
 from acts_celery.protocol.requests.functions import REQUIRED, TOOLS
 from acts_celery.protocol.requests.rendering import (
     render_added,
@@ -125,7 +124,7 @@ def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits)
     always are.
     """
     own = {key: config[key] for key in _SENT if key in config}
-    put = {"wire": TOOLS, "tool_choice": "auto" if may_speak(request) else REQUIRED} if request.is_native else {}
+    put = {"wire": TOOLS, "tool_choice": "auto" if request.may_say else REQUIRED} if request.is_native else {}
     return {**own, "max_output_tokens": limits.max_output_tokens, **put}
 
 

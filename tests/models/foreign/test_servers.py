@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import Request as Http
+from urllib.request import urlopen
 
 import pytest
 
@@ -39,6 +41,7 @@ from .installed import free_port, node_package, python_with, serving
 pytestmark = pytest.mark.nightly
 
 HERE = Path(__file__).parent
+DIALECTS: dict[str, Any] = {"openai": OpenAIChat, "anthropic": AnthropicMessages}
 ANSWERS = 40
 TRIALS = 5
 
@@ -90,13 +93,17 @@ def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def llmock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    folder = tmp_path_factory.mktemp("llmock")
-    program = python_with(folder / "installed", "llmock>=0.2,<0.3").with_name("llmock")
+def llmock_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return python_with(tmp_path_factory.mktemp("llmock") / "installed", "llmock>=0.2,<0.3").with_name("llmock")
+
+
+@pytest.fixture(params=[0.3])
+def llmock(request: pytest.FixtureRequest, llmock_program: Path, tmp_path: Path) -> Iterator[str]:
+    """The server, which sends away a share of the requests."""
     port = free_port()
-    command = [str(program), "serve", "--port", str(port), "--error-rate-429", "0.3", "--log-level", "warning"]
-    with serving(command, port, folder / "log") as url:
-        yield url, program
+    command = [str(llmock_program), "serve", "--port", str(port), "--error-rate-429", str(request.param)]
+    with serving([*command, "--log-level", "warning"], port, tmp_path / "log") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +126,12 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
 
 
-def ask(url: str, *requests: ModelRequest) -> list[Answer | ModelError]:
+def ask(url: str, *requests: ModelRequest, wire: str = "openai") -> list[Answer | ModelError]:
     """What comes of requests, asked one after the other, each once."""
 
     async def asked() -> list[Answer | ModelError]:
-        model = SdkModel(
-            OpenAIChat(), ConfiguredModel(model="openai:m", base_url=url, api_key="sk-test"), Bounds(1_000_000, 4)
-        )
+        configured = ConfiguredModel(model=f"{wire}:m", base_url=url, api_key="sk-test")
+        model = SdkModel(DIALECTS[wire](), configured, Bounds(1_000_000, 4))
         found: list[Answer | ModelError] = []
         for one in requests:
             try:
@@ -179,35 +185,27 @@ def test_aimock_an_answer_and_its_usage_are_read_however_slowly_it_comes(aimock:
 
 
 def test_aimock_speaks_messages_as_the_provider_anthropic_does(aimock: str) -> None:
-    async def asked() -> Answer:
-        configured = ConfiguredModel(model="anthropic:claude", base_url=aimock.removesuffix("/v1"), api_key="sk-test")
-        model = SdkModel(AnthropicMessages(), configured, Bounds(1_000_000, 4))
-        try:
-            return await model.ask(said("slow"), ignore)
-        finally:
-            await model.close()
-
-    answer = asyncio.run(asked())
+    (answer,) = ask(aimock.removesuffix("/v1"), said("slow"), wire="anthropic")
+    assert isinstance(answer, Answer)
     assert answer.text == '{"output": 1}'
     assert answer.usage is not None
 
 
+def functions_of(text: str, tools: Any, choice: str = "required") -> tuple[Request, ModelRequest]:
+    """A request whose tools go as functions, and what a model is asked."""
+    value = {"context": [{"type": "text", "message": text}], "schema": {"type": "string"}, "tools": tools}
+    native = replace(read_request(value, Environment()), is_native=True)
+    config = {"model": "m", "max_output_tokens": 600, "wire": "tools", "tool_choice": choice}
+    return native, ModelRequest(render(native), function_schema(native), config)
+
+
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_aimock_calls_functions_by_both_wires(aimock: str, wire: str) -> None:
-    async def asked() -> Answer:
-        url = aimock if wire == "openai" else aimock.removesuffix("/v1")
-        dialect: Any = OpenAIChat() if wire == "openai" else AnthropicMessages()
-        model = SdkModel(dialect, ConfiguredModel(model=f"{wire}:m", base_url=url, api_key="k"), Bounds(1_000_000, 4))
-        tools = {"greet": {"properties": {"name": {"type": "string"}}, "required": ["name"]}}
-        value = {"context": [{"type": "text", "message": "functions"}], "schema": {"type": "string"}, "tools": tools}
-        native = replace(read_request(value, Environment()), is_native=True)
-        config = {"model": "m", "max_output_tokens": 100, "wire": "tools", "tool_choice": "auto"}
-        try:
-            return await model.ask(ModelRequest(render(native), function_schema(native), config), ignore)
-        finally:
-            await model.close()
-
-    assert json.loads(asyncio.run(asked()).text) == {
+    tools = {"greet": {"properties": {"name": {"type": "string"}}, "required": ["name"]}}
+    url = aimock if wire == "openai" else aimock.removesuffix("/v1")
+    (answer,) = ask(url, functions_of("functions", tools)[1], wire=wire)
+    assert isinstance(answer, Answer)
+    assert json.loads(answer.text) == {
         "calls": [{"_tool": "greet", "name": "Ann", "_outputPath": "†state.g"}],
         "output": "†state.g",
     }
@@ -218,15 +216,35 @@ def test_aimock_what_passes_is_asked_again(aimock: str) -> None:
     assert answer.text == '{"output": "second"}'
 
 
-def test_llmock_judges_that_every_fault_was_handled_rightly(llmock: tuple[str, Path]) -> None:
-    url, program = llmock
+def test_llmock_judges_that_every_fault_was_handled_rightly(llmock: str, llmock_program: Path) -> None:
     schema = {**OUTPUT, "properties": {"output": {"enum": ["a", "b"]}}, "additionalProperties": False}
-    answers = ask_by_settings(url, *(request(f"number {number}", schema=schema) for number in range(20)))
+    answers = ask_by_settings(llmock, *(request(f"number {number}", schema=schema) for number in range(20)))
     assert all(not compiled(schema).problems(json.loads(answer.text)) for answer in answers)
-    command = [str(program), "report", "--strict", "--url", url.removesuffix("/v1")]
+    command = [str(llmock_program), "report", "--strict", "--url", llmock.removesuffix("/v1")]
     report = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert report.returncode == 0, report.stdout
     assert "0 fault(s) injected" not in report.stdout
+
+
+@pytest.mark.parametrize("llmock", [0], indirect=True)
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_llmock_calls_functions_rightly_and_wrongly_by_both_wires(llmock: str, wire: str) -> None:
+    base = llmock.removesuffix("/v1")
+    tools = {"refund": {"properties": {"order": {"type": "string"}, "_outputPath": {"const": "†state.refunded"}}}}
+    asked, model_request = functions_of("Refund order 7.", tools)
+    found = list[Any]()
+    for fault in (None, "malformed_arguments", "unknown_tool"):
+        if fault is not None:
+            faults = {"behaviors": [{"type": "tool_fault", "kind": fault}]}
+            urlopen(Http(f"{base}/_llmock/scenario", json.dumps(faults).encode()), timeout=10).close()
+        (answer,) = ask(llmock if wire == "openai" else f"{base}/anthropic", model_request, wire=wire)
+        assert isinstance(answer, Answer), answer
+        read = read_answer(asked, answer.text)
+        found.append([len(read.calls) + (read.output is not None), *(error.message for error in read.errors)])
+    right, malformed, unknown = found
+    assert right == [1]  # of the output, perhaps: it chooses by words of the conversation
+    assert "cannot be read" in malformed[1]
+    assert "declares no tool" in unknown[1]
 
 
 TOOLS = {
