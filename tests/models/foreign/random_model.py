@@ -29,7 +29,19 @@ WORDS = (
     "_outputPath",
     "†state.",
     "†input.",
+    "<tool_call>\n",
 )
+TEMPLATE = """\
+{%- if tools %}{{ '<|im_start|>system\\n<tools>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}\
+{{ '</tools><|im_end|>\\n' }}{% endif %}\
+{%- for message in messages %}\
+{{- '<|im_start|>' + message.role + '\\n' }}{% if message.content %}{{ message.content }}{% endif %}\
+{%- for call in message.tool_calls or [] %}\
+{{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}{{ call.function.arguments | tojson }}\
+{{- '}\\n</tool_call>' }}{% endfor %}{{ '<|im_end|>\\n' }}\
+{%- endfor %}\
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+"""How a conversation is written whose model calls functions; llama.cpp finds out by it how they are called."""
 
 
 def write_model(path: str) -> None:
@@ -61,6 +73,7 @@ def write_model(path: str) -> None:
     writer.add_unk_token_id(0)
     writer.add_add_bos_token(True)
     writer.add_add_space_prefix(False)
+    writer.add_chat_template(TEMPLATE)
     for name, shape in _shapes(len(tokens)):
         writer.add_tensor(name, _weights(shape))
     writer.write_header_to_file()
