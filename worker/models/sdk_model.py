@@ -59,6 +59,9 @@ class Written:
     call_id: str = ""
     """The provider's id of the call that is being written."""
     size: int = 0
+    """How many bytes have come."""
+    made: int = 0
+    """How many bytes the calls have come to."""
     pieces: list[str] = field(default_factory=list)
     half: str = ""
     """The first half of a character whose second one has not come."""
@@ -105,12 +108,19 @@ class Written:
         return self.called.add(key, piece) if self.called is not None else ""
 
     def _write(self, piece: str) -> str:
+        """Take in the text of a call. Raises `InvalidAnswer` for too much."""
         self.pieces += [piece] if piece else []
+        self.made += len(piece.encode(errors="replace"))
+        self._bound(self.made)
         return piece
 
     def _count(self, piece: str) -> None:
+        """Count what has come. Raises `InvalidAnswer` for too much."""
         self.size += len(piece.encode(errors="replace"))
-        if self.size > self.most_bytes:
+        self._bound(self.size)
+
+    def _bound(self, size: int) -> None:
+        if size > self.most_bytes:
             raise InvalidAnswer(
                 f"the model's answer has more than {self.most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)",
                 answer=self.so_far(),
