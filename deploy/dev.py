@@ -56,7 +56,7 @@ LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
 BILL_OF_MATERIALS = ["requirements", "deploy/requirements.lock", "--pyproject", "pyproject.toml"]
 BILL_OF_MATERIALS += ["--output-reproducible", "--output-format", "JSON", "--output-file", "deploy/sbom.json"]
 IMAGE_PYTHON = "3.13"
-IMAGE_EXTRAS = ["--extra", "flower", "--extra", "ui", "--extra", "metrics", "--extra", "openai", "--extra", "anthropic"]
+IMAGE_EXTRAS = ["flower", "ui", "otel", "metrics", "openai", "anthropic"]
 
 
 def main(arguments: list[str]) -> int:
@@ -210,10 +210,11 @@ def lock(arguments: list[str]) -> int:
     python = os.path.join(tools, "bin", "python")
     with open(os.path.join(ROOT, "pyproject.toml"), encoding="utf-8") as file:
         build = re.findall(r'^requires = \["(.*)"\]$', file.read(), re.MULTILINE)
+    extras = [word for extra in IMAGE_EXTRAS for word in ("--extra", extra)]
     return (
         subprocess.call([PYTHON, "-m", "venv", tools])
         or subprocess.call([python, "-m", "pip", "install", "-qq", *LOCK_TOOLS])
-        or compile_lock(python, ["pyproject.toml", *IMAGE_EXTRAS], "deploy/requirements.lock")
+        or compile_lock(python, ["pyproject.toml", *extras], "deploy/requirements.lock")
         or compile_lock(python, ["-"], "deploy/build.lock", "\n".join(build))
         or subprocess.call([os.path.join(tools, "bin", "cyclonedx-py"), *BILL_OF_MATERIALS])
     )

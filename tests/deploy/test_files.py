@@ -222,7 +222,7 @@ def test_both_topologies_consist_of_the_same_workers() -> None:
     assert workers == {name: queues for name, queues in by_supervisor.items() if queues is not None}
     known = {Settings.model_fields[f"queue_{name}"].default for name in ("instances", "delegates", "background")}
     assert set(workers.values()) == known
-    assert set(by_supervisor) == set(SERVICES) - {"cli", "ui"}
+    assert set(by_supervisor) == set(SERVICES) - {"cli", "ui", "traces"}
 
 
 def test_everything_comes_back_after_a_crash_and_has_time_to_finish() -> None:
@@ -239,7 +239,7 @@ def test_in_compose_each_service_has_the_password_of_its_own_user_and_those_who_
     for key in ("ACTS_MODEL_API_KEY", "ACTS_MODELS"):
         assert {name for name, given in environments.items() if key in given} == {"delegates", "background"}
     for name, given in environments.items():
-        user = {"cli": "clients", "ui": "clients"}.get(name, name).upper()
+        user = {"cli": "clients", "ui": "clients", "traces": "clients"}.get(name, name).upper()
         found = set(re.findall(r"REDIS_PASSWORD_(\w+)", "\n".join(strings(given))))
         assert found == (set(ROLES) if name == "redis" else {user})
 

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from .files import DEPLOY, ROOT, instructions
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-EXTRAS = ("flower", "ui", "metrics", "openai", "anthropic")
+EXTRAS = ("flower", "ui", "otel", "metrics", "openai", "anthropic")
 IMAGE = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.13", "extra": ""}
 
 
@@ -89,4 +89,4 @@ def test_the_image_installs_nothing_without_a_hash() -> None:
             "--no-deps" in command and {"--no-index", "wheel"} & {*command.split()}
         )
     (extras,) = re.findall(r"^IMAGE_EXTRAS = (.*)$", (DEPLOY / "dev.py").read_text(encoding="utf-8"), re.MULTILINE)
-    assert json.loads(extras) == [word for extra in EXTRAS for word in ("--extra", extra)]
+    assert json.loads(extras) == [*EXTRAS]
