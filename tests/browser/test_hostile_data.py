@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,3 +106,9 @@ def test_no_script_of_the_page_makes_markup_of_a_text() -> None:
     assert {name: found for name, text in texts.items() if (found := makers.findall(text))} == {}
     shown = re.findall(r'<script src="assets/([\w.]+)"></script>', (ASSETS / "page.html").read_text(encoding="utf-8"))
     assert sorted(shown) == sorted(texts)
+
+
+def test_no_name_is_declared_in_two_scripts_which_share_them() -> None:
+    declared = re.compile(r"^(?:async )?(?:function\*? |const |let |class )(\w+)", re.MULTILINE)
+    names = Counter(name for path in ASSETS.glob("*.js") for name in declared.findall(path.read_text(encoding="utf-8")))
+    assert [name for name, count in names.items() if count > 1] == []

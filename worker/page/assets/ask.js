@@ -141,7 +141,7 @@ async function* events(body) {
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    text = (text + value).replace(/\r\n?/g, "\n");
+    text += value;
     if (text.length > LONGEST_EVENT) throw new Refusal("The server has sent an event that is too large.");
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
       const event = { event: "message", data: "" };

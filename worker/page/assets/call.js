@@ -28,11 +28,7 @@ async function callView({ run, parts }) {
       answer.errors?.length
         ? section(
             "Errors, the most frequent first",
-            make(
-              "ol",
-              { class: "rows" },
-              answer.errors.map((error) => make("li", {}, errorGroup(run, error))),
-            ),
+            rows(answer.errors, (error) => errorGroup(run, error)),
           )
         : null,
       section("Where it ran", make("div", { class: "filter-line" }, all, badges(call.counts, link, status)), instances),

@@ -5,7 +5,7 @@
 async function heldView({ run }) {
   const held = await ask(`runs/${run}/held`);
   const cards = held.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one)));
-  const nothing = make("p", { class: "quiet" }, "Nothing waits for a person.");
+  const nothing = quiet("Nothing waits for a person.");
   return { title: "Held", nodes: [heading("What waits for a person"), cards.length ? cards : nothing] };
 }
 

@@ -28,7 +28,7 @@ async function instanceView({ run, parts }) {
               { class: "calls" },
               calls.map((call) => make("li", {}, callDetails(run, call, bar(call)))),
             )
-          : make("p", { class: "quiet" }, "No call runs here."),
+          : quiet("No call runs here."),
       ),
       section(
         "Values now",
@@ -41,7 +41,7 @@ async function instanceView({ run, parts }) {
                 label: "†" + kind,
               }),
             )
-          : make("p", { class: "quiet" }, "There is none."),
+          : quiet("There is none."),
       ),
       section(
         "Values at any moment",
@@ -61,7 +61,7 @@ function late(label, read) {
     inside,
   );
   const go = async () => {
-    refill(inside, make("p", { class: "quiet" }, "Reading …"));
+    refill(inside, quiet("Reading …"));
     try {
       refill(inside, await read());
     } catch (error) {
@@ -80,7 +80,7 @@ async function past(run, instance) {
     const conflicts = [...kinds.values()].flatMap((kind) => kind.conflicts.map((one) => make("li", {}, one.sentence)));
     return [
       names.map((kind) => tree(values[kind], { place: { kind, path: [] }, link, label: "†" + kind })),
-      names.length ? null : make("p", { class: "quiet" }, "There is no value yet."),
+      names.length ? null : quiet("There is no value yet."),
       conflicts.length ? notice("error", make("p", {}, "What could not be applied:"), make("ul", {}, conflicts)) : null,
       forkHere(run, entry),
     ];
@@ -110,13 +110,8 @@ function failure(run, call) {
 }
 
 function given(call) {
-  const hasParameters = call.parameters && Object.keys(call.parameters).length > 0;
-  if (!hasParameters) return make("p", { class: "quiet" }, "No parameters.");
-  const as =
-    call.parameters_as === "written"
-      ? make("p", { class: "quiet" }, "As it is written: the values are not known here.")
-      : null;
-  return make("div", { class: "given" }, as, fields(call.parameters));
+  if (call.parameters === undefined) return quiet("Not known: it has not begun, or reads in every instance.");
+  return Object.keys(call.parameters).length ? fields(call.parameters) : quiet("No parameters.");
 }
 
 function callDetails(run, call, bar) {

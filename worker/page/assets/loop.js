@@ -5,7 +5,7 @@
 async function conversationView({ run, parts }) {
   const answer = await ask(`runs/${run}/conversation`, { tick: parts[0] });
   const ticks = answer.ticks.map((tick) => make("li", {}, tickPart(run, tick)));
-  const nothing = make("p", { class: "quiet" }, "The model has not been asked yet.");
+  const nothing = quiet("The model has not been asked yet.");
   const told = ticks.length ? make("ol", { class: "conversation" }, ticks) : nothing;
   return { title: "Conversation", nodes: [heading("Conversation"), told, answer.ended && ending(answer.ended)] };
 }
@@ -33,7 +33,7 @@ function tickPart(run, tick) {
     make("h3", {}, make("a", { href: address("run", run, "tick", tick.tick) }, `Tick ${tick.tick}`)),
     told,
     make("h4", {}, tick.tick ? "What was added to the request" : "What was asked"),
-    tick.asked.length ? tick.asked.map(spoken) : make("p", { class: "quiet" }, "Nothing."),
+    tick.asked.length ? tick.asked.map(spoken) : quiet("Nothing."),
     tick.choice === undefined ? null : [make("h4", {}, "Which tools it chose"), tree(tick.choice)],
     make("h4", {}, "What was answered"),
     answered(tick),
@@ -45,9 +45,9 @@ function tickPart(run, tick) {
 
 function answered(tick) {
   if (tick.answer !== null && tick.answer !== undefined) return fields(tick.answer);
-  if (tick.writing === undefined) return make("p", { class: "quiet" }, "Nothing yet.");
+  if (tick.writing === undefined) return quiet("Nothing yet.");
   const text = typeof tick.writing === "string" ? tick.writing : written(tick.writing);
-  return [make("p", { class: "quiet" }, "It is being written:"), make("pre", { class: "said", tabindex: "0" }, text)];
+  return [quiet("It is being written:"), make("pre", { class: "said", tabindex: "0" }, text)];
 }
 
 function tickErrors(errors) {
@@ -70,12 +70,8 @@ function tickCalls(run, tick) {
       call.child ? make("a", { href: address("run", call.child) }, "step into its run") : null,
     );
   return [
-    make(
-      "ol",
-      { class: "rows" },
-      tick.calls.map((call) => make("li", {}, one(call))),
-    ),
-    tick.more ? make("p", { class: "quiet" }, `${plural(tick.more, "more call")}: see the tick in the plan.`) : null,
+    rows(tick.calls, one),
+    tick.more ? quiet(`${plural(tick.more, "more call")}: see the tick in the plan.`) : null,
   ];
 }
 
@@ -106,7 +102,7 @@ async function sentView({ run, parts }) {
     title: "What it was given",
     nodes: [
       heading("What call ", make("code", {}, parts[0]), " was given"),
-      make("p", { class: "quiet" }, answer.note ?? "This, and nothing else of the run."),
+      quiet(answer.note ?? "This, and nothing else of the run."),
       answer.child ? make("p", {}, make("a", { href: address("run", answer.child) }, "Step into its run")) : null,
       answer.messages.length ? section("Messages", answer.messages.map(spoken)) : null,
       piece("Parameters", answer.parameters),

@@ -23,11 +23,11 @@ async function logOf(run, instance, log = { entries: [], next: null }) {
  * A slider over the moments that change what is looked at. `show(kinds, entry)` makes what is shown of the state after
  * an entry; `concerns(entry)` says which entries are moments of their own.
  */
-function moments({ run, log, instance, concerns, show }) {
+function moments({ run, log, instance, concerns, show, large = null }) {
   const shownAt = log.entries
     .map((entry, position) => [entry, position])
     .filter(([entry]) => entry.undone || concerns(entry));
-  if (!shownAt.length) return make("p", { class: "quiet" }, "The log holds nothing of this.");
+  if (!shownAt.length) return quiet("The log holds nothing of this.");
   const output = make("div", { class: "moment" });
   const told = make("p", { class: "told", role: "status" });
   const last = shownAt.length - 1;
@@ -51,7 +51,13 @@ function moments({ run, log, instance, concerns, show }) {
       byWhom(entry),
       make("code", { class: "id" }, entry.id),
     );
-    refill(output, isCut(until, instance) ? tooLarge(run, instance, entry) : show(fold(until, instance), entry));
+    if (!isCut(until, instance)) return void refill(output, show(fold(until, instance), entry));
+    refill(output, tooLarge(run, instance, entry));
+    const isShown = () => shownAt[Number(slider.value)][0] === entry;
+    large?.(entry).then(
+      (nodes) => isShown() && refill(output, nodes),
+      (error) => isShown() && refill(output, refused(error)),
+    );
   };
   let asked = false;
   slider.addEventListener("input", () => {
@@ -74,11 +80,9 @@ function moments({ run, log, instance, concerns, show }) {
   const whole = make("div", { class: "moments" }, controls, told);
   if (log.next !== null) {
     const more = async () =>
-      whole.replaceWith(moments({ run, log: await logOf(run, instance, log), instance, concerns, show }));
+      whole.replaceWith(moments({ run, log: await logOf(run, instance, log), instance, concerns, show, large }));
     whole.append(
-      make(
-        "p",
-        { class: "quiet" },
+      quiet(
         `These are the first ${counted(log.entries.length)} messages. `,
         make("button", { type: "button", on: { click: more } }, "Read on"),
       ),
@@ -99,26 +103,7 @@ function tooLarge(run, instance, entry) {
 
 function byWhom(entry) {
   if (entry.undone) return `calls ${entry.undone.join(", ")} are done again: what they wrote counts no more. `;
-  const method = entry.message?._outputMethod;
-  const call = entry.call === null ? "given" : ["by call", entry.call, entry.message?._call?._tool];
-  const words = [entry.instance === null && "global,", call, method && `(${method})`];
-  return `${words.flat().filter((word) => word || word === 0).join(" ")}. `;
-}
-
-function tooLarge(run, instance, entry) {
-  const lane = instance === null ? "" : ` --instance ${quoted(instance)}`;
-  return notice(
-    "quiet",
-    make("p", {}, "A message until here is too large to be folded in this page."),
-    command(`acts show ${run}${lane} --at ${entry.id}`),
-  );
-}
-
-function byWhom(entry) {
-  if (entry.undone) return `calls ${entry.undone.join(", ")} are carried out again: what they wrote counts no more. `;
-  const method = entry.message?._outputMethod ? ` (${entry.message._outputMethod})` : "";
-  const where = entry.instance === null ? "global, " : "";
-  return entry.call === null || entry.call === undefined
-    ? `${where}given. `
-    : `${where}by call ${entry.call} ${entry.message?._call?._tool ?? ""}${method}. `;
+  const { _call: call, _outputMethod: method } = entry.message ?? {};
+  const who = entry.call === null ? "given" : `by call ${entry.call}${call?._tool ? ` ${call._tool}` : ""}`;
+  return `${entry.instance === null ? "global, " : ""}${who}${method ? ` (${method})` : ""}. `;
 }

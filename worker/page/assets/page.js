@@ -192,12 +192,8 @@ async function showMap(asked, current) {
   const go = (call, status) => (location.hash = address("run", run, "call", call, ...(status ? [status] : [])));
   const { svg, calls, ticks = [], more } = mapped.answer;
   const choice = ticks.length > 1 ? tickChoice(run, ticks, mapped.answer.tick) : null;
-  const drawn = calls.length
-    ? planPicture(svg, current ?? asked.parts[0], go)
-    : make("p", { class: "quiet" }, "The plan has no calls.");
-  const said = more
-    ? make("p", { class: "quiet" }, `The picture holds ${plural(more, "more call")} than can be listed.`)
-    : null;
+  const drawn = calls.length ? planPicture(svg, current ?? asked.parts[0], go) : quiet("The plan has no calls.");
+  const said = more ? quiet(`The picture holds ${plural(more, "more call")} than can be listed.`) : null;
   refill(map, choice, reading(mapped.answer), make("div", { class: "plan", tabindex: "-1" }, drawn), said);
   if (focused !== undefined)
     map.querySelector(`[data-call="${CSS.escape(focused)}"][tabindex]`)?.focus({ preventScroll: true });
@@ -266,7 +262,7 @@ function tokenForm(error) {
       field("Token", token),
       make("button", { type: "submit", class: "primary" }, "Go on"),
     ),
-    make("p", { class: "quiet" }, "It is kept in this tab until the tab is closed, and sent to this server only."),
+    quiet("It is kept in this tab until the tab is closed, and sent to this server only."),
   ];
 }
 

@@ -154,9 +154,19 @@ function pages({ first, row, more, empty, label }) {
     }
   };
   show(first);
-  if (!first.items.length) return make("p", { class: "quiet" }, empty);
+  if (!first.items.length) return quiet(empty);
   return make("div", { class: "pages" }, before, list, after);
 }
+
+/** A list with a row for each. */
+const rows = (list, row) =>
+  make(
+    "ol",
+    { class: "rows" },
+    list.map((one) => make("li", {}, row(one))),
+  );
+
+const quiet = (...children) => make("p", { class: "quiet" }, children);
 
 /** What a field is asked for, with its label. */
 function field(label, input) {

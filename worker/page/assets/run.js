@@ -57,8 +57,8 @@ async function runView({ run, overview }) {
     overview.output === null || overview.output === undefined ? null : section("Output", tree(overview.output));
   const attention = [];
   if (overview.reason) attention.push(make("p", { class: "reason" }, overview.reason));
-  for (const { error } of (overview.unanswered ?? []).slice(0, 5))
-    attention.push(make("p", {}, "A model is asked again: ", error?.message ?? ""));
+  for (const { message } of (overview.unanswered ?? []).slice(0, 5))
+    attention.push(make("p", {}, "A model is asked again: ", message));
   const failed = overview.counts?.failed ?? 0;
   if (failed)
     attention.push(
@@ -80,13 +80,7 @@ async function runView({ run, overview }) {
 }
 
 function forkedFrom(origin) {
-  if (!origin) return null;
-  return make(
-    "a",
-    { href: address("run", origin.run ?? origin) },
-    origin.run ?? origin,
-    origin.at ? ` at ${origin.at}` : null,
-  );
+  return origin ? make("a", { href: address("run", origin.run) }, `${origin.run} at ${origin.at}`) : null;
 }
 
 const background = (counts) => counts && Object.entries(counts).map(([name, number]) => `${counted(number)} ${name} `);

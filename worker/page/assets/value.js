@@ -5,112 +5,67 @@
 async function valueView({ run, parts }) {
   const [path, , instance = null] = parts;
   const place = placeOf(path);
-  let answer = null;
-  let refusal = null;
+  const log = late("Read the log", () => placeHistory(run, place, instance));
+  let known;
   try {
-    answer = await ask(`runs/${run}/place`, { path: printed(place), instance });
+    known = placeParts(run, await ask(`runs/${run}/place`, { path: printed(place), instance }), place, instance);
   } catch (error) {
-    if (isLive || error.type !== "NotInTheFile") throw error;
-    refusal = error;
+    if (error.type !== "NotInTheFile") throw error;
+    const text = `acts explain ${run} ${quoted(printed(place))}${laneOption(instance)}`;
+    known = notice("quiet", make("p", {}, error.message), command(text));
+    log.open = true;
   }
-  const log =
-    answer === null || answer.missing === undefined
-      ? late("Read the log", () => placeHistory(run, place, instance))
-      : null;
-  const above = place.path.length
-    ? make(
-        "p",
-        { class: "quiet" },
-        "Inside of ",
-        paths(
-          run,
-          place.path.map((_, depth) => printed({ kind: place.kind, path: place.path.slice(0, depth) })),
-          instance,
-        ),
-      )
-    : null;
-  if (refusal !== null) log.open = true;
+  const above = place.path.map((_, depth) => printed({ kind: place.kind, path: place.path.slice(0, depth) }));
+  const reader = instance === null ? "a global reader" : make("a", { href: instanceAddress(run, instance) }, instance);
   return {
     title: printed(place),
     nodes: [
       heading("Value ", make("code", {}, printed(place))),
-      make(
-        "p",
-        { class: "quiet" },
-        instance === null
-          ? "As a global reader sees it."
-          : ["As a reader in ", make("a", { href: instanceAddress(run, instance) }, instance), " sees it."],
-      ),
-      above,
-      answer === null
-        ? notice(
-            "quiet",
-            make("p", {}, refusal.message),
-            command(`acts explain ${run} ${quoted(printed(place))}${laneOption(instance)}`),
-          )
-        : placeParts(run, answer, place, instance),
-      log && section("What it was at any moment", log),
+      quiet("As ", reader, " sees it."),
+      above.length ? quiet("Inside of ", paths(run, above, instance)) : null,
+      known,
+      section("What it was at any moment", log),
     ],
   };
 }
 
 function placeParts(run, answer, place, instance) {
-  const calls = (list, word) =>
-    list?.length
-      ? make(
-          "ol",
-          { class: "rows" },
-          list.map((one) => make("li", {}, callLink(run, one))),
-        )
-      : make("p", { class: "quiet" }, word);
-  const seen = answer.seen_by?.length
-    ? make(
-        "ul",
-        { class: "rows" },
-        answer.seen_by.map((one) =>
-          make(
-            "li",
-            {},
-            make(
-              "div",
-              { class: "row" },
-              make("span", { class: "tool" }, one.who),
-              make("span", { class: "quiet" }, one.how),
-            ),
-          ),
-        ),
-      )
-    : make("p", { class: "quiet" }, "No call, delegate or model.");
   const link = (inner) => valueAddress(run, printed(inner), instance);
-  const now =
-    answer.missing === undefined
-      ? tree(answer.value, { place, link, whole: wholeOf(run, instance) })
-      : missing(answer.missing, run, instance);
+  const calls = (list, nothing) => (list.length ? rows(list, (one) => callLink(run, one)) : quiet(nothing));
+  const sight = ({ who, how }) => make("div", { class: "row" }, make("span", { class: "tool" }, who), quiet(how));
+  const { missing: absence, seen_by: seers, provenance } = answer;
   return [
-    section(answer.missing === undefined ? "Now" : "It has no value", now),
+    absence === undefined
+      ? section("Now", tree(answer.value, { place, link, whole: wholeOf(run, instance) }))
+      : section("It has no value", missing(absence, run, instance)),
     section("Who writes it", calls(answer.writers, "No call: it was given.")),
     section("Who reads it", calls(answer.readers, "No call.")),
-    section("Who can see it", seen),
-    answer.provenance?.length ? section("Which messages it came from", origins(run, answer, instance)) : null,
+    section("Who can see it", seers.length ? rows(seers, sight) : quiet("No call, delegate or model.")),
+    provenance.length ? section("Which messages it came from", origins(run, answer, instance)) : null,
   ];
 }
 
 function origins(run, { provenance, more }, instance) {
   const one = (origin) => [
     callLink(run, origin),
-    make("p", { class: "quiet" }, [origin.by && `by ${origin.by}`, origin.effect].filter(Boolean).join(", ")),
+    quiet([origin.by && `by ${origin.by}`, origin.effect].filter(Boolean).join(", ")),
     tree(origin.value, { open: false, label: origin.path }),
-    (origin.reads ?? []).map((read) => make("div", {}, "read ", paths(run, [read.path], instance))),
+    origin.reads.length
+      ? make(
+          "div",
+          {},
+          "It read ",
+          paths(
+            run,
+            origin.reads.map((read) => read.path),
+            instance,
+          ),
+        )
+      : null,
   ];
   return [
-    more
-      ? make("p", { class: "quiet" }, `The last ${counted(provenance.length)}; there are ${counted(more)} more.`)
-      : null,
-    make(
-      "ol",
-      { class: "rows" },
-      provenance.map((origin) => make("li", {}, one(origin))),
-    ),
+    more ? quiet(`The last ${counted(provenance.length)}; there are ${counted(more)} more.`) : null,
+    rows(provenance, one),
   ];
 }
 
@@ -128,13 +83,7 @@ function missing({ sentence, why, near }, run, instance) {
   return [
     make("p", {}, sentence),
     near ? make("p", {}, "Near it: ", paths(run, [near], instance)) : null,
-    why.length
-      ? make(
-          "ol",
-          { class: "rows" },
-          why.map((writer) => make("li", {}, one(writer))),
-        )
-      : null,
+    why.length ? rows(why, one) : null,
   ];
 }
 
@@ -160,14 +109,18 @@ async function placeHistory(run, place, instance) {
   const log = await logOf(run, instance);
   const concerns = (entry) => entry.cut || touches(entry, place);
   const link = (inner) => valueAddress(run, printed(inner), instance);
+  const shown = (value) => tree(value, { place, link });
   const show = (kinds, entry) => {
     const found = valueAt(kinds, place);
     if (found.conflict) return notice("error", make("p", {}, found.conflict));
-    const value =
-      "value" in found ? tree(found.value, { place, link }) : make("p", { class: "quiet" }, "There was no value.");
+    return ["value" in found ? shown(found.value) : quiet("There was no value."), forkHere(run, entry)];
+  };
+  const large = async (entry) => {
+    const answer = await ask(`runs/${run}/place`, { path: printed(place), instance, at: entry.id });
+    const value = answer.missing === undefined ? shown(answer.value) : quiet(answer.missing.sentence);
     return [value, forkHere(run, entry)];
   };
-  return moments({ run, log, instance, concerns, show });
+  return moments({ run, log, instance, concerns, show, large: isLive ? large : null });
 }
 
 /** Whether a message can make a difference to a place. */
