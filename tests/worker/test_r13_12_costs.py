@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator, Mapping
+from threading import Event
 from typing import Any
 
 import pytest
 
+from acts_celery import Answer, LocalClient, Usage
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.costs import Cost
@@ -166,6 +169,31 @@ def test_r13_12_a_run_that_is_cancelled_keeps_what_its_request_may_have_used_and
     assert (cost.requests, cost.input) == (2, 1_000)
     assert cost.estimated > 4_096
     assert cost.tokens == 1_100 + cost.estimated
+
+
+def test_r13_12_what_child_runs_have_cost_counts_also_where_their_parent_is_cancelled(acts: LocalClient) -> None:
+    asked = Event()
+
+    async def answers(messages: Any, *_: Any) -> Answer:
+        if "# Tick 0" not in str(messages):
+            said = {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]}
+            return Answer(json.dumps(said), "m", Usage(1_000, 100))
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it waits for ever")
+
+    acts.model(answers)
+    desk = {"context": [], "schema": {}, "tools": ["echo"]}
+    ask = {"type": "object", "properties": {"_delegate": {"const": "desk"}}}
+    call = {"_tool": "ask", "_outputPath": "†state.x"}
+    run = acts.submit([], {"calls": [call]}, tools={"ask": ask}, delegates={"desk": desk})
+    assert asked.wait(60)
+    run.cancel()
+    cost = run.wait(timeout_seconds=60).cost
+    assert cost is not None
+    assert (cost.requests, cost.input) == (2, 1_000)
+    assert cost.tokens == 1_100 + cost.estimated > 4_096
+    assert run.result().cost == cost
 
 
 def test_r13_12_what_was_asked_when_the_time_was_over_counts_also_when_more_ticks_are_added(loops: Backend) -> None:

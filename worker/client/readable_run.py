@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -11,12 +12,13 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings, is_cluster
 from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceNotFound, RunNotFound
 from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_state import RunState
 
 from .log_entries import LogEntry, LogReading
@@ -76,6 +78,8 @@ class ReadableRun(Generic[OutputT]):
         """
         with redis_errors(self._settings):
             result = read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
+            if at is None and result.status != "completed":
+                result = _with_open_children(result, self._redis, self._settings)
         return typed(result, self.output_type)
 
     def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
@@ -85,6 +89,8 @@ class ReadableRun(Generic[OutputT]):
         if since is not None and not is_cluster(self._settings.require_redis()):
             with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
                 if (result := read_end(self._redis, self._keys, since, deadline.block_ms())) is not None:
+                    if result.status != "completed":
+                        result = _with_open_children(result, self._redis, self._settings)
                     return typed(result, self.output_type)
         try:
             self._progress.wait(deadline)
@@ -205,3 +211,18 @@ class ReadableRun(Generic[OutputT]):
         with redis_errors(self._settings):
             if instance is not None and instance not in (known := self._history.instances()):
                 raise InstanceNotFound(self.id, instance, known)
+
+
+def _with_open_children(result: Result, redis: Redis, settings: Settings) -> Result:
+    """The result of a run that has ended, its cost with that of the child runs whose calls had not ended then. Raises
+    `RedisError`.
+    """
+    cost = result.cost
+    for call in result.calls if result.status in ENDED else ():
+        if call.child is None or call.cost is not None:
+            continue
+        progress = Progress(call.child, redis, settings)
+        with suppress(RunNotFound):  # it is kept no longer
+            child = read_result(redis, Keys(settings.key_prefix, call.child), progress, at=None, waits=False)
+            cost = (cost or Cost()) + (_with_open_children(child, redis, settings).cost or Cost())
+    return replace(result, cost=cost)
