@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -136,7 +136,7 @@ def _tally_of(run: OpenedRun, index: int) -> CallTally:
     raise NoSuchCall(f"run {run.keys.run} has no call {index}: {known}")
 
 
-def _page(run: OpenedRun, places: range, is_wanted: Any, most: int) -> tuple[list[int], str | None]:
+def _page(run: OpenedRun, places: range, is_wanted: Callable[[int], bool], most: int) -> tuple[list[int], str | None]:
     """The next places that are wanted, and the cursor behind them. Raises `BadQuery`."""
     after = run.query.number("after") or 0
     found = list(islice((at for at in places[after:] if is_wanted(at)), most + 1))
