@@ -255,6 +255,7 @@ def test_a_megabyte_is_cut_folded_and_had_whole(browser: Browser, site: Site, ba
     with entered(browser, site, READER) as opened:
         open_view(opened, f"{site.url}/", run, "value", "†state.many")
         opened.open_all()
+        expect(opened.page.locator(".moment")).to_contain_text("kB, of which this is the beginning")
         assert opened.page.evaluate("document.querySelectorAll('*').length") < 2_000
         with opened.page.expect_download() as had:
             opened.page.get_by_role("button", name="Download all of it").first.click()

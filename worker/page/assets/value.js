@@ -109,15 +109,15 @@ async function placeHistory(run, place, instance) {
   const log = await logOf(run, instance);
   const concerns = (entry) => entry.cut || touches(entry, place);
   const link = (inner) => valueAddress(run, printed(inner), instance);
-  const shown = (value) => tree(value, { place, link });
+  const shown = (value, at) => tree(value, { place, link, whole: wholeOf(run, instance, at) });
   const show = (kinds, entry) => {
     const found = valueAt(kinds, place);
     if (found.conflict) return notice("error", make("p", {}, found.conflict));
-    return ["value" in found ? shown(found.value) : quiet("There was no value."), forkHere(run, entry)];
+    return ["value" in found ? shown(found.value, entry.id) : quiet("There was no value."), forkHere(run, entry)];
   };
   const large = async (entry) => {
     const answer = await ask(`runs/${run}/place`, { path: printed(place), instance, at: entry.id });
-    const value = answer.missing === undefined ? shown(answer.value) : quiet(answer.missing.sentence);
+    const value = answer.missing === undefined ? shown(answer.value, entry.id) : quiet(answer.missing.sentence);
     return [value, forkHere(run, entry)];
   };
   return moments({ run, log, instance, concerns, show, large: isLive ? large : null });
@@ -141,10 +141,15 @@ function touches(entry, place) {
 }
 
 /** What fetches a whole value as a file, where a server can give it. */
-function wholeOf(run, instance) {
+function wholeOf(run, instance, at = null) {
   if (!isLive) return null;
   return async (place) => {
-    const asked = new URLSearchParams({ run, path: printed(place), ...(instance === null ? {} : { instance }) });
+    const asked = new URLSearchParams({
+      run,
+      path: printed(place),
+      ...(instance === null ? {} : { instance }),
+      ...(at === null ? {} : { at }),
+    });
     try {
       const response = await fetched(`api/whole?${asked}`);
       if (!response.ok) await answerOf(response);
