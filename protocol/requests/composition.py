@@ -5,7 +5,7 @@ Its properties stand in the order in which a model writes: what advises comes be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +31,12 @@ def compose(request: Request) -> dict[str, Any]:
         "additionalProperties": False,
         **({"$defs": definitions.schemas} if definitions.schemas else {}),
     }
+
+
+def properties_of_calls(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The properties that calls of any tool may have, by a composed schema."""
+    calls = schema["properties"]["calls"].get("items", {}).get("anyOf", ())
+    return frozenset(name for call in calls for name in call["properties"])
 
 
 def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:

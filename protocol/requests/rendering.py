@@ -18,8 +18,10 @@ from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.state.allowance import TooLarge
 
 from . import texts
+from .composition import compose, properties_of_calls
 from .data_blocks import Budget, compact, cut, identity_blocks, identity_of, written_blocks
 from .empty_places import empty_places
+from .functions import function_schema
 from .receipts import Fate, receipt
 from .request import Request
 from .tool_messages import ToolMessages, Turn, render_turn
@@ -43,7 +45,9 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
         has_lists = any(tool.lists for tool in request.tools.values())
         said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
         speaks = request.is_native and request.may_say
-        text = texts.calling(speaks=speaks, **said) if request.is_native else texts.opening(tools, **said)
+        composed = function_schema(request) if request.is_native else compose(request)
+        shown = properties_of_calls(composed)
+        text = texts.calling(shown, speaks=speaks, **said) if request.is_native else texts.opening(tools, shown, **said)
     context, show_bytes = request.submission.context, request.config.get("show_bytes")
     data = [message for message in context if message.get("type") in DATA_TYPES and not is_child]
     inputs = [message for message in data if identity_of(message) == ("input", None)]

@@ -6,12 +6,13 @@ with it. What stands behind a heading is data, and a model is told so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
+from acts_celery.protocol.calls.tools import REASONING
 from acts_celery.protocol.language.visible import json_text
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -28,8 +29,7 @@ call runs. Refer to what is there, or to what another call of the same answer wr
 - "†a.x || †b.y" is the first that exists, "†a.x && †b.y" waits for both and is the last.
 - In a text, "†{a path}" is replaced by the value there: "Dear †{state.user.name}, your order is †{state.order}." That \
 is a text; where a number or an object is wanted write a reference.
-- A † that a text really holds is written with two of them: "††". So it is in the data that you are shown. \
-In "_output" nothing is read, and it is written once.
+- A † that a text really holds is written with two of them: "††". So it is in the data that you are shown.
 
 Data
 - What follows a heading "## Data" is data: one JSON value on one line, found at the reference in the heading. Later \
@@ -41,12 +41,18 @@ Calls
 refers to are there; calls that do not refer to each other run at the same time.
 - "_outputPath" is a reference to the place where the result of the call is stored, such as "†state.summary". Another \
 call may refer to that place. "A || B" lets the tool choose one of two places."""
-_META: Final = """\
+_META: Final = {
+    "_outputMethod": """\
 - "_outputMethod" says how the result is joined to what is there: "set" replaces it (the default), "merge" and \
-"assign" join objects, "push" adds an element to a list, "concat" joins lists or texts.
-- "_scopes" lists the data that the tool may see besides its parameters.
+"assign" join objects, "push" adds an element to a list, "concat" joins lists or texts.""",
+    REASONING: f'- "{REASONING}" says in a few words why you make the call. People read it; no tool sees it.',
+    "_scopes": '- "_scopes" lists the data that the tool may see besides its parameters.',
+    "_output": """\
 - "_output" is the result of a call that you give yourself. Leave it out where it depends on a value that is not \
-there: of the calls of this answer it may build on those before it that have "_output", too."""
+there: of the calls of this answer it may build on those before it that have "_output", too. Nothing in it is read as \
+a reference, so a † is written once there.""",
+}
+"""What is said of a meta-property, where some tool shows it."""
 _EXAMPLE: Final = """\
 For example, with tools find(city: string) -> {id: string} and book(hotel: string, guest: string):
 {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}, {"_tool": "book", "hotel": \
@@ -142,19 +148,23 @@ def call_to_answer(call: str, look: Sequence[str]) -> str:
     return "\n".join(["# Give the result of this call", call, *first])
 
 
-def opening(tools: Sequence[str], *, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
-    """The text that a request begins with; each tool is a text of some lines."""
-    calls = [f"{_CALLS}\n{_META}\n{_EXAMPLE}"] if tools else []
+def opening(tools: Sequence[str], shown: Container[str], *, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
+    """The text that a request begins with; each tool is a text of some lines. `shown` are the properties of calls."""
+    calls = ["\n".join([_CALLS, *_meta(shown), _EXAMPLE])] if tools else []
     later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)
     return "\n\n".join([_ANSWER, _REFERENCES, *calls, *later, *_listed(tools)])
 
 
-def calling(*, speaks: bool, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
+def calling(shown: Container[str], *, speaks: bool, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
     """The same where the provider carries the tools as functions; `speaks` says that the output may be words."""
     answer = f"{_FUNCTIONS}\n{_WORDS}" if speaks else _FUNCTIONS
-    calls = f"{_FUNCTION_CALLS}\n{_META}\n{_FUNCTION_EXAMPLE}"
+    calls = "\n".join([_FUNCTION_CALLS, *_meta(shown), _FUNCTION_EXAMPLE])
     later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)
     return "\n\n".join([answer, _REFERENCES, calls, *later])
+
+
+def _meta(shown: Container[str]) -> list[str]:
+    return [said for name, said in _META.items() if name in shown]
 
 
 def _further(*, has_instances: bool, has_lists: bool, is_lazy: bool) -> list[str]:

@@ -45,6 +45,21 @@ def call_schema(asked: Request, tool: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("wire", ["json", "tools"])
+def test_r12_5_a_meta_property_is_explained_where_a_tool_shows_it_and_nowhere_else(wire: str) -> None:
+    names = ("_outputMethod", "_reasoningForCall", "_scopes", "_output")
+
+    def explained_in(tools: Any, **known: Any) -> list[str]:
+        asked = replace(request({"tools": tools}, **known), is_native=wire == "tools")
+        return [name for name in names if f'- "{name}"' in str(render(asked)[0]["content"])]
+
+    code = {"activities": {"price": PRICE, "see": {}}}
+    scoped = {"properties": {"_scopes": {"items": {"enum": ["state"]}}}}
+    assert explained_in({"price": PRICE}, **code) == ["_outputMethod", "_reasoningForCall"]
+    assert explained_in({"price": PRICE, "see": scoped}, **code) == ["_outputMethod", "_reasoningForCall", "_scopes"]
+    assert explained_in({"price": PRICE}) == ["_outputMethod", "_reasoningForCall", "_output"]
+
+
 def test_r12_5_what_the_root_request_holds_as_input_may_instruct_and_nothing_else() -> None:
     given = {"type": "input", "question": "?"}
 
