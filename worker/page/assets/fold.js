@@ -15,14 +15,9 @@ function fold(entries, instance) {
   const kinds = new Map();
   for (const own of [false, true]) {
     if (own && instance === null) break;
-    const replaced = new Set();
     for (const entry of standing(entries, own ? instance : null)) {
       const operation = operationOf(entry);
       if (operation === null) continue;
-      if (operation.kind === "error" && own && !replaced.has("error")) {
-        replaced.add("error"); // of errors the own ones alone count
-        kinds.delete("error");
-      }
       if (!kinds.has(operation.kind)) kinds.set(operation.kind, { root: MISSING, conflicts: [], owned: new Set() });
       applyTo(kinds.get(operation.kind), operation);
     }
