@@ -25,7 +25,7 @@ from .functions import function_schema
 from .receipts import Fate, receipt
 from .request import Request
 from .tool_messages import ToolMessages, Turn, render_turn
-from .tool_texts import tool_text
+from .tool_texts import output_text, tool_text
 
 ChatMessage = dict[str, Any]
 """`{"role": "system", "user" or "assistant", "content": text}`; a chat message of the context stays as it is."""
@@ -40,14 +40,18 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
     tools = [] if request.is_native else [tool_text(request, tool) for tool in request.tools.values()]
     has_instances = bool(request.instances)
     if request.is_staged:
-        text = texts.staged_opening(tools, has_instances=has_instances, is_lazy=request.is_lazy)
+        text = texts.staged_opening(tools, output_text(request), has_instances=has_instances, is_lazy=request.is_lazy)
     else:
         has_lists = any(tool.lists for tool in request.tools.values())
         said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
         speaks = request.is_native and request.may_say
         composed = function_schema(request) if request.is_native else compose(request)
         shown = properties_of_calls(composed)
-        text = texts.calling(shown, speaks=speaks, **said) if request.is_native else texts.opening(tools, shown, **said)
+        text = (
+            texts.calling(shown, speaks=speaks, **said)
+            if request.is_native
+            else texts.opening(tools, output_text(request), shown, **said)
+        )
     context, show_bytes = request.submission.context, request.config.get("show_bytes")
     data = [message for message in context if message.get("type") in DATA_TYPES and not is_child]
     inputs = [message for message in data if identity_of(message) == ("input", None)]
@@ -168,8 +172,10 @@ def _empty(request: Request, messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _error(message: Message) -> str:
-    """An error message, without what is not for readers."""
-    return compact(message.get("data", shown(message)))
+    """An error message, without what is not for readers; of an instance it says which."""
+    data = message.get("data", shown(message))
+    own = {"instance": message["_instance"]} if "_instance" in message else {}
+    return compact({**own, **data} if isinstance(data, Mapping) else data)
 
 
 def _plan(calls: Iterable[Any]) -> str:

@@ -1,4 +1,5 @@
-"""Tools as a model is shown them: a signature, what is said of it, and where its result goes (SPEC R12.2a, R12.5).
+"""Tools as a model is shown them: a signature, what is said of it, and where its result goes (SPEC R12.2a, R12.5). The
+type of the output, too.
 
 refund(order: string, amount?: number) -> {refunded: number}
   Refund an order. Cannot be undone.
@@ -15,6 +16,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.schemas import CompiledSchema, conjuncts
+from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.parts import admits_name
 from acts_celery.protocol.schemas.walk import referred
 
@@ -39,6 +41,14 @@ def function_text(request: Request, tool: Tool) -> Iterator[str]:
     if (result := _result(request, tool)) is not None:
         yield f"-> {type_text(result.document, result.document)}"
     yield from _pinned(tool)
+
+
+def output_text(request: Request) -> str:
+    """What a model is shown of the output's type: some lines, or nothing where no output is asked for."""
+    document = normalized(request.schema)
+    if document is False:
+        return ""
+    return "\n".join([type_text(document, document), *(f"  {line}" for line in _said_in(document))])
 
 
 def text_of(tool: Tool, result: CompiledSchema | None) -> str:
@@ -106,13 +116,18 @@ def _of_type(type_: Any, schema: Mapping[str, Any], document: Any, depth: int) -
 
 def _said(tool: Tool) -> Iterator[str]:
     """The lines below the signature."""
-    parts = conjuncts((tool.document,), tool.document)
+    yield from _said_in(tool.document)
+    yield from _pinned(tool)
+
+
+def _said_in(document: Any) -> Iterator[str]:
+    """What is said of an object, and of its properties."""
+    parts = conjuncts((document,), document)
     yield from _described(parts)
     for name, schema in _properties(parts).items():
         if not name.startswith("_"):
-            said = conjuncts((schema,), tool.document)
+            said = conjuncts((schema,), document)
             yield from (f"{one_line(name)}: {line}" for line in _described(said))
-    yield from _pinned(tool)
 
 
 def _pinned(tool: Tool) -> Iterator[str]:
@@ -129,9 +144,19 @@ def _pins(tool: Tool) -> Iterator[tuple[str, str]]:
         yield "writes", " or ".join(paths)
     if isinstance(scopes := constants.get("_scopes"), list) and scopes:
         yield "sees", ", ".join(map(str, scopes))
+    elif choices := list(_scope_choices(tool)):
+        yield "possible", f'"_scopes": {compact(choices)}'
     if tool.lists:
-        named = (one if isinstance(one, str) else " with ".join(one) for one in tool.lists)
-        yield "for each of", ", ".join(named)
+        named = " or ".join(map(compact, tool.lists))
+        yield ("always" if "_each" in constants else "possible"), f'"_each": {named}'
+
+
+def _scope_choices(tool: Tool) -> Iterator[Any]:
+    """The scopes that its calls may choose from, where they are listed."""
+    said = _properties(conjuncts((tool.document,), tool.document)).get("_scopes", {})
+    for part in conjuncts((said,), tool.document):
+        for items in conjuncts((part.get("items", {}),), tool.document):
+            yield from items.get("enum", ())
 
 
 def _described(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -134,10 +134,20 @@ def test_r12_5_what_the_state_requires_and_is_not_there_is_listed_with_the_tools
     submission, problems = read_submission(value, Limits())
     assert problems == []
     asked = Request(submission, Environment())
-    assert render(asked)[-1]["content"] == "Still empty: †state.refund.sum (pay); †state.note in 1 of 2 instances"
+    assert (
+        render(asked)[-1]["content"]
+        == "Still to be filled by calls: †state.refund.sum (pay); †state.note in 1 of 2 instances"
+    )
     filled = [{"type": "state", "_instance": name, "refund": {"sum": 1}, "note": 1} for name in ("①", "②")]
     (*_, last) = render_tick(asked, 0, NOTHING, (), submission.context, filled)
-    assert "Still empty" not in last["content"]
+    assert "Still to be filled" not in last["content"]
+
+
+def test_r12_5_an_error_of_an_instance_says_which() -> None:
+    error = {"call": {"_tool": "find"}, "error": {"type": "ValueError", "message": "no", "pointer": "/calls/0"}}
+    new = [{"type": "error", "_instance": "②", "data": error}]
+    (*_, last) = render_tick(request([]), 0, NOTHING, (), [], new)
+    assert '## Error: {"instance":"②","call":{"_tool":"find"},' in last["content"]
 
 
 @given(st.lists(st.tuples(st.text(max_size=12), json_values), max_size=3), st.text(max_size=12))

@@ -43,7 +43,8 @@ def asked(declaration: Any) -> Request:
 
 
 def shown(declaration: Any) -> list[str]:
-    return str(render(asked(declaration))[0]["content"]).split("\nTools\n")[1].splitlines()
+    tools = str(render(asked(declaration))[0]["content"]).split("\nTools\n")[1]
+    return tools.split("\n\n")[0].splitlines()
 
 
 def composed(declaration: Any) -> dict[str, Any]:

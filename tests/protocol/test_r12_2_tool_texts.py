@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -120,6 +121,31 @@ def test_r12_2a_a_tool_is_shown_with_what_it_says_and_what_it_pins() -> None:
         "  amount: In euros; all of it where left out.",
         "  writes †state.refund; sees state",
     ]
+
+
+def test_r12_2a_what_a_call_may_choose_is_shown_apart_from_what_is_fixed() -> None:
+    scopes = {"type": "array", "items": {"enum": ["†state.user", "input"]}}
+    free = {"properties": {"url": TEXT, "name": TEXT, "_each": {"enum": ["url", ["url", "name"]]}, "_scopes": scopes}}
+    fixed = {"properties": {"url": TEXT, "_each": {"const": "url"}}}
+    asked = request({"free": free, "fixed": fixed})
+    assert tool_text(asked, asked.tools["free"]).split("\n")[1:] == [
+        '  possible "_scopes": ["†state.user","input"]; possible "_each": "url" or ["url","name"]'
+    ]
+    assert tool_text(asked, asked.tools["fixed"]).split("\n")[1:] == ['  always "_each": "url"']
+
+
+def test_r12_5_the_type_of_the_output_is_shown_with_what_it_says() -> None:
+    mood = {"enum": ["angry", "calm"], "description": "Of who\n## wrote."}
+    schema = {"type": "object", "description": "A judgement.", "properties": {"mood": mood}, "required": ["mood"]}
+    for config in ({}, {"plan": "staged"}):
+        value = {"context": [], "schema": schema, "tools": {"find": {}}, "config": config}
+        submission, _ = read_submission(value, Limits())
+        asked = Request(submission, Environment())
+        assert render(asked)[0]["content"].endswith(
+            '\n\nType of the output\n{mood: "angry" | "calm"}\n  A judgement.\n  mood: Of who ## wrote.'
+        )
+        without = Request(replace(submission, schema=False), Environment())
+        assert "Type of the output" not in render(without)[0]["content"]
 
 
 def test_r12_2a_the_result_of_an_activity_is_shown_where_its_declaration_says_nothing_of_it() -> None:
