@@ -40,6 +40,9 @@ _MOST_BYTES: Final = 2**22
 _BATCH: Final = 512
 _DELAY_MS: Final = 5_000
 _NS: Final = 1_000_000
+_ENDPOINT_REMEDY: Final = (
+    "(OTEL_EXPORTER_OTLP_ENDPOINT names what takes OTLP over HTTP, with http:// or https://; the default is http://localhost:4318)"
+)
 
 
 class NothingToExport(WorkerError):
@@ -109,8 +112,8 @@ class SpanSender:
             with _heard() as lines:
                 result = exporter.export(batch)
             if result is not SpanExportResult.SUCCESS:
-                why = lines[-1] if lines else "the exporter does not say why"
-                raise NotExported(f"spans are not exported: {why}: see OTEL_EXPORTER_OTLP_ENDPOINT")
+                why = " ".join(lines[-2:]) or "the exporter does not say why"
+                raise NotExported(f"spans are not exported: {why} {_ENDPOINT_REMEDY}")
 
     def _readable(self, span: Span, attributes: dict[str, Any]) -> ReadableSpan:
         limits, place = self._limits, span.place

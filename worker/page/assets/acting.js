@@ -49,16 +49,20 @@ const laneOption = (instance) => (instance === null || instance === undefined ? 
 /** The way to mend a failed call: what a retry does again and what it leaves stale is shown before it is done. */
 function mending(run, call) {
   const text = `acts retry ${run} --call ${call.index}${laneOption(call.instance)}`;
+  const again = "When its cause is mended, do the call again, and what was skipped for it";
+  const taken = "Where its input was wrong, take it as done with the value that it should have brought";
   if (!mayControl())
     return make(
       "div",
       { class: "mend" },
-      make("p", {}, "When its cause is mended, do the call again, and what was skipped for it:"),
+      make("p", {}, `${again}:`),
       command(text),
+      make("p", {}, `${taken}, as JSON in place of VALUE:`),
+      command(`${text} --skip VALUE`),
     );
-  return make(
+  const buttons = make(
     "p",
-    { class: "mend buttons" },
+    { class: "buttons" },
     make(
       "button",
       {
@@ -70,6 +74,7 @@ function mending(run, call) {
     ),
     skipping(run, call),
   );
+  return make("div", { class: "mend" }, make("p", {}, `${again}. ${taken}.`), buttons);
 }
 
 function openRetry(run, choice) {
