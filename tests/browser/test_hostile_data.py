@@ -63,7 +63,7 @@ def test_a_run_of_markup_is_shown_as_text_in_every_view(desk: Window, hostile: R
 
 def test_the_command_to_copy_quotes_what_a_shell_would_read(desk: Window, hostile: Run, hostile_file: str) -> None:
     open_view(desk, hostile_file, hostile, "instance", "%3Cb%20onmouseover%3Dwindow.hacked%3D1%3E%E2%91%A0")
-    expect(desk.page.locator(".failure .command code")).to_contain_text(f"--instance '{INSTANCE}'")
+    expect(desk.page.locator(".failure .command code").first).to_contain_text(f"--instance '{INSTANCE}'")
 
 
 PICTURES: Final = {
