@@ -41,7 +41,8 @@ _BATCH: Final = 512
 _DELAY_MS: Final = 5_000
 _NS: Final = 1_000_000
 _ENDPOINT_REMEDY: Final = (
-    "(OTEL_EXPORTER_OTLP_ENDPOINT names what takes OTLP over HTTP, with http:// or https://; the default is http://localhost:4318)"
+    "(OTEL_EXPORTER_OTLP_ENDPOINT names what takes OTLP over HTTP, with http:// or https://;"
+    " the default is http://localhost:4318)"
 )
 
 
