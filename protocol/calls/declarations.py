@@ -99,4 +99,6 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     except SchemaError as error:
         place = tool.place_in_declaration(error.path)
         return Problem(pointer(*at, *place), f"not a JSON Schema: {shortened(error.message)}", NoSchema(declaration))
+    if tool.hides_trust:
+        return Problem(pointer(*at), f"{TRUST} counts only beside `properties`, at the top of a tool: move it there")
     return None

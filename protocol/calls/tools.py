@@ -286,6 +286,11 @@ class Tool:
         """Whether the schema speaks of a property by its name, wherever it is applied to a call as a whole."""
         return any(key in part.get("properties", ()) for part in self._applied)
 
+    @property
+    def hides_trust(self) -> bool:
+        """Whether `_trust` stands in `properties`, or in a part of the schema, where nothing reads it (SPEC R16.1)."""
+        return self.names(TRUST) or any(TRUST in part for part in self._applied)
+
     @cached_property
     def pins(self) -> bool:
         """Whether the schema speaks of meta-properties beyond those that say who runs the call."""

@@ -38,6 +38,7 @@ from acts_celery.protocol.schemas.work import METER, STEP_WORK
 from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.gathered import Gathered
+from acts_celery.protocol.state.labels import TRUSTED
 from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
 from acts_celery.protocol.trust.effects import doubt
 from acts_celery.protocol.trust.flow import Flows, Seen
@@ -141,11 +142,12 @@ class Execution(Standing):
 
     @property
     def gathering(self) -> tuple[Call, ...]:
-        """The gather calls that the next `decide` looks at: it needs what `gather` gives for them (SPEC R10.4)."""
+        """The gather calls that the next `decide` looks at: it needs what `gather` gives for them (SPEC R10.4), as does
+        `finish` for one that has begun.
+        """
         candidates = (self._calls[index] for index in sorted(self._candidates))
-        return tuple(
-            call for call in candidates if call.gather and call.index not in self._decided and self._is_open(call.index)
-        )
+        waiting = (call for call in candidates if self.status(call.index) is Status.WAITING)
+        return tuple(call for call in waiting if call.gather and call.index not in self._decided)
 
     def missed(self, outcome: Outcome) -> tuple[Reference, ...]:
         """The promised places that were given up and that a call had to do without (SPEC R11.6): it was skipped for
@@ -193,7 +195,9 @@ class Execution(Standing):
     def _marked(self, outcome: Outcome) -> Outcome:
         """An outcome with the sources of all that it hangs on (SPEC R16.2)."""
         call = self._calls[call_of(outcome.index)]
-        return outcome.marked(self._flows.out_of(call, self._flows.into(call, self._seen(call)), outcome.said))
+        flow = self._flows.into(call, self._seen(call), has_begun=True)
+        there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
+        return outcome.marked(self._flows.out_of(call, flow, outcome.said | there))
 
     def _seen(self, call: Call) -> Seen:
         return (self._gathered(call) if call.gather else None) or self._fold

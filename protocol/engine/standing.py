@@ -160,10 +160,6 @@ class Standing:
         if index in self._calls and self.status(index) not in FINAL:
             self._candidates[index] = None
 
-    def _is_open(self, index: int) -> bool:
-        """Whether nothing was decided of a call yet, neither here nor by a person."""
-        return self.status(index) is Status.WAITING and index not in self._rulings
-
     @property
     def promised(self) -> tuple[Reference, ...]:
         """The promised places that calls of the lane wait for (SPEC R6.3)."""

@@ -138,7 +138,10 @@ def _reach(submission: Submission, known: Environment) -> Reach:
     """What can be called of what a submission and its backend know."""
     delegates = {**dict.fromkeys(listed(known.delegates)), **submission.delegates}
     return Reach(
-        known.activity, lambda name: submission.delegates.get(name) or known.definitions(name), tuple(delegates)
+        tuple(known.activities or ()),
+        known.activity,
+        lambda name: submission.delegates.get(name) or known.definitions(name),
+        tuple(delegates),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from acts_celery.protocol.calls.declarations import Declared, read_tools
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.state.labels import marks_of
 
 Definition = Mapping[str, Any]
 
@@ -21,6 +22,8 @@ Definition = Mapping[str, Any]
 class Reach:
     """What can be called, and by whom it is run; each delegate is looked into once."""
 
+    activities: Iterable[str]
+    """All that there are, as far as that is known."""
     activity: Callable[[str], Tool | None]
     definition: Callable[[str], Definition | None]
     """Of a delegate that is not code."""
@@ -40,7 +43,8 @@ class Reach:
         code = [name]
         if tool is not None:
             yield tool.trust
-            code += tool.choices("_activity")
+            if tool.names("_activity"):
+                code += tool.choices("_activity") or self.activities
             if tool.names("_delegate"):
                 for delegate in tool.choices("_delegate") or self.delegates:
                     yield from self._of_delegate(delegate)
@@ -51,7 +55,9 @@ class Reach:
         self._seen.add(name)
         if isinstance(definition, Mapping):
             context = definition.get("context")
-            declared, _ = read_tools(context if isinstance(context, list) else (), definition.get("tools"))
+            context = [message for message in context if isinstance(message, dict)] if isinstance(context, list) else []
+            yield from (ToolTrust(result=marks_of(message).labels) for message in context)
+            declared, _ = read_tools(context, definition.get("tools"))
             for tool, said in ((tool, declared.tools.get(tool)) for tool in declared.places):
                 yield from self._of_tool(tool, said)
 

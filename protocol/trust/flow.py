@@ -66,24 +66,28 @@ class Flows:
         self._trust = trust
         self._ended = ended
 
-    def into(self, call: Call, seen: Seen) -> Flow:
-        """What flows into a call that reads from there now."""
+    def into(self, call: Call, seen: Seen, *, has_begun: bool = False) -> Flow:
+        """What flows into a call that reads from there now; or has read, where it has begun: what was not there may
+        have come since, so it may have read any of its alternatives.
+        """
         everything = seen.all_marks
         if not (everything or self._ended):
             return NOTHING
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
         for at, expression in call.reads:
-            given[parameter_at(at)] |= self._of(call, expression, seen)
+            given[parameter_at(at)] |= self._of(call, expression, seen, has_begun=has_begun)
         chosen = TRUSTED.union(*(marks.chosen for marks in given.values()))
         chosen = chosen.union(*(given[name].labels for name in call.each))
         for scope in call.scopes:
-            given[scope.kind] |= seen.marks(scope)
+            given[scope.kind] |= self._at(call, scope, seen)
         labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
         shown = everything.labels if call.runner.executor is Executor.LATENT else TRUSTED  # all there is (SPEC R8.3)
         return Flow(chosen, labels, chosen.union(shown, *labels.values()))
 
     def out_of(self, call: Call, flow: Flow, said: Labels = TRUSTED) -> Marks:
-        """What is true of what a call writes, however it ends; `said` is what its code has said of it."""
+        """What is true of what a call writes, however it ends. `said` are the sources that its code has named, and
+        those of what stands where it writes: that may keep it from it.
+        """
         labels = flow.read | self._trust(call).result | said
         is_choice = call.output is not None and len(call.output.alternatives) > 1
         return Marks(labels, labels if is_choice else flow.chosen)
@@ -104,21 +108,26 @@ class Flows:
             way += [index] if index is not None else []
         return tuple(reversed(way))
 
-    def _of(self, call: Call, expression: Expression, seen: Seen) -> Marks:
+    def _of(self, call: Call, expression: Expression, seen: Seen, *, has_begun: bool) -> Marks:
         """Of what an expression reads: the first alternative that is there; those before it were not, and whoever
         could have brought them had a say in that.
         """
         found = UNMARKED
         for group in expression.alternatives:
-            found |= joined(map(seen.marks, group))
+            found |= joined(self._at(call, place, seen) for place in group)
             is_last = group is expression.alternatives[-1]
-            lacking = [place for place in group if seen.lacks(place, is_last=is_last)]
+            may_lack = has_begun and not is_last
+            lacking = [place for place in group if may_lack or seen.lacks(place, is_last=is_last)]
             for place in (*lacking, *(place for place in group if place.kind == ERROR)):
                 labels = TRUSTED.union(seen.absence(place), *self._of_writers(call, place))
                 found |= Marks(labels, labels)
             if not lacking:
                 break
         return found
+
+    def _at(self, call: Call, place: Reference, seen: Seen) -> Marks:
+        """Of what a place holds, and of whoever could have changed it and did not."""
+        return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place)))
 
     def _of_writers(self, call: Call, place: Reference) -> Iterator[Labels]:
         """Of the calls that a call waited for at a place: for an error, of all that may have brought one."""

@@ -101,7 +101,8 @@ class Proof:
         labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
         shown = self._everything.labels if call.runner.executor is Executor.LATENT else TRUSTED
         flow = Flow(chosen, labels, chosen.union(shown, left_out, *labels.values()))
-        written = flow.read | self._trust(call).result
+        there = joined(self._at(call, place) for place in call.written)
+        written = flow.read | self._trust(call).result | there.labels
         is_choice = call.output is not None and len(call.output.alternatives) > 1
         found = self._found[call.index] = _Marked(flow, Marks(written, written if is_choice else chosen))
         return found

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Output, Plan
-from acts_celery.protocol.engine.decisions import Hold, Outcome, Success
+from acts_celery.protocol.engine.decisions import Hold, Outcome, Start, Success
 from acts_celery.protocol.engine.execution import UNTRUSTED
 from acts_celery.protocol.engine.statuses import Status
 
@@ -98,6 +98,39 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
         FETCH,
         call("fail", "†state.a", value="†state.mail.text"),
         call("pay", "†state.paid", account="me", note="†error.error.message"),
+    ),
+    "what stands where another value was to be written": (
+        call("fetch", "†state.a"),
+        call("give", "†state.a && †state.x", _outputMethod="push", value="you"),
+        call("give", "†state.own", value="me"),
+        call("pay", "†state.paid", account="†state.x || †state.own"),
+    ),
+    "what is missing in scopes": (
+        FETCH,
+        call("choose", "†state.a || †state.b", where="††state.b", value=1, by="†state.mail"),
+        call("pay", "†state.paid", account="me", _scopes=["†state.a"]),
+    ),
+    "what is missing in a value": (
+        FETCH,
+        call("give", "†state.own.to", value="me"),
+        call("choose", "†state.own.by || †state.b", where="††state.b", value=1, by="†state.mail"),
+        call("pay", "†state.paid", account="†state.own"),
+    ),
+    "what did not replace a value": (
+        FETCH,
+        call("give", "†state.own", value="me"),
+        call("fail", "†state.own", value="†state.mail.text"),
+        call("pay", "†state.paid", account="†state.own"),
+    ),
+    "what others did not merge": (
+        call("give", "†state.own", value={"to": "me"}),
+        call("fetch", "†state.own", _outputMethod="merge", after="†state.own"),
+        call("pay", "†state.paid", account="†state.own.to"),
+    ),
+    "the older name of scopes": (FETCH, call("pay", "†state.paid", account="me", _imports=["state"])),
+    "a key that is written as an index": (
+        call("fetch", '†state.copy["0"]'),
+        call("pay", "†state.paid", account="†state.copy.0.iban"),
     ),
     "the length of a list": (
         call("fetch", "†state.items", _outputMethod="push"),
@@ -251,24 +284,88 @@ def test_r16_4_refused_goes_where_an_exception_would() -> None:
     assert result.outcome(1).is_rescued
 
 
+def test_r16_2_a_result_keeps_the_sources_of_what_was_read_where_a_better_alternative_comes_meanwhile() -> None:
+    calls = (
+        FETCH,
+        call("choose", "†state.a || †state.z"),
+        call("give", "†state.out", value="†state.a || †state.mail"),
+        call("give", "†state.a", value="me"),
+        call("pay", "†state.paid", account="†state.out"),
+    )
+    execution, fold = executing(checked(*calls, tools=TOOLS))
+
+    def end(index: int, value: Any) -> Outcome:
+        execution.decide(DATE)
+        outcome = execution.finish(index, Success(value), DATE)
+        for event in outcome.events:
+            if event.message is not None:
+                fold.append(event.message, "result")
+            execution.apply(event)
+        return outcome
+
+    end(0, {"iban": "DE1"})
+    end(1, Output("†state.z", 1))
+    (begun,) = execution.decide(DATE)
+    assert isinstance(begun, Start)
+    assert begun.parameters == {"value": {"iban": "DE1"}}
+    end(3, "me")
+    assert end(2, {"iban": "DE1"}).labels == {"mail"}
+    (held,) = execution.decide(DATE)
+    assert isinstance(held, Hold)
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        {"allOf": [MAIL]},
+        {"$ref": "#/$defs/said", "$defs": {"said": MAIL}},
+        {"anyOf": [{"required": ["a"], **MAIL}, {}]},
+        {"properties": {"_trust": {"const": MAIL["_trust"]}}},
+    ],
+)
+def test_r16_1_trust_that_stands_where_nothing_reads_it_is_refused(declaration: dict[str, Any]) -> None:
+    (problem,) = problems_of(FETCH, tools={"fetch": declaration})
+    assert (problem.pointer, "move it there" in problem.message) == ("/tools/fetch", True)
+
+
+def test_r16_1_what_fetches_is_read_by_a_delegate_and_answered_to_a_fixed_address_without_a_question() -> None:
+    reader = {"context": [{"type": "system", "text": "Summarize."}], "schema": {"properties": {"answer": {}}}}
+    tools = {**TOOLS, "ask": {"type": "object", "properties": {"_delegate": {"const": "reader"}}}}
+    plan = checked(
+        FETCH,
+        call("ask", "†state.read", _delegate="reader", text="†state.mail.text"),
+        call("pay", "†state.paid", account="anna", note="Dear Anna, †{state.read.answer}"),
+        tools=tools,
+        delegates={"reader": reader},
+        config=REFUSE,
+    )
+    assert not [finding for finding in plan.findings if finding.code.startswith("ACT6")]
+    result = run_plan(plan, functions={**FUNCTIONS, "reader": lambda parameters, context: {"answer": "yes"}})
+    assert result.outcome(2).status is Status.DONE
+
+
 ASSISTANTS: dict[str, Any] = {
     "reader": {"context": [{"type": "system", "text": "Summarize."}], "schema": {"type": "string"}},
     "payer": {"context": [], "schema": {}, "tools": {"pay": PAY}},
     "boss": {"context": [], "schema": {}, "tools": {"ask": {"properties": {"_delegate": {"const": "payer"}}}}},
     "mailer": {"context": [], "schema": {}, "tools": {"fetch": MAIL}},
+    "any": {"context": [], "schema": {}, "tools": {"do": {"properties": {"_activity": {}}}}},
+    "some": {"context": [], "schema": {}, "tools": {"do": {"properties": {"_activity": {"pattern": "^s"}}}}},
+    "knowing": {"context": [{"type": "state", "page": "x", "_trust": ["web"]}], "schema": {}},
 }
 ASK: dict[str, Any] = {"ask": {"type": "object", "properties": {"_delegate": {}}}, **TOOLS}
 
 
 @pytest.mark.parametrize(
-    ("delegate", "is_held"), [("reader", False), ("payer", True), ("boss", True), ("mailer", False)]
+    ("delegate", "is_held"),
+    [("reader", False), ("payer", True), ("boss", True), ("any", True), ("some", True), ("mailer", False)],
 )
 def test_r16_3_a_delegate_that_is_given_what_others_wrote_reaches_no_tool_with_effects(
     delegate: str, is_held: bool
 ) -> None:
     asking = call("ask", "†state.summary", _delegate=delegate, text="†state.mail.text")
     parts: dict[str, Any] = {"tools": ASK, "delegates": ASSISTANTS, "config": REFUSE}
-    plan = checked(FETCH, asking, **parts)
+    plan = checked(FETCH, asking, activities={"send": {"type": "object", **PAY}}, **parts)
     result = run_plan(plan, functions={**FUNCTIONS, delegate: lambda parameters, context: "short"})
     assert is_refused(result, 1) is is_held
     assert [finding.calls for finding in plan.findings if finding.code == "ACT601"] == ([(1,)] if is_held else [])
@@ -277,7 +374,7 @@ def test_r16_3_a_delegate_that_is_given_what_others_wrote_reaches_no_tool_with_e
 def test_r16_2_what_a_delegate_answers_has_the_sources_of_what_it_was_given_and_can_read() -> None:
     parts: dict[str, Any] = {"tools": ASK, "delegates": ASSISTANTS, "config": REFUSE}
     pay = call("pay", "†state.paid", account="†state.summary")
-    for delegate, given in (("reader", "†state.mail.text"), ("mailer", "hello")):
+    for delegate, given in (("reader", "†state.mail.text"), ("mailer", "hello"), ("knowing", "hello")):
         plan = checked(FETCH, call("ask", "†state.summary", _delegate=delegate, text=given), pay, **parts)
         assert is_refused(run_plan(plan, functions={**FUNCTIONS, delegate: lambda parameters, context: "short"}), 2)
     plan = checked(FETCH, call("ask", "†state.summary", _delegate="reader", text="hello"), pay, **parts)

@@ -51,6 +51,19 @@ def test_r16_4_in_every_instance_and_through_a_global_call(backend: Backend) -> 
     assert {call.error["type"] for call in result.calls if call.error is not None} == {"Untrusted"}
 
 
+def test_r16_2_what_a_gather_call_gives_has_the_sources_of_all_instances(backend: Backend) -> None:
+    context: list[dict[str, Any]] = [{"type": "state", "_instance": mark, "own": 1} for mark in "①②"]
+    context[1]["_trust"] = ["page"]
+    tools = {**TOOLS, "echo": {"type": "object"}}
+    gather = {**echo("†state.own", "†data.all"), "_gather": True}
+    pay = {**PAY, "a": "†data.all.①"}
+    run = backend.client.submit(context, {"calls": [gather, pay]}, tools=tools)
+    (held,) = wait_held(run)
+    assert held["untrusted"] == {"chosen": [], "parameters": {"a": ["page"]}, "ways": {"page": [0]}}
+    run.reject(1, reason="no")
+    backend.wait(run.id)
+
+
 def test_r16_4_what_is_sent_and_forgotten_is_held_as_well(backend: Backend) -> None:
     sent = {"_tool": "add", "a": "†input.page", "b": 1}
     context = [{"type": "input", "page": 5, "_trust": ["web"]}]

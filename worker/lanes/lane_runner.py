@@ -122,6 +122,7 @@ class LaneRunner:
         step, results = Step.begin(self._meter), self._decider.results
         if self.is_over:
             results.clear()  # nothing more is taken
+        await self._gather(attempt.id.index for attempt, _ in results)
         self._decider.take_results(self._lane, step)
         await self._starter.charge(step.outcomes, self._execution)
         await self._gather()
@@ -162,9 +163,9 @@ class LaneRunner:
         await self._reload()
         return self._execution.statuses != before
 
-    async def _gather(self) -> None:
+    async def _gather(self, ended: Iterable[int] = ()) -> None:
         """Read the values of all instances for the calls that need them, once each has what they wait for."""
-        if self._run_status == "running" and (calls := self._lane.gathering):
+        if self._run_status == "running" and (calls := self._lane.gathering(ended)):
             await self._lane.gather(self._services.log, calls)
 
     def _place(self, step: Step) -> AbstractAsyncContextManager[None]:

@@ -6,13 +6,37 @@ lanes keep those before them, and each gather call is laid out by the records of
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.waits import Waits
+from acts_celery.protocol.state.fold import Fold
 
 from .definition import PLACES, Definition, LaneRecord, places_in, unpack_lane, writers_of
+
+
+class GatheredFolds:
+    """What was gathered: for which calls, and the values of all instances.
+
+    Apart from the lane, which holds the execution that asks for it: in a circle they would outlive their use.
+    """
+
+    def __init__(self) -> None:
+        self.calls: frozenset[int] = frozenset()
+        self.trusted: frozenset[int] = frozenset()
+        """The calls for which nothing was there that others wrote: their results need no second reading."""
+        self._folds: Mapping[str, Fold] = {}
+
+    def of(self, call: Call) -> Mapping[str, Fold] | None:
+        """The values of all instances, where they were read for a call."""
+        return self._folds if call.index in self.calls else None
+
+    def take(self, calls: Sequence[Call], folds: Mapping[str, Fold]) -> None:
+        """Hold these, and no others."""
+        self.calls, self._folds = frozenset(call.index for call in calls), folds
+        if not any(fold.all_marks for fold in folds.values()):
+            self.trusted |= self.calls
 
 
 def gathers_of(

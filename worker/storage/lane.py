@@ -40,7 +40,7 @@ from acts_celery.worker.wire.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition
 from .entries import Entry, RunStatusChanged, id_key
-from .gatherings import gathers_of
+from .gatherings import GatheredFolds, gathers_of
 from .log import MessageLog, Opened
 from .run_state import RunState
 from .withdrawn import standing
@@ -173,20 +173,6 @@ class RunView:
                 self._work.clear()
 
 
-class _Gathered:
-    """What was gathered: for which calls, and the values of all instances.
-
-    Apart from the lane, which holds the execution that asks for it: in a circle they would outlive their use.
-    """
-
-    def __init__(self) -> None:
-        self.calls: frozenset[int] = frozenset()
-        self.folds: Mapping[str, Fold] = {}
-
-    def of(self, call: Call) -> Mapping[str, Fold] | None:
-        return self.folds if call.index in self.calls else None
-
-
 class LaneView:
     """One lane: the values its reader sees, and the state of its calls."""
 
@@ -221,7 +207,7 @@ class LaneView:
         self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
-        self._gathered = _Gathered()
+        self._gathered = GatheredFolds()
         terms = Terms(
             *(definition.tools, definition.returns, instance, definition.trust, definition.refuses_untrusted),
             approvals=definition.approvals,
@@ -365,13 +351,15 @@ class LaneView:
         """Note that the log knows that gather calls are settled here."""
         self._settled.update(calls)
 
-    @property
-    def gathering(self) -> list[Call]:
-        """The gather calls of the global lane that can be decided once `gather` has read for them."""
+    def gathering(self, ended: Iterable[int] = ()) -> list[Call]:
+        """The gather calls of the global lane that can be decided, or are among those whose results have come, once
+        `gather` has read for them.
+        """
         left, loaded = self._unsettled, self._gathered.calls
         if left is None:
             return []
-        calls = self.execution.gathering
+        begun = (call for index in ended if (call := self.execution.call(index)) is not None and call.gather)
+        calls = [*self.execution.gathering, *(call for call in begun if call.index not in self._gathered.trusted)]
         return [call for call in calls if not left.get(call.index) and call.index not in loaded]
 
     async def gather(self, log: MessageLog, calls: Sequence[Call]) -> None:
@@ -385,11 +373,11 @@ class LaneView:
             operation = read_operation(message, f"message {id_}")
             if operation is not None and (operation.place.kind in kinds or marks_of(message)):
                 folds[instance].append(message, f"message {id_}", call)
-        self._gathered.calls, self._gathered.folds = frozenset(call.index for call in calls), folds
+        self._gathered.take(calls, folds)
 
     def let_go(self) -> None:
         """Keep no longer what was gathered."""
-        self._gathered.calls, self._gathered.folds = frozenset(), {}
+        self._gathered.take((), {})
 
 
 def _places(call: Call) -> Iterator[Reference]:
