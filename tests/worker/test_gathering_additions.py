@@ -145,7 +145,7 @@ def test_r11_7_a_gather_call_that_comes_while_the_lane_is_read_waits_for_its_lan
 
     lane = asyncio.run(opened())
     assert {call.index for call in lane.calls} == {3, 7}
-    assert lane.gathering == []
+    assert lane.gathering() == []
 
 
 def test_r11_7_a_lane_that_was_read_before_it_was_written_anew_says_nothing_of_later_gather_calls(
