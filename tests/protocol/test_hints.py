@@ -83,6 +83,12 @@ def test_no_place_is_suggested_that_the_reader_cannot_see() -> None:
     assert problem.message == f"unresolvable reference †state.user.nam: {NOTHING}"
 
 
+def test_what_only_an_instance_holds_is_reported_to_an_output_as_what_it_does_not_read() -> None:
+    context = [{"type": "state", "_instance": "①", "x": 1}]
+    (problem,) = problems({"context": context, "solution": {"calls": [], "output": "†state.x"}})
+    assert problem.message.endswith("instance '①' holds it, and the output reads only what all instances share")
+
+
 def test_of_what_a_call_writes_in_another_instance_it_is_reported_which_and_where() -> None:
     context = [{"type": "state", "_instance": "①"}, {"type": "state", "_instance": "②"}]
     writing = call(to="†state.x", _instance="①")
