@@ -358,6 +358,8 @@ class LaneView:
         left, loaded = self._unsettled, self._gathered.calls
         if left is None:
             return []
+        may_be_labelled = self.run.definition.trust or self.fold.all_marks  # else nothing hangs on the labels
+        ended = ended if may_be_labelled else ()
         begun = (call for index in ended if (call := self.execution.call(index)) is not None and call.gather)
         calls = [*self.execution.gathering, *(call for call in begun if call.index not in self._gathered.trusted)]
         return [call for call in calls if not left.get(call.index) and call.index not in loaded]
