@@ -38,10 +38,17 @@ def views(shop: Run, shop_file: str, loop: Run, loop_file: str, held_file: tuple
     ]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        pytest.param(DESK, "dark", id="desk-dark"),
+        pytest.param(PHONE, "light", id="phone-light"),
+        pytest.param(DESK, "light", id="desk-light", marks=pytest.mark.nightly),
+        pytest.param(PHONE, "dark", id="phone-dark", marks=pytest.mark.nightly),
+    ],
+)
 def test_axe_finds_nothing_in_any_view_and_no_view_is_wider_than_its_window(
-    browser: Browser, views: list[View], theme: str, size: tuple[int, int]
+    browser: Browser, views: list[View], size: tuple[int, int], theme: str
 ) -> None:
     with window(browser, size, theme, reduced_motion="reduce") as opened:
         for file, run, *parts in views:
