@@ -8,6 +8,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,8 +160,12 @@ def test_each_of_several_processes_shows_its_own_figures_on_a_port_of_its_own(ba
         context = [{"type": "state", "_instance": f"n{number}", "a": number} for number in range(40)]
         call = {"_tool": "add", "a": "†state.a", "b": 1, "_outputPath": "†state.b"}
         backend.wait(backend.client.submit([*context, {"type": "plan", "calls": [call]}]).id)
-        pages = [page(f"http://127.0.0.1:{port + number}/metrics") for number in (0, 1)]
-    assert sum(value(found, "acts_calls_total", tool="add", status="done") for found in pages) == 40
+        deadline, ended_calls = time.monotonic() + DEADLINE_SECONDS, 0.0
+        while ended_calls < 40:  # a process counts what it has committed, after its end can be seen
+            assert time.monotonic() < deadline, ended_calls
+            pages = [page(f"http://127.0.0.1:{port + number}/metrics") for number in (0, 1)]
+            ended_calls = sum(value(found, "acts_calls_total", tool="add", status="done") for found in pages)
+    assert ended_calls == 40
 
 
 def refused(backend: Backend, *arguments: str, **environment: str) -> tuple[int, str]:
