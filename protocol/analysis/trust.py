@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.calls.trust import ToolTrust, said_of
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.trust.proof import Proof, Way
 
@@ -17,8 +17,7 @@ def trust_findings(layout: Layout) -> Iterator[Finding]:
     """One for each call with effects, what decides on it, and source."""
 
     def trust(call: Call) -> ToolTrust:
-        names = dict.fromkeys((call.tool, call.runner.name))
-        return ToolTrust.together(layout.trust[name] for name in names if name in layout.trust)
+        return said_of(layout.trust, call.tool, call.runner.name)
 
     if not any(said.effects for said in layout.trust.values()):
         return

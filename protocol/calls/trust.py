@@ -61,6 +61,11 @@ class ToolTrust:
 NOTHING: Final = ToolTrust()
 
 
+def said_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
+    """What is said of a call, by the names of its tool and of its code."""
+    return ToolTrust.together(said[name] for name in dict.fromkeys(names) if name in said) if said else NOTHING
+
+
 def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
     """What is wrong with the `_trust` of a tool."""
     if not isinstance(said, Mapping):

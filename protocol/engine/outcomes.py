@@ -22,7 +22,7 @@ from acts_celery.protocol.calls.outputs import (
     written_messages,
 )
 from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.calls.trust import ToolTrust, said_of
 from acts_celery.protocol.language.errors import Conflict, OutputError, shortened
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import error_message
@@ -60,8 +60,7 @@ class Terms:
 
     def trust_of(self, call: Call) -> ToolTrust:
         """What is said of a call, by its tool and by its code."""
-        names = dict.fromkeys((call.tool, call.runner.name)) if self.trust else ()
-        return ToolTrust.together(self.trust[name] for name in names if name in self.trust)
+        return said_of(self.trust, call.tool, call.runner.name)
 
     def outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         """What a result means where a fold says what is there."""

@@ -76,21 +76,13 @@ class Flows:
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
         for at, expression in call.reads:
             given[parameter_at(at)] |= self._of(call, expression, seen, has_begun=has_begun)
-        chosen = TRUSTED.union(*(marks.chosen for marks in given.values()))
-        chosen = chosen.union(*(given[name].labels for name in call.each))
-        for scope in call.scopes:
-            given[scope.kind] |= self._at(call, scope, seen)
-        labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
-        shown = everything.labels if call.runner.executor is Executor.LATENT else TRUSTED  # all there is (SPEC R8.3)
-        return Flow(chosen, labels, chosen.union(shown, *labels.values()))
+        return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels)
 
     def out_of(self, call: Call, flow: Flow, said: Labels = TRUSTED) -> Marks:
         """What is true of what a call writes, however it ends. `said` are the sources that its code has named, and
         those of what stands where it writes: that may keep it from it.
         """
-        labels = flow.read | self._trust(call).result | said
-        is_choice = call.output is not None and len(call.output.alternatives) > 1
-        return Marks(labels, labels if is_choice else flow.chosen)
+        return written_marks(call, flow, self._trust(call).result | said)
 
     def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
         """The calls through which a source reaches a call, the first of them first; those of `calls` are looked
@@ -133,6 +125,26 @@ class Flows:
         """Of the calls that a call waited for at a place: for an error, of all that may have brought one."""
         for index in self._graph.writers(call.index, place) if self._ended else ():
             yield self._ended.get(index, TRUSTED)
+
+
+def flow_of(
+    call: Call, given: dict[str, Marks], scope_marks: Callable[[Reference], Marks], everything: Callable[[], Labels]
+) -> Flow:
+    """What flows into a call by the marks of its parameters, which its scopes are added to, and of all there is."""
+    chosen = TRUSTED.union(*(marks.chosen for marks in given.values()))
+    chosen = chosen.union(*(given[name].labels for name in call.each))
+    for scope in call.scopes:
+        given[scope.kind] = given.get(scope.kind, UNMARKED) | scope_marks(scope)
+    labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
+    shown = everything() if call.runner.executor is Executor.LATENT else TRUSTED  # all there is (SPEC R8.3)
+    return Flow(chosen, labels, chosen.union(shown, *labels.values()))
+
+
+def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
+    """What is true of what a call writes, by what flows into it and by other sources."""
+    labels = flow.read | others
+    is_choice = call.output is not None and len(call.output.alternatives) > 1
+    return Marks(labels, labels if is_choice else flow.chosen)
 
 
 def parameter_at(at: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
@@ -20,7 +20,7 @@ from acts_celery.protocol.state.labels import TRUSTED, UNMARKED, Labels, Marks, 
 from acts_celery.protocol.state.operations import read_operation
 
 from .effects import doubt
-from .flow import NOTHING, Flow, joined, parameter_at
+from .flow import NOTHING, Flow, flow_of, joined, parameter_at, written_marks
 
 Trusts = Callable[[Call], ToolTrust]
 
@@ -94,17 +94,11 @@ class Proof:
         for at, expression in call.reads:
             given[parameter_at(at)] |= self._of(call, expression)
             left_out = left_out.union(*(self._absence(call, place) for place in expression.alternatives[-1]))
-        chosen = TRUSTED.union(*(marks.chosen for marks in given.values()))
-        chosen = chosen.union(*(given[name].labels for name in call.each))
-        for scope in call.scopes:
-            given[scope.kind] |= self._at(call, scope)
-        labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
-        shown = self._everything.labels if call.runner.executor is Executor.LATENT else TRUSTED
-        flow = Flow(chosen, labels, chosen.union(shown, left_out, *labels.values()))
+        flow = flow_of(call, given, lambda scope: self._at(call, scope), lambda: self._everything.labels)
+        flow = replace(flow, read=flow.read | left_out)
         there = joined(self._at(call, place) for place in call.written)
-        written = flow.read | self._trust(call).result | there.labels
-        is_choice = call.output is not None and len(call.output.alternatives) > 1
-        found = self._found[call.index] = _Marked(flow, Marks(written, written if is_choice else chosen))
+        out = written_marks(call, flow, self._trust(call).result | there.labels)
+        found = self._found[call.index] = _Marked(flow, out)
         return found
 
     def _of(self, call: Call, expression: Expression) -> Marks:

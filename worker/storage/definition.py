@@ -17,6 +17,7 @@ from acts_celery.protocol import Plan
 from acts_celery.protocol.calls.approvals import Approvals, read_approvals
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner, Tool
+from acts_celery.protocol.calls.trust import said_of
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
@@ -132,7 +133,7 @@ class Definition:
 
     def has_effects(self, call: Call) -> bool:
         """Whether a call changes something outside."""
-        return any(name in self.trust and self.trust[name].effects for name in (call.tool, call.runner.name))
+        return said_of(self.trust, call.tool, call.runner.name).effects
 
     @cached_property
     def is_template(self) -> bool:
