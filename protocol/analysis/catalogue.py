@@ -138,6 +138,9 @@ _ENTRIES: Final = (
     ("ACT602", "untrusted-choice", "warning", "R16.5",
      "What others may have written has a say in whether a call runs that changes something outside.",
      "let a person approve the call"),
+    ("ACT603", "endorsement", "info", "R16.3",
+     "A delegate of the operator reads what others wrote, and its answer counts as trusted.",
+     "look whether a wrong answer of that delegate would do harm"),
 )
 # fmt: on
 

@@ -22,9 +22,15 @@ def trust_findings(layout: Layout) -> Iterator[Finding]:
     if not any(said.effects for said in layout.trust.values()):
         return
     submission = layout.submission
+    proof = Proof(layout.calls, submission.context, trust, is_template=submission.is_template)
     ends = "it fails as Untrusted" if layout.refuses_untrusted else "it is held for a person"
     calls = {call.index: call for call in layout.calls}
-    for way in Proof(layout.calls, submission.context, trust, is_template=submission.is_template).ways:
+    for call, labels in proof.endorsed:
+        for label in sorted(labels):
+            why = f"endorses: {call.runner.name!r} reads what others wrote to {label}, and its answer is trusted"
+            found = on_call(layout, "ACT603", call, why, "look whether a wrong answer of that delegate would do harm")
+            yield replace(found, way={"source": {"label": label}, "effect": None, "way": [call.index]})
+    for way in proof.ways:
         call = calls[way.effect]
         if way.parameter is None:
             why = f"runs by the say of {way.source.label}, which others write to ({_told(way, calls)}): {ends}"

@@ -28,6 +28,7 @@ from acts_celery.protocol.language.templates import (
     expressions_in,
     meaning,
 )
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.state.operations import Method
 from acts_celery.protocol.state.scopes import read_scope
 
@@ -80,6 +81,8 @@ class Call:
     output: Expression | None
     method: Method
     instance: str | None
+    told: Labels = TRUSTED
+    """The sources of what the model that wrote it was shown (SPEC R16.3)."""
 
     @property
     def tool(self) -> str:

@@ -9,12 +9,15 @@ of them says is untrusted is, and what any of them says decides does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, UnknownName, pointer
 from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
 
+ENDORSES: Final = "_endorses"
+"""With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
+_MOST_VALUES: Final = 16
 _KEYS: Final = ("effects", "result", "content")
 
 
@@ -28,15 +31,16 @@ class ToolTrust:
     """The sources of its results, beside those of what it was given."""
     content: frozenset[str] = frozenset()
     """The parameters, and scopes, that decide nothing; all others do."""
+    endorses: bool = False
+    """Of an operator's delegate: whether its answer is trusted whatever it has read (SPEC R16.3)."""
 
     @classmethod
     def read(cls, said: Any) -> ToolTrust:
         """What a valid `_trust` says."""
         if not said:
             return NOTHING
-        return cls(
-            said.get("effects") is True, frozenset(said.get("result") or ()), frozenset(said.get("content") or ())
-        )
+        result, content = (frozenset(said.get(key) or ()) for key in ("result", "content"))
+        return cls(said.get("effects") is True, result, content, said.get("endorses") is True)
 
     @classmethod
     def together(cls, said: Iterable[ToolTrust]) -> ToolTrust:
@@ -44,10 +48,11 @@ class ToolTrust:
         found = [one for one in said if one]
         acting = [one.content for one in found if one.effects]
         content = frozenset.intersection(*acting) if acting else frozenset[str]()
-        return cls(bool(acting), frozenset().union(*(one.result for one in found)), content) if found else NOTHING
+        result = frozenset().union(*(one.result for one in found))
+        return cls(bool(acting), result, content, any(one.endorses for one in found)) if found else NOTHING
 
     def __bool__(self) -> bool:
-        return self.effects or bool(self.result)
+        return self.effects or bool(self.result) or self.endorses
 
     def to_dict(self) -> dict[str, Any]:
         """As a tool says it."""
@@ -55,6 +60,7 @@ class ToolTrust:
             **({"effects": True} if self.effects else {}),
             **({"result": sorted(self.result)} if self.result else {}),
             **({"content": sorted(self.content)} if self.content else {}),
+            **({"endorses": True} if self.endorses else {}),
         }
 
 
@@ -62,8 +68,29 @@ NOTHING: Final = ToolTrust()
 
 
 def said_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
-    """What is said of a call, by the names of its tool and of its code."""
-    return ToolTrust.together(said[name] for name in dict.fromkeys(names) if name in said) if said else NOTHING
+    """What is said of a call, by the names of its tool and, last, of its code: that alone may endorse."""
+    if not said:
+        return NOTHING
+    together = ToolTrust.together(said[name] for name in dict.fromkeys(names) if name in said)
+    may_endorse = said.get(names[-1], NOTHING).endorses
+    return together if may_endorse or not together.endorses else replace(together, endorses=False)
+
+
+def endorsement_problems(definition: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the `_endorses` of a request definition: a trusted answer is one of few."""
+    said, schema = definition.get(ENDORSES, False), definition.get("schema")
+    if not isinstance(said, bool):
+        yield Problem(pointer(*at, ENDORSES), "must be true or false")
+    elif said and not _has_few_values(schema):
+        text = f"an answer that endorses is a boolean, or one of at most {_MOST_VALUES} values (enum): say so in schema"
+        yield Problem(pointer(*at, "schema"), text)
+
+
+def _has_few_values(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    values = schema.get("enum")
+    return schema.get("type") == "boolean" or (isinstance(values, list) and len(values) <= _MOST_VALUES)
 
 
 def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:

@@ -197,7 +197,8 @@ class Execution(Standing):
         call = self._calls[call_of(outcome.index)]
         flow = self._flows.into(call, self._seen(call), has_begun=True)
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
-        return outcome.marked(self._flows.out_of(call, flow, outcome.said | there))
+        is_done = outcome.status is Status.DONE and not outcome.is_rescued
+        return outcome.marked(self._flows.out_of(call, flow, outcome.said | there, is_done=is_done))
 
     def _seen(self, call: Call) -> Seen:
         return (self._gathered(call) if call.gather else None) or self._fold

@@ -5,6 +5,7 @@ of a loop's tick is accepted, or set aside (SPEC R13.1).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +14,11 @@ from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unre
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import DAGGER
+from acts_celery.protocol.language.templates import expressions_in
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 
 from .loop_events import TickError
 
@@ -49,6 +52,16 @@ def output_fault(output: Any, fold: Fold) -> str | None:
 def holds_references(output: Any) -> bool:
     """Whether an output has to be resolved: it holds expressions, templates, or what may be escaped (SPEC R2.2)."""
     return any(DAGGER in text for _, text in strings(output))
+
+
+def output_labels(output: Any, fold: Fold) -> Labels:
+    """The sources of all that an output reads, where its expressions can be read (SPEC R16.2)."""
+    labels = TRUSTED
+    for _, text in strings(output):
+        with suppress(ExpressionError):
+            for expression in expressions_in(text):
+                labels = labels.union(*(fold.marks(place).labels for place in expression.references))
+    return labels
 
 
 @dataclass(frozen=True, slots=True)

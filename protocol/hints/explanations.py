@@ -34,7 +34,7 @@ from acts_celery.protocol.language.errors import (
     segments,
     shortened,
 )
-from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
+from acts_celery.protocol.language.messages import ERROR, EVERYWHERE, TRUST
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.slips.embedded import instead
@@ -137,8 +137,9 @@ class _Hints:
                 )
             ):
                 said = error.get("error")
-                why = said.get("message") if isinstance(said, dict) else None
-                return f"; {call.get('_tool')}, which was to write it, failed: {shortened(str(why))}"
+                why = said.get("message") if isinstance(said, dict) and not message.get(TRUST) else None
+                told = f": {shortened(str(why))}" if why is not None else ""
+                return f"; {call.get('_tool')}, which was to write it, failed{told}"
         return ""
 
     def _holder(self, expression: Expression, layout: Layout) -> str | None:

@@ -11,7 +11,8 @@ it is joined to what was there where that is not by replacing it:
     ## Data: †state.log (push)
     "sent"
 
-A value stands on one line, whatever it holds, and each † of it as two.
+A value stands on one line, whatever it holds, and each † of it as two. What others wrote is not shown to a model that
+can call what has effects: a line says where it lies, how large it is and who may have written it (see `untrusted`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from acts_celery.protocol.language.templates import escaped
 from acts_celery.protocol.language.visible import json_text, one_line
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.state.operations import Method, Operation, read_operation
 
 from . import texts
+from .untrusted import strange_in, without
 
 Identity = tuple[str, str | None]
 """Under what data is known: its kind, and the instance that it belongs to."""
@@ -46,8 +49,12 @@ class Budget:
     twice, so that what is copied into an answer stays a text, unless the answer is data in which nothing is read.
     """
 
-    def __init__(self, show_bytes: int | None, most_bytes: int, *, is_answer_data: bool = False) -> None:
+    def __init__(
+        self, show_bytes: int | None, most_bytes: int, *, is_answer_data: bool = False, hides: bool = False
+    ) -> None:
         self.show_bytes = show_bytes
+        self.hides = hides
+        """Whether what others wrote is left out (SPEC R16.3)."""
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
 
@@ -78,22 +85,28 @@ def identity_blocks(messages: Sequence[Message], budget: Budget) -> dict[Identit
 def _identity_lines(identity: Identity, messages: Sequence[Message], context: Context, budget: Budget) -> Iterator[str]:
     kind, instance = identity
     value, method = context.fold(instance).root(kind), ""
-    if instance is not None and value is not MISSING:
-        value, method = _own(value, context.fold(None).root(kind))
+    strange = context.fold(instance).strange_below(kind) if budget.hides else {}
+    if instance is not None and value is not MISSING and () not in strange:
+        value, method = _own(value, context.fold(None).root(kind), {path[0] for path in strange if path})
     name = _named(kind)
     yield _heading(name, instance, method)
-    yield from _introduction(messages)
-    if value is not MISSING:
-        yield budget.value(value, name)
+    yield from _introduction(messages, hides=budget.hides)
+    left, hidden = without(value, Reference(kind), strange)
+    if left is not MISSING:
+        yield budget.value(left, name)
+    yield from hidden
 
 
-def _own(value: Any, shared: Any) -> tuple[Any, str]:
-    """What an instance has that all do not share, by the names at the top; `set` where it is instead of all that."""
+def _own(value: Any, shared: Any, hidden: Iterable[str]) -> tuple[Any, str]:
+    """What an instance has that all do not share, by the names at the top; `set` where it is instead of all that. Parts
+    that are not shown are not compared either.
+    """
     if shared is MISSING:
         return value, ""
     if not (isinstance(value, Mapping) and isinstance(shared, Mapping) and shared.keys() <= value.keys()):
         return value, Method.SET
-    return {key: part for key, part in value.items() if key not in shared or not _is_same(part, shared[key])}, ""
+    compared = shared.keys() - set(hidden)
+    return {key: part for key, part in value.items() if key not in compared or not _is_same(part, shared[key])}, ""
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -108,8 +121,11 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
         name = str(place) if place.path else _named(place.kind)
         method = operation.method.value if operation is not None else ""
         said = "" if place.path and method == Method.SET else method
-        lines = [_heading(name, message.get("_instance"), said), *_introduction([message])]
-        yield "\n".join(lines if operation is None else [*lines, budget.value(operation.value, name)])
+        lines = [_heading(name, message.get("_instance"), said), *_introduction([message], hides=budget.hides)]
+        if operation is not None:
+            left, hidden = without(operation.value, place, strange_in(message, operation) if budget.hides else {})
+            lines += [*([budget.value(left, name)] if left is not MISSING else []), *hidden]
+        yield "\n".join(lines)
 
 
 def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | None]]:
@@ -128,9 +144,10 @@ def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | Non
     return found[::-1]
 
 
-def _introduction(messages: Sequence[Message]) -> Iterator[str]:
+def _introduction(messages: Sequence[Message], *, hides: bool = False) -> Iterator[str]:
     """What is said of data beside its value: the newest description and the newest schema."""
-    descriptions = [one["description"] for one in messages if isinstance(one.get("description"), str)]
+    said = [one for one in messages if not (hides and is_written(one) and marks_of(one))]
+    descriptions = [one["description"] for one in said if isinstance(one.get("description"), str)]
     schemas = [one["schema"] for one in messages if "schema" in one and not is_written(one)]
     yield from (f"Description: {one_line(' '.join(text.split()))}" for text in descriptions[-1:])
     yield from (f"Schema: {compact(schema)}" for schema in schemas[-1:])

@@ -26,6 +26,7 @@ from .receipts import Fate, receipt
 from .request import Request
 from .tool_messages import ToolMessages, Turn, render_turn
 from .tool_texts import output_text, tool_text
+from .untrusted import told_of_error
 
 ChatMessage = dict[str, Any]
 """`{"role": "system", "user" or "assistant", "content": text}`; a chat message of the context stays as it is."""
@@ -57,8 +58,10 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
     inputs = [message for message in data if identity_of(message) == ("input", None)]
     if inputs and not any(map(is_written, inputs)):
         text = f"{text}\n\n{texts.ASKER}"
+    if request.hides and request.asked.result:
+        text = f"{text}\n\n{texts.OTHERS}"
     try:
-        rendered = render_context(context, show_bytes, request.known.limits.call_bytes)
+        rendered = render_context(context, show_bytes, request.known.limits.call_bytes, hides=request.hides)
     except TooLarge as error:
         raise Rejected([Problem("/context", str(error))]) from None
     empty = [_chat("user", line) for line in _empty(request, context)]
@@ -77,13 +80,14 @@ def render_context(
     most_bytes: int = _MOST_BYTES,
     *,
     is_answer_data: bool = False,
+    hides: bool = False,
 ) -> list[ChatMessage]:
     """A context as a model sees it: every data identity once, where its first message stood, with its folded value.
 
-    `is_answer_data` says that nothing in the answer is read as a reference, so daggers are shown as they are. Raises
-    `TooLarge` as soon as that is more than may be sent.
+    `is_answer_data` says that nothing in the answer is read as a reference, so daggers are shown as they are; `hides`
+    that what others wrote is left out. Raises `TooLarge` as soon as that is more than may be sent.
     """
-    blocks = identity_blocks(messages, Budget(show_bytes, most_bytes, is_answer_data=is_answer_data))
+    blocks = identity_blocks(messages, Budget(show_bytes, most_bytes, is_answer_data=is_answer_data, hides=hides))
     rendered: list[ChatMessage] = []
     for message in messages:
         type_ = message.get("type")
@@ -103,7 +107,7 @@ def render_added(request: Request, messages: Sequence[Message]) -> list[ChatMess
     """What was added to a run before its first request: the places that were written, and what was said. Raises
     `TooLarge`.
     """
-    blocks = list(written_blocks(messages, Budget(request.config.get("show_bytes"), request.known.limits.call_bytes)))
+    blocks = list(written_blocks(messages, request.budget()))
     return [*([_chat("user", "\n\n".join(blocks))] if blocks else []), *render_said(messages)]
 
 
@@ -136,8 +140,8 @@ def render_tick(
     show_bytes = request.config.get("show_bytes")
     lines = [*map(receipt, fates)] or [texts.NO_CALLS]
     parts = ["\n".join([texts.tick_heading(tick), *lines, *([texts.repeated(times)] if times > 1 else [])])]
-    parts += written_blocks(new, Budget(show_bytes, request.known.limits.call_bytes))
-    errors = (_error(message) for message in new if message.get("type") == ERROR)
+    parts += written_blocks(new, request.budget())
+    errors = (compact(told_of_error(message, hides=request.hides)) for message in new if message.get("type") == ERROR)
     parts += [f"{texts.ERROR} {cut(error, show_bytes, '†error')}" for error in errors]
     parts += _empty(request, [*before, *new])
     if any(message.get("type") == "plan" for message in request.submission.context):
@@ -169,13 +173,6 @@ def _empty(request: Request, messages: Sequence[Message]) -> Iterator[str]:
     """The required places of the state that are still empty, each with the tools that write there."""
     if places := empty_places(request, messages):
         yield f"{texts.EMPTY} {'; '.join(places)}"
-
-
-def _error(message: Message) -> str:
-    """An error message, without what is not for readers; of an instance it says which."""
-    data = message.get("data", shown(message))
-    own = {"instance": message["_instance"]} if "_instance" in message else {}
-    return compact({**own, **data} if isinstance(data, Mapping) else data)
 
 
 def _plan(calls: Iterable[Any]) -> str:

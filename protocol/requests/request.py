@@ -9,12 +9,15 @@ from typing import Any
 
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
+from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.language.errors import Problem, Rejected
 from acts_celery.protocol.schemas.addresses import normalized
-from acts_celery.protocol.submission.checking import Environment, check_calls, toolbox_of
+from acts_celery.protocol.submission.checking import Environment, asked_of, check_calls, toolbox_of
 from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.protocol.submission.submission import Submission, read_submission
+from acts_celery.protocol.trust.effects import shows_untrusted
 
+from .data_blocks import Budget
 from .widening import Definitions, Widening
 
 Explain = Callable[[Rejected], Iterable[Problem]]
@@ -69,6 +72,20 @@ class Request:
     def is_template(self) -> bool:
         """Whether the calls of a solution that name no instance run once in each."""
         return self.is_lazy or self.is_staged
+
+    @cached_property
+    def asked(self) -> ToolTrust:
+        """What is said of all that its model can call, and of who else writes to its context (SPEC R16.3)."""
+        return asked_of(self.submission, self.known)
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether its model is not shown what others wrote: it can call what has effects (SPEC R16.3)."""
+        return self.asked.effects and not shows_untrusted(self.config)
+
+    def budget(self) -> Budget:
+        """How its data is shown in one message."""
+        return Budget(self.config.get("show_bytes"), self.known.limits.call_bytes, hides=self.hides)
 
     @cached_property
     def may_say(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from acts_celery.protocol.calls.tools import REASONING
 from acts_celery.protocol.language.visible import json_text
 
-VERSION: Final = 10
+VERSION: Final = 11
 """Which text it is; a run's log says with which it was asked."""
 
 _ANSWER: Final = """\
@@ -213,6 +213,22 @@ def slots_heading(tick: int) -> str:
 def function_of(tool: str) -> str:
     """What a function says that has another name than its tool."""
     return f"The tool {tool}."
+
+
+OTHERS: Final = """\
+What others wrote
+- You are not shown what others wrote: a line "Not shown" says where it lies, how large it is and who may have written \
+it. Pass it on by its reference, or let a tool that reads it write down what is needed."""
+
+
+def not_shown(place: str, size: int, sources: Sequence[str]) -> str:
+    """A value that others wrote: where it lies, in how many bytes."""
+    return f"Not shown: {place}, {size} bytes that others wrote ({', '.join(sources)})"
+
+
+def error_not_shown(sources: Sequence[str]) -> str:
+    """The text of an error that may quote what others wrote."""
+    return f"not shown, since it may quote what others wrote ({', '.join(sources)})"
 
 
 def set_aside(reason: str | None) -> str:

@@ -18,12 +18,13 @@ from acts_celery.protocol.language.messages import ERROR, Message
 from acts_celery.protocol.language.visible import one_line
 
 from . import texts
-from .data_blocks import Budget, compact, cut, written_blocks
+from .data_blocks import compact, cut, written_blocks
 from .function_answers import ARGUMENTS
 from .functions import OUTPUT, function_name, names_in
 from .own_places import as_written
 from .receipts import Fate, ended, receipt
 from .request import Request
+from .untrusted import told_of_error
 
 ChatMessage = dict[str, Any]
 
@@ -82,8 +83,7 @@ class ToolMessages:
 
     def __init__(self, request: Request, turn: Turn, fates: Iterable[Fate], new: Sequence[Message]) -> None:
         self._turn = turn
-        self._show_bytes = request.config.get("show_bytes")
-        self._budget = Budget(self._show_bytes, request.known.limits.call_bytes)
+        self._budget = request.budget()
         self._fates: dict[int, list[Fate]] = {}
         for fate in fates:
             self._fates.setdefault(fate.index - turn.first, []).append(fate)
@@ -127,10 +127,8 @@ class ToolMessages:
         return about not in range(len(self._turn.calls)) and not (about == OUTPUT and self._turn.has_output)
 
     def _error(self, message: Message, *parts: str) -> str:
-        data = message.get("data", {})
-        own = {"instance": message["_instance"]} if "_instance" in message else {}
-        said = own | {key: data[key] for key in (*parts, "error") if key in data} if isinstance(data, Mapping) else data
-        return f"{texts.ERROR} {cut(compact(said), self._show_bytes, '†error')}"
+        said = told_of_error(message, *parts, "error", hides=self._budget.hides)
+        return f"{texts.ERROR} {cut(compact(said), self._budget.show_bytes, '†error')}"
 
 
 def _about(message: Message) -> int | str | None:

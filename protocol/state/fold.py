@@ -31,7 +31,7 @@ from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.language.templates import as_text
 
 from .kinds import Kind
-from .labels import UNMARKED, Labels, MarkedPlaces, Marks
+from .labels import TRUSTED, UNMARKED, Labels, MarkedPlaces, Marks
 from .operations import Operation, read_operation, verify
 
 _MOST_NAMED: Final = 12
@@ -116,6 +116,18 @@ class Fold:
         own = self._marked.all if self._marked is not None else UNMARKED
         return own | self._base.all_marks if self._base is not None else own
 
+    def strange(self, place: Reference) -> Labels:
+        """Who chose the names of what lies below a place, where others did (SPEC R16.3)."""
+        own = self._marked.strange(place) if self._marked is not None else TRUSTED
+        return own | self._base.strange(place) if self._base is not None else own
+
+    def strange_below(self, kind: str) -> dict[tuple[str, ...], Labels]:
+        """The places of a kind where what others wrote begins, each by its path, with who wrote there."""
+        found = dict(self._base.strange_below(kind)) if self._base is not None else {}
+        for path, labels in self._marked.strange_below(kind) if self._marked is not None else ():
+            found[path] = found.get(path, TRUSTED) | labels
+        return found
+
     def exists(self, reference: Reference) -> bool:
         """Whether the reference exists (SPEC R2.3). A path in conflict does: reading it tells what is wrong."""
         try:
@@ -152,11 +164,13 @@ class Fold:
 
     def beside(self, expression: Expression) -> str:
         """What there is where a place of an expression lacks only its end: the fields of the value above it, or what
-        else that is. Empty where there is none.
+        else that is. Empty where there is none, and where others wrote that: names of fields may be sentences.
         """
         for place in expression.references:
             for length in reversed(range(1, len(place.path)) if not self.exists(place) else ()):
                 above = Reference(place.kind, place.path[:length])
+                if self.strange(above):
+                    break
                 with suppress(Conflict):
                     if (value := self.value(above)) is not MISSING:
                         return f"{above} {_told(value)}"

@@ -9,13 +9,13 @@ depend on which of two calls without an order ended first, and whoever reads the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.language.limits import CONTROL, has_control_characters
-from acts_celery.protocol.language.messages import CHOSEN, TRUST, Message, is_promise
+from acts_celery.protocol.language.messages import CHOSEN, TRUST, Message, is_promise, is_written
 from acts_celery.protocol.language.references import Reference
 
 from .operations import Operation, touched
@@ -54,6 +54,8 @@ class _Place:
     own: Marks = UNMARKED
     all: Marks = UNMARKED
     """Of the place and all below it."""
+    strange: Labels = TRUSTED
+    """Who wrote a value there whose names and elements are theirs, too."""
     below: dict[str, _Place] = field(default_factory=dict)
 
 
@@ -70,14 +72,17 @@ class MarkedPlaces:
 
     def note(self, message: Message, operation: Operation) -> None:
         """Take in what a message says of what it does."""
-        marks = marks_of(message)
-        for key in places_marked(message, operation) if marks else ():
+        if not (marks := marks_of(message)):
+            return
+        for key in places_marked(message, operation):
             place = self._root
             place.all |= marks
             for name in key:
                 place = place.below.setdefault(name, _Place())
                 place.all |= marks
             place.own |= marks
+        for key in places_strange(message, operation):
+            self._at(key).strange |= marks.labels
 
     def at(self, reference: Reference) -> Marks:
         """Of all that reaches a place: what lies at, above or below it; for an element, all of the list."""
@@ -88,6 +93,34 @@ class MarkedPlaces:
                 return found
             place = next_
         return found | place.all
+
+    def _at(self, key: Iterable[str]) -> _Place:
+        place = self._root
+        for name in key:
+            place = place.below.setdefault(name, _Place())
+        return place
+
+    def strange(self, reference: Reference) -> Labels:
+        """Who chose the names of what lies below a place, where others did."""
+        place, found = self._root, TRUSTED
+        for name in whole_list(reference):
+            if (next_ := place.below.get(name)) is None:
+                break
+            place = next_
+            found |= place.strange
+        return found
+
+    def strange_below(self, kind: str) -> Iterator[tuple[tuple[str, ...], Labels]]:
+        """The uppermost such places of a kind, each as its path, with all who wrote there or below."""
+        left: list[tuple[tuple[str, ...], _Place]] = []
+        if (top := self._root.below.get(kind)) is not None:
+            left.append(((), top))
+        while left:
+            path, place = left.pop()
+            if place.strange:
+                yield path, place.all.labels
+            else:
+                left += [((*path, name), below) for name, below in place.below.items()]
 
 
 def marks_of(message: Message) -> Marks:
@@ -117,6 +150,19 @@ def places_marked(message: Message, operation: Operation) -> Iterator[tuple[str,
         yield from ((*kept, name) for name in names) if names else (kept,)
     else:
         yield from touched(operation)
+
+
+def places_strange(message: Message, operation: Operation) -> Iterator[tuple[str, ...]]:
+    """The keys of the places at which what others wrote begins, names included. Who hands in data chooses the names at
+    its top, as a schema does of what it promises.
+    """
+    kept = whole_list(operation.place)
+    if is_promise(message):
+        yield from places_marked(message, operation)
+    elif not is_written(message) and kept == (operation.place.kind,) and isinstance(operation.value, Mapping):
+        yield from ((*kept, name) for name in operation.value)
+    else:
+        yield kept
 
 
 def _named(schema: Any) -> Mapping[str, Any]:

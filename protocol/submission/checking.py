@@ -127,7 +127,7 @@ def check_calls(
         allow=known.allow,
         signatures={name: tool for name in sorted(behind_declared) if (tool := known.activity(name)) is not None},
         reach={name: _reach(submission, known).of_delegate(name) for name in dict.fromkeys(_delegates_of(calls))},
-        asked=_asked(submission, known) if submission.is_request or is_in_loop else NOTHING,
+        asked=asked_of(submission, known) if submission.is_request or is_in_loop else NOTHING,
     )
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
@@ -145,7 +145,7 @@ def _reach(submission: Submission, known: Environment) -> Reach:
     )
 
 
-def _asked(submission: Submission, known: Environment) -> ToolTrust:
+def asked_of(submission: Submission, known: Environment) -> ToolTrust:
     """What is said of all that the model of a loop can call, and of who else writes to what it is shown."""
     written = TRUSTED.union(*(marks_of(message).labels for message in submission.context))
     declared = Declared(dict(submission.tools), dict(submission.declared))

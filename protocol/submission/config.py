@@ -20,6 +20,7 @@ _CODE: Final = re.compile(r"ACT\d{3}")
 _EFFORT: Final = re.compile(r"[a-z]{1,20}")
 _MOST_SEED: Final = 2**63
 _MOST_STOPS: Final = 16
+_TRUST: Final = {"otherwise": ("hold", "refuse"), "show": ("schema", "value")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def _are_codes(value: Any) -> bool:
 
 
 def _is_trust(value: Any) -> bool:
-    return value in ({}, {"otherwise": "hold"}, {"otherwise": "refuse"})
+    return isinstance(value, dict) and all(value[key] in _TRUST.get(key, ()) for key in value)
 
 
 def _is_seed(value: Any) -> bool:
@@ -111,7 +112,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _is_approval, 'a list of tool names, references such as "†state.user", or "*"', in_submission=True
     ),
     "approve_seconds": Setting(*_SECONDS, in_submission=True),
-    "trust": Setting(_is_trust, '{"otherwise": "hold"} or {"otherwise": "refuse"}', in_submission=True),
+    "trust": Setting(
+        _is_trust, 'an object with "otherwise" ("hold" or "refuse") or "show" ("schema" or "value")', in_submission=True
+    ),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_submission=True, in_request=True),
     "plan": Setting(lambda value: value == "staged", '"staged"', in_request=True),
     "slots": Setting(*_COUNT, in_request=True),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from acts_celery.protocol.calls.declarations import read_tools
+from acts_celery.protocol.calls.trust import endorsement_problems
 from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.schemas import schema_problem
 from acts_celery.protocol.state.shapes import message_problems
@@ -28,6 +29,7 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
         _, found = read_tools(context, definition.get("tools"))
         yield from (replace(problem, pointer=pointer(*at) + problem.pointer) for problem in found)
     yield from config_problems(definition.get("config"), *at, "config")
+    yield from endorsement_problems(definition, *at)
     schema = definition.get("schema")
     if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
         yield problem

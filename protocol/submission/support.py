@@ -13,6 +13,7 @@ from typing import Any
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.language.errors import Problem, pointer
 from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.trust.effects import shows_untrusted
 
 from .config import SETTINGS, settings_of
 from .layout import Layout, Promised
@@ -23,8 +24,8 @@ def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
 
     The settings of a run were looked at when it was new.
     """
-    settings = _settings(plan) if is_new else ()
-    return [*settings, *_delegate_settings(plan), *_promises(plan), *_sources(plan)]
+    settings = (*_settings(plan), *_shown(plan)) if is_new else ()
+    return [*settings, *_delegate_settings(plan), *_promises(plan)]
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
@@ -36,14 +37,16 @@ def _settings(plan: Layout) -> Iterator[Problem]:
         yield from _idle_slots(plan.submission.config, "config")
 
 
-def _sources(plan: Layout) -> Iterator[Problem]:
-    """What others write and a model would be shown that can call what has effects (SPEC R16.3)."""
-    if plan.asked.effects and plan.asked.result:
-        named = ", ".join(sorted(plan.asked.result))
-        text = f"others write to {named}, and this version cannot keep that from a model that can call what has effects"
-        yield Problem("", f"{text}: let a delegate without such tools read it, or leave one of the two out")
-    elif plan.submission.is_request and "trust" in settings_of(plan.submission.config):
-        yield _unsupported("trust", "config", "trust")
+def _shown(plan: Layout) -> Iterator[Problem]:
+    """What a model is shown of what others write, where that cannot be as it is asked (SPEC R16.3)."""
+    config, is_request = plan.submission.config, plan.submission.is_request
+    if not is_request and "show" in (config.get("trust") or {}):
+        text = "says what a request's model is shown, and this is none: leave it out"
+        yield Problem(pointer("config", "trust", "show"), text)
+    hides = plan.asked.effects and plan.asked.result and not shows_untrusted(config)
+    if is_request and hides and config.get("plan") == "staged":  # it offers the places inside of values (SPEC R12.7)
+        text = f"a staged plan shows what is in values, and others write to {', '.join(sorted(plan.asked.result))}"
+        yield Problem(pointer("config", "plan"), f"{text}: leave config.plan out")
 
 
 def _delegate_settings(plan: Layout) -> Iterator[Problem]:

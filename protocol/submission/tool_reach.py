@@ -7,12 +7,12 @@ call: where any tool has effects, it has; where others write to any result, they
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acts_celery.protocol.calls.declarations import Declared, read_tools
 from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.calls.trust import ENDORSES, ToolTrust
 from acts_celery.protocol.state.labels import marks_of
 
 Definition = Mapping[str, Any]
@@ -37,7 +37,9 @@ class Reach:
 
     def of_delegate(self, name: str) -> ToolTrust:
         """The same of a delegate's definition."""
-        return _most(self._of_delegate(name))
+        most = _most(self._of_delegate(name))
+        definition = self.definition(name)
+        return replace(most, endorses=True) if definition is not None and definition.get(ENDORSES) is True else most
 
     def _of_tool(self, name: str, tool: Tool | None) -> Iterator[ToolTrust]:
         code = [name]

@@ -61,5 +61,10 @@ def refuses_untrusted(config: Mapping[str, Any]) -> bool:
     return (config.get("trust") or {}).get("otherwise") == "refuse"
 
 
+def shows_untrusted(config: Mapping[str, Any]) -> bool:
+    """Whether a model is shown what others wrote, although it can call what has effects (SPEC R16.3)."""
+    return (config.get("trust") or {}).get("show") == "value"
+
+
 def _named(labels: Labels) -> str:
     return " and ".join(sorted(labels))

@@ -18,6 +18,7 @@ from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.state.labels import TRUSTED, UNMARKED, Labels, Marks
 
@@ -71,18 +72,21 @@ class Flows:
         have come since, so it may have read any of its alternatives.
         """
         everything = seen.all_marks
-        if not (everything or self._ended):
+        if not (everything or self._ended or call.told):
             return NOTHING
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
         for at, expression in call.reads:
             given[parameter_at(at)] |= self._of(call, expression, seen, has_begun=has_begun)
         return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels)
 
-    def out_of(self, call: Call, flow: Flow, said: Labels = TRUSTED) -> Marks:
+    def out_of(self, call: Call, flow: Flow, said: Labels = TRUSTED, *, is_done: bool = False) -> Marks:
         """What is true of what a call writes, however it ends. `said` are the sources that its code has named, and
         those of what stands where it writes: that may keep it from it.
         """
-        return written_marks(call, flow, self._trust(call).result | said)
+        trust = self._trust(call)
+        if is_done and endorses(call, trust):
+            return Marks(flow.chosen | said, flow.chosen)
+        return written_marks(call, flow, trust.result | said)
 
     def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
         """The calls through which a source reaches a call, the first of them first; those of `calls` are looked
@@ -131,12 +135,13 @@ def flow_of(
     call: Call, given: dict[str, Marks], scope_marks: Callable[[Reference], Marks], everything: Callable[[], Labels]
 ) -> Flow:
     """What flows into a call by the marks of its parameters, which its scopes are added to, and of all there is."""
-    chosen = TRUSTED.union(*(marks.chosen for marks in given.values()))
+    chosen = call.told.union(*(marks.chosen for marks in given.values()))
     chosen = chosen.union(*(given[name].labels for name in call.each))
     for scope in call.scopes:
         given[scope.kind] = given.get(scope.kind, UNMARKED) | scope_marks(scope)
     labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
-    shown = everything() if call.runner.executor is Executor.LATENT else TRUSTED  # all there is (SPEC R8.3)
+    is_asked = call.runner.executor is Executor.LATENT and call.given is MISSING
+    shown = everything() if is_asked else TRUSTED  # all there is (SPEC R8.3)
     return Flow(chosen, labels, chosen.union(shown, *labels.values()))
 
 
@@ -145,6 +150,14 @@ def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
     labels = flow.read | others
     is_choice = call.output is not None and len(call.output.alternatives) > 1
     return Marks(labels, labels if is_choice else flow.chosen)
+
+
+def endorses(call: Call, trust: ToolTrust) -> bool:
+    """Whether the result of a call is trusted, whatever it has read (SPEC R16.3); which of several places it goes to is
+    not its delegate's answer.
+    """
+    is_choice = call.output is not None and len(call.output.alternatives) > 1
+    return trust.endorses and call.runner.executor is Executor.DELEGATE and not is_choice
 
 
 def parameter_at(at: str) -> str:

@@ -20,7 +20,7 @@ from acts_celery.protocol.state.labels import TRUSTED, UNMARKED, Labels, Marks, 
 from acts_celery.protocol.state.operations import read_operation
 
 from .effects import doubt
-from .flow import NOTHING, Flow, flow_of, joined, parameter_at, written_marks
+from .flow import NOTHING, Flow, endorses, flow_of, joined, parameter_at, written_marks
 
 Trusts = Callable[[Call], ToolTrust]
 
@@ -54,6 +54,8 @@ class _Marked:
     flow: Flow = NOTHING
     out: Marks = UNMARKED
     """Of what it writes."""
+    end: Marks = UNMARKED
+    """Of how it ends, where that is not by its answer."""
 
 
 class Proof:
@@ -81,6 +83,14 @@ class Proof:
             for label in sorted(found.chosen.difference(*found.given.values())) if found is not None else ():
                 yield self._way(call, None, label)
 
+    @property
+    def endorsed(self) -> Iterator[tuple[Call, Labels]]:
+        """The calls whose answers are trusted although they read what others wrote, and who."""
+        for index, found in self._found.items():
+            call = self._calls[index]
+            if found.flow.read and endorses(call, self._trust(call)):
+                yield call, found.flow.read
+
     def _settle(self) -> None:
         """Go on until nothing changes: labels only grow."""
         before: list[object] = []
@@ -97,8 +107,10 @@ class Proof:
         flow = flow_of(call, given, lambda scope: self._at(call, scope), lambda: self._everything.labels)
         flow = replace(flow, read=flow.read | left_out)
         there = joined(self._at(call, place) for place in call.written)
-        out = written_marks(call, flow, self._trust(call).result | there.labels)
-        found = self._found[call.index] = _Marked(flow, out)
+        trust = self._trust(call)
+        end = written_marks(call, flow, trust.result | there.labels)
+        out = Marks(flow.chosen | there.labels, flow.chosen) if endorses(call, trust) else end
+        found = self._found[call.index] = _Marked(flow, out, end)
         return found
 
     def _of(self, call: Call, expression: Expression) -> Marks:
@@ -113,7 +125,10 @@ class Proof:
 
     def _absence(self, call: Call, place: Reference) -> Labels:
         """Of whatever may have kept a value from being there."""
-        return self._everything.labels if place.kind == ERROR else self._at(call, place).labels
+        if place.kind == ERROR:
+            return self._everything.labels
+        ends = (self._found[index].end.labels for index in self._writers_at(call, place))
+        return self._at(call, place).labels.union(*ends)
 
     def _at(self, call: Call, place: Reference) -> Marks:
         """Of all that may reach a place."""
@@ -142,7 +157,7 @@ class Proof:
     @property
     def _everything(self) -> Marks:
         found = joined(message.marks for message in self._messages)
-        return found | joined(one.out for one in self._found.values())
+        return found | joined(one.end for one in self._found.values())
 
     def _way(self, effect: Call, parameter: str | None, label: str) -> Way:
         """The shortest way on which a label reaches a call with effects."""

@@ -130,6 +130,15 @@ def paying(account: Any, **parameters: Any) -> Submission:
     return submission(call("fetch", "†state.mail"), choosing, pay, tools=tools)
 
 
+def judged(text: Any) -> Submission:
+    """A payment that a delegate which endorses decides on."""
+    tools = {"fetch": {"_trust": {"result": ["mail"]}}, "pay": {"_trust": {"effects": True}}}
+    asking = call("ask", "†state.ours", _delegate="judge", text=text)
+    delegates = {"judge": {"schema": {"type": "boolean"}, "_endorses": True}}
+    calls = call("fetch", "†state.mail"), asking, call("pay", "†state.paid", when="†state.ours")
+    return submission(*calls, tools=tools, delegates=delegates)
+
+
 READER, WRITER = call("take", "†data.taken", value="†data.x"), call("get", "†data.x")
 
 CASES: dict[str, tuple[Submission, Submission]] = {
@@ -187,6 +196,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT412": (hiding(text="new"), hiding(words="new")),
     "ACT601": (paying("†state.mail.iban"), paying("DE01", note="†state.mail.iban")),
     "ACT602": (paying("DE01", note="†state.a"), paying("DE01", note="†state.mail")),
+    "ACT603": (judged("†state.mail"), judged("hello")),
 }
 """Code to a submission that gives it, and one that does not."""
 OF_MODELS = ("ACT413",)

@@ -56,7 +56,7 @@ UNFIT: dict[str, list[Any]] = {
     "promise_seconds": [False],
     "approve": ["*", [5], [""], ["†"], ["†state.a || †state.b"]],
     "approve_seconds": [[]],
-    "trust": ["refuse", {"otherwise": "ask"}, {"show": "value"}, {"otherwise": ["hold"]}],
+    "trust": ["refuse", {"otherwise": "ask"}, {"show": "all"}, {"otherwise": ["hold"]}],
     "mode": ["fast", True],
     "plan": ["whole", {}],
     "slots": [0],

@@ -85,14 +85,3 @@ def test_r16_1_data_that_is_sent_names_its_sources(backend: Backend) -> None:
     assert (call.error["type"], call.error["message"]) == ("Untrusted", "a comes from web")
     with pytest.raises(Rejected, match="must be a list of names of sources"):
         backend.client.submit([{"type": "input", "page": 5, "_trust": "web"}], {"calls": [pay]}, tools=TOOLS)
-
-
-def test_r16_3_a_loop_whose_model_would_see_what_others_wrote_and_can_change_something_is_refused(
-    backend: Backend,
-) -> None:
-    page = [{"type": "state", "page": "x", "_trust": ["web"]}]
-    for tools, context in ((TOOLS, []), ({"add": TOOLS["add"]}, page)):
-        with pytest.raises(Rejected, match="cannot keep that from a model"):
-            backend.client.submit(context, schema={"type": "string"}, tools=tools)
-    run = backend.client.submit(page, schema={"type": "string"}, tools={"echo": TOOLS["echo"]})
-    run.cancel()

@@ -12,6 +12,7 @@ from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
 from acts_celery.protocol.calls.call import place_in
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.calls.trust import ENDORSES
 from acts_celery.protocol.engine.loop_limits import PRICE_REMEDY
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
@@ -50,7 +51,7 @@ class Checker:
     def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
         known = self._known(allow, approved)
-        return self._completed(check_in(known, value))
+        return self._completed(check_in(known, value), value)
 
     def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
@@ -118,7 +119,7 @@ class Checker:
         """Check an amendment to a run. Raises `protocol.Rejected`."""
         plan = check_amendment(value, so_far, self._environment)
         try:
-            return _supported(self._completed(plan), is_new=False)
+            return _supported(self._completed(plan, value), is_new=False)
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 
@@ -166,9 +167,12 @@ class Checker:
     def _known_delegates(self) -> KnownDelegates:
         return KnownDelegates(self._settings, self._registry)
 
-    def _completed(self, plan: Plan) -> Plan:
-        """The plan with what this backend adds. Raises `Rejected` for what it asks and this backend does not have."""
+    def _completed(self, plan: Plan, value: Any) -> Plan:
+        """The plan of a submitted value with what this backend adds. Raises `Rejected` for what it asks and this
+        backend does not have.
+        """
         problems = [*self._loosened(plan), *self._unfit_models(plan), *self._unpriced(plan), *_reserved(plan)]
+        problems += _self_endorsed(value)
         complete = self._known_delegates.with_definitions(plan)
         problems += self._without_model(complete)
         problems += self._unfit_loops(complete)
@@ -264,6 +268,15 @@ def _reserved(plan: Plan) -> Iterator[Problem]:
         if message.get("_instance") == LOOP:
             yield Problem(pointer("context", index, "_instance"), f"{LOOP!r} is the loop's own: use another name")
             return
+
+
+def _self_endorsed(value: Any) -> Iterator[Problem]:
+    """Delegates of a submission that endorse what others wrote: that is the operator's to say (SPEC R16.3)."""
+    delegates = value.get("delegates") if isinstance(value, Mapping) else None
+    for name, definition in delegates.items() if isinstance(delegates, Mapping) else ():
+        if isinstance(definition, Mapping) and definition.get(ENDORSES):
+            text = "only a definition in the operator's folders (ACTS_DELEGATES) endorses: leave it out, or name one"
+            yield Problem(pointer("delegates", name, ENDORSES), text)
 
 
 def most_of(settings: Settings) -> dict[str, float | None]:

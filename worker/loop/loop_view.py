@@ -20,6 +20,7 @@ from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.requests.functions import JSON
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels, marks_of
 from acts_celery.protocol.submission.amendments import SoFar
 from acts_celery.worker.lanes.checking import most_of
 from acts_celery.worker.models.known import find_model
@@ -51,6 +52,8 @@ class Ended:
     reason: str | None
     messages: tuple[Mapping[str, Any], ...]
     """What it has written."""
+    labels: Labels = TRUSTED
+    """The sources of all that it hangs on (SPEC R16.2)."""
 
 
 class LoopView:
@@ -89,6 +92,8 @@ class LoopView:
         """Every message of the log."""
         self.ended: dict[Where, Ended] = {}
         """The calls that have ended in the current tick."""
+        self._labels: Labels = TRUSTED
+        """The sources of everything that was in the log, also of what counts no more."""
         self._known: list[Mapping[str, Any]] = []
         """The messages of the log but those of the calls that run meanwhile."""
         self._left = self._held = 0
@@ -160,6 +165,16 @@ class LoopView:
     def known(self) -> Sequence[Mapping[str, Any]]:
         """The messages by which an answer is read: nothing that calls of it have written meanwhile (SPEC R13.8)."""
         return self._known if self.loop.stage is Stage.OPEN else self.messages
+
+    @property
+    def hides(self) -> bool:
+        """Whether its model is not shown what others wrote (SPEC R16.3)."""
+        return self.asks is not None and self.asks.hides
+
+    @property
+    def told(self) -> Labels:
+        """The sources of what its model was shown, and so of the calls that it writes (SPEC R16.3)."""
+        return TRUSTED if self.hides else self._labels
 
     @property
     def begun(self) -> frozenset[int]:
@@ -277,11 +292,13 @@ class LoopView:
             if entry.call is not None:
                 self._positions.setdefault((entry.instance, entry.call), []).append(len(self.messages))
             self.messages.append(entry.message)
+            self._labels |= marks_of(entry.message).labels
             (self._known if entry.call is None else self._written).append(entry.message)
         match entry.event:
             case CallEnded() as event:
                 where = entry.instance, event.call
-                self.ended[where] = Ended(event.status, event.error, event.reason, tuple(self._written))
+                written = tuple(self._written)
+                self.ended[where] = Ended(event.status, event.error, event.reason, written, event.labels)
                 self._written.clear()
             case CallsUndone() as event:
                 for index in event.calls:

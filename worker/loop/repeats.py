@@ -16,7 +16,7 @@ from acts_celery.protocol.engine.solution_output import holds_references
 from acts_celery.protocol.requests.own_places import given_places
 from acts_celery.worker.wire.packing import pack
 
-from .loop_view import LoopView
+from .loop_view import Ended, LoopView
 
 _GROWING: Final = ("push", "concat")
 _OWN: Final = frozenset({"solution", "error"})
@@ -78,11 +78,16 @@ def _ends(view: LoopView, tick: Tick) -> list[Any]:
     wrong = [[error.type, error.message, error.pointer, error.instance] for error in tick.invalid]
     return [
         wrong,
-        [
-            [instance, end.status.value, end.error, [message.get("data") for message in end.messages]]
-            for (instance, _), end in ended
-        ],
+        [[instance, end.status.value, *_said(end, hides=view.hides)] for (instance, _), end in ended],
     ]
+
+
+def _said(end: Ended, *, hides: bool) -> list[Any]:
+    """What a call has ended with; of what its model is not shown, how much that is."""
+    data = [message.get("data") for message in end.messages]
+    if hides and end.labels:
+        return [(end.error or {}).get("type"), [len(pack(each)) for each in data]]
+    return [end.error, data]
 
 
 def _has_moved(view: LoopView, calls: list[dict[str, Any]]) -> bool:

@@ -5,11 +5,12 @@ A solution's calls become calls of the lanes that they belong to, in one step wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
+from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.costs import Cost, reported
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import (
@@ -22,17 +23,18 @@ from acts_celery.protocol.engine.loop_events import (
     TickError,
     ToolsChosen,
 )
-from acts_celery.protocol.engine.solution_output import judge_output
+from acts_celery.protocol.engine.solution_output import judge_output, output_labels
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import shortened
-from acts_celery.protocol.language.messages import error_message
+from acts_celery.protocol.language.messages import TRUST, error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer, words_beside
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.function_answers import with_words
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.storage.clock import date_now
@@ -269,14 +271,16 @@ def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
 
 def note_closing(step: LoopStep, view: LoopView) -> None:
     """Append the errors of a tick, and look at its output: the loop ends where that is accepted."""
-    tick, errors = view.loop.tick, errors_of(view)
+    tick, found = view.loop.tick, errors_of(view)
     assert tick.solution is not None
-    verdict = judge_output(tick.solution["solution"]["output"], view.request["schema"], view.fold, errors)
-    errors += verdict.errors
+    output: Any = tick.solution["solution"]["output"]
+    verdict = judge_output(output, view.request["schema"], view.fold, [error for error, _ in found])
+    labels = output_labels(output, view.fold) if verdict.errors else TRUSTED
+    found += [(error, labels) for error in verdict.errors]
     date = date_now()
-    for error in errors:
-        step.append(lane_token(error.instance), _message(error, date))
-    closed = TickClosed(len(errors), verdict.set_aside)
+    for error, labels in found:
+        step.append(lane_token(error.instance), _message(error, labels, date))
+    closed = TickClosed(len(found), verdict.set_aside)
     step.note(closed, *([LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
 
 
@@ -284,6 +288,7 @@ def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
     """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
     begun: they stay as they are, so a lane to which nothing comes is left alone. So do those that clients have added.
     """
+    plan = _told(plan, view.told)
     lanes, begun, added = dict(plan.lanes), view.begun, view.added
     shared = lanes.pop(None, None)
     own = shared.calls if shared is not None else ()
@@ -308,9 +313,23 @@ def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
     step.gathers = [(str(index), count) for index, count in counts.items()]
 
 
-def errors_of(view: LoopView) -> list[TickError]:
-    """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1)."""
-    placed = [(_position(error.pointer), error) for error in view.loop.tick.invalid]
+def _told(plan: Layout, labels: Labels) -> Layout:
+    """The calls, with the sources of what the model was shown that wrote them (SPEC R16.3)."""
+
+    def told(calls: Iterable[Call]) -> tuple[Call, ...]:
+        return tuple(replace(call, told=labels) for call in calls)
+
+    if not labels:
+        return plan
+    lanes = {name: replace(lane, calls=told(lane.calls)) for name, lane in plan.lanes.items()}
+    return replace(plan, calls=told(plan.calls), lanes=lanes)
+
+
+def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
+    """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1), each with the
+    sources of what it may quote.
+    """
+    placed = [(_position(error.pointer), error, TRUSTED) for error in view.loop.tick.invalid]
     count = len(view.loop.tick.solution["solution"]["calls"]) if view.loop.tick.solution is not None else 0
     for (instance, index), ended in view.ended.items():
         if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
@@ -318,8 +337,8 @@ def errors_of(view: LoopView) -> list[TickError]:
             pointer = f"/calls/{at}" if at in range(count) else "/calls"  # a client has added it
             said = ended.error
             call = view.call((instance, index)).raw
-            placed.append((at, TickError(said["type"], said["message"], pointer, call, instance)))
-    return [error for _, error in sorted(placed, key=lambda pair: pair[0])]
+            placed.append((at, TickError(said["type"], said["message"], pointer, call, instance), ended.labels))
+    return [(error, labels) for _, error, labels in sorted(placed, key=lambda one: one[0])]
 
 
 def last_errors(view: LoopView) -> list[str]:
@@ -331,23 +350,25 @@ def last_errors(view: LoopView) -> list[str]:
     return [shortened(text) for text in texts[:_MOST_SHOWN]]
 
 
-def _message(error: TickError, date: str) -> dict[str, Any]:
+def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
     """The message of an error, at the end of its tick (SPEC R13.2)."""
-    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict()}
+    said = {TRUST: sorted(labels)} if labels else {}
+    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **said}
 
 
 def fates_of(view: LoopView) -> Iterator[Fate]:
-    """What became of the calls of the current tick."""
+    """What became of the calls of the current tick. The reason of one that is done quotes the errors of elements."""
     for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
         call = view.call((instance, index))
         path = str(call.output) if call.output is not None else None
+        is_hidden = view.hides and bool(ended.labels) and ended.status is Status.DONE
         yield Fate(
             index,
             call.tool,
             instance,
             ended.status.value,
             path,
-            ended.reason or (ended.error or {}).get("type"),
+            None if is_hidden else ended.reason or (ended.error or {}).get("type"),
             ended.messages,
         )
 

@@ -32,6 +32,7 @@
 `run_list`      the runs under way, and those that have ended
 `retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
+`packed_calls`  calls and tools in definitions and records
 `set_aside`     what stands in a key and was written by nothing of ours
 `secret`        what the tokens of remote attempts are made from
 `dead_letters`  calls that failed for good

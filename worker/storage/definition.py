@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from acts_celery.protocol import Plan
 from acts_celery.protocol.calls.approvals import Approvals, read_approvals
-from acts_celery.protocol.calls.call import Call, make_call
-from acts_celery.protocol.calls.tools import Executor, Runner, Tool
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.calls.trust import said_of
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
@@ -30,6 +30,7 @@ from acts_celery.protocol.trust.effects import refuses_untrusted
 from acts_celery.worker.wire.packing import pack, unpack
 
 from .formats import FORMAT, require_format
+from .packed_calls import pack_calls, pack_tools, unpack_calls, unpack_tools
 from .trust import Trusts, both, pack_trust, unpack_trust
 
 _MOST_KEPT: Final = 64
@@ -167,13 +168,13 @@ class Definition:
     def amended(self, data: bytes) -> Definition:
         """The definition as an amendment leaves it (see `pack_amendment`)."""
         fields = unpack(data)
-        tools = {**self.tools, **_unpack_tools(fields["tools"])}
+        tools = {**self.tools, **unpack_tools(fields["tools"])}
         return replace(
             self,
             tools=tools,
-            returns={**self.returns, **_unpack_tools(fields.get("returns", {}))},
+            returns={**self.returns, **unpack_tools(fields.get("returns", {}))},
             delegates={**self.delegates, **fields["delegates"]},
-            versions=(*self.versions, _unpack_calls(fields["templates"], tools)),
+            versions=(*self.versions, unpack_calls(fields["templates"], tools)),
             awaited=self.awaited | frozenset(fields["awaited"]),
             trust=both(self.trust, unpack_trust(fields)),
         )
@@ -201,10 +202,10 @@ def pack_definition(plan: Plan) -> bytes:
     return pack(
         {
             "format": FORMAT,
-            "tools": _pack_tools(plan.tools),
-            "returns": _pack_tools(plan.returns),
+            "tools": pack_tools(plan.tools),
+            "returns": pack_tools(plan.returns),
             "delegates": dict(submission.delegates),
-            "templates": _pack_calls([call for call in plan.calls if submission.is_template or call.is_everywhere]),
+            "templates": pack_calls([call for call in plan.calls if submission.is_template or call.is_everywhere]),
             "awaited": sorted(plan.awaited),
             "output": submission.output,
             "config": dict(submission.config),
@@ -240,12 +241,12 @@ def _kept_definition(data: bytes) -> Definition:
 def _read_definition(data: bytes) -> Definition:
     fields = unpack(data)
     require_format(fields["format"])
-    tools = _unpack_tools(fields["tools"])
+    tools = unpack_tools(fields["tools"])
     return Definition(
         tools=tools,
-        returns=_unpack_tools(fields.get("returns", {})),
+        returns=unpack_tools(fields.get("returns", {})),
         delegates=fields["delegates"],
-        versions=(_unpack_calls(fields["templates"], tools),),
+        versions=(unpack_calls(fields["templates"], tools),),
         awaited=frozenset(fields["awaited"]),
         output=fields["output"],
         config=fields["config"],
@@ -262,7 +263,7 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     """
     calls = None if is_template else [call for call in lane.calls if not call.is_everywhere]
     version = {"version": 0} if calls is not None and len(calls) < len(lane.calls) else {}
-    packed = None if calls is None else _pack_calls(calls)
+    packed = None if calls is None else pack_calls(calls)
     return pack({"calls": packed, **version, **_pack_all_places(all_places_of(lane))})
 
 
@@ -270,10 +271,10 @@ def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
     """What lanes share of an amendment: it goes into the global lane."""
     return pack(
         {
-            "tools": _pack_tools(plan.tools),
-            "returns": _pack_tools(plan.returns),
+            "tools": pack_tools(plan.tools),
+            "returns": pack_tools(plan.returns),
             "delegates": dict(plan.submission.delegates),
-            "templates": _pack_calls(plan.calls) if plan.submission.is_template else [],
+            "templates": pack_calls(plan.calls) if plan.submission.is_template else [],
             "awaited": sorted(awaited),
             **pack_trust(plan.trust),
         }
@@ -284,7 +285,7 @@ def pack_amended_lane(record: LaneRecord) -> bytes:
     """What is a lane's own of an amendment."""
     return pack(
         {
-            "calls": _pack_calls(record.calls),
+            "calls": pack_calls(record.calls),
             **_pack_all_places({name: getattr(record, name) for name in (*PLACES, "gathers")}),
             "version": record.version,
             "begun": sorted(record.begun),
@@ -307,7 +308,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
     fields = unpack(data)
     calls = fields["calls"]
     return LaneRecord(
-        calls=_unpack_calls(calls or (), tools),
+        calls=unpack_calls(calls or (), tools),
         held=frozenset(fields["held"]),
         promised=frozenset(fields.get("promised", ())),
         required=frozenset(fields.get("required", ())),
@@ -350,12 +351,12 @@ def _pack_places(places: Mapping[str, Any]) -> dict[str, list[str]]:
 def _pack_layer(layer: Layer) -> dict[str, Any]:
     places = _pack_places({name: getattr(layer, name) for name in PLACES})
     unseen = {"unseen": sorted(layer.unseen)} if layer.unseen else {}
-    return {"calls": _pack_calls(layer.calls), "before": layer.before, **places, **unseen}
+    return {"calls": pack_calls(layer.calls), "before": layer.before, **places, **unseen}
 
 
 def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> Layer:
     places = {name: frozenset(fields.get(name, ())) for name in (*PLACES, "unseen")}
-    return Layer(_unpack_calls(fields["calls"], tools), fields["before"], **places)
+    return Layer(unpack_calls(fields["calls"], tools), fields["before"], **places)
 
 
 def _unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[str]] | None:
@@ -374,27 +375,3 @@ def writers_of(calls: Sequence[Call], shared: Sequence[Call], failing: Iterable[
 def places_in(texts: Iterable[str]) -> set[Reference]:
     """The places that a record names."""
     return {parse(text).references[0] for text in texts}
-
-
-def _pack_tools(tools: Mapping[str, Tool]) -> dict[str, Any]:
-    return {name: dict(tool.declaration) for name, tool in tools.items()}
-
-
-def _unpack_tools(declarations: Mapping[str, Any]) -> dict[str, Tool]:
-    return {name: Tool(name, declaration) for name, declaration in declarations.items()}
-
-
-def _pack_calls(calls: Sequence[Call]) -> list[Any]:
-    return [[call.index, dict(call.raw), call.runner.executor.value, call.runner.name] for call in calls]
-
-
-def _unpack_calls(calls: Sequence[Any], tools: Mapping[str, Tool]) -> tuple[Call, ...]:
-    return tuple(
-        make_call(
-            index,
-            raw,
-            tools[raw["_tool"]].constants if raw["_tool"] in tools else {},
-            Runner(Executor(executor), name),
-        )
-        for index, raw, executor, name in calls
-    )

@@ -1,0 +1,92 @@
+"""Untrusted: what others wrote, as a model is told of it that can call what has effects (SPEC R16.3).
+
+    ## Data: †state
+    {"task":"pay the invoice"}
+    Not shown: †state.mail, 1204 bytes that others wrote (mail)
+
+Its answer decides what happens, so nothing that others wrote may reach it: no value, no name of a field, no text of an
+error. It passes values on by their references. Paths, sizes and fates it is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from acts_celery.protocol.language.messages import Message, shown
+from acts_celery.protocol.language.paths import MISSING, copied
+from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.language.visible import json_text, one_line
+from acts_celery.protocol.state.labels import Labels, marks_of, places_strange
+from acts_celery.protocol.state.operations import Operation
+
+from . import texts
+
+Strange = Mapping[tuple[str, ...], Labels]
+"""The places of a kind where what others wrote begins, each by its path, with who may have written it."""
+_TYPE: Final = re.compile(r"[A-Za-z_]\w{0,63}")
+_POINTER: Final = re.compile(r"/(calls(/\d{1,6})?|output)")
+
+
+def strange_in(message: Message, operation: Operation) -> Strange:
+    """The places in a message's own value where what others wrote begins, from the place of its operation on."""
+    labels, length = marks_of(message).labels, len(operation.place.key)
+    return {key[length:]: labels for key in places_strange(message, operation)} if labels else {}
+
+
+def without(value: Any, place: Reference, strange: Strange) -> tuple[Any, list[str]]:
+    """What may be shown of the value at a place, or `MISSING` where nothing may; and a line for each part that is left
+    out. `strange` has paths from that place on.
+    """
+    lines: list[str] = []
+    for path, labels in sorted(strange.items(), key=lambda pair: pair[0]):
+        part = value
+        for name in path:
+            part = part.get(name, MISSING) if isinstance(part, Mapping) else MISSING
+        if part is not MISSING:
+            at = Reference(place.kind, (*place.path, *path))
+            lines.append(texts.not_shown(one_line(str(at)), _bytes(part), sorted(labels)))
+            value = _removed(value, path)
+    return value, lines
+
+
+def _bytes(value: Any) -> int:
+    return len(json_text(copied(value), separators=(",", ":")).encode())
+
+
+def _removed(value: Any, path: Sequence[str]) -> Any:
+    """A value without what lies at a path."""
+    if not path:
+        return MISSING
+    below = _removed(value[path[0]], path[1:])
+    rest = {name: part for name, part in value.items() if name != path[0]}
+    return rest if below is MISSING else {**rest, path[0]: below}
+
+
+def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
+    """What is told of an error message: of those `keys`, where there are any, and of an instance which. Of one that
+    others had a say in, what it says is left out.
+    """
+    data = message.get("data", shown(message))
+    own = {"instance": message["_instance"]} if "_instance" in message else {}
+    if hides and marks_of(message):
+        data = _hidden(data, sorted(marks_of(message).labels))
+    if not isinstance(data, Mapping):
+        return data
+    return own | {key: data[key] for key in data if not keys or key in keys}
+
+
+def _hidden(data: Any, labels: Sequence[str]) -> dict[str, Any]:
+    error = data.get("error") if isinstance(data, Mapping) else None
+    fields = error if isinstance(error, Mapping) else {}
+    type_, pointer = str(fields.get("type")), str(fields.get("pointer"))
+    call = data.get("call") if fields else None
+    return {
+        **({"call": call} if call is not None else {}),
+        "error": {
+            **({"type": type_} if _TYPE.fullmatch(type_) else {}),
+            "message": texts.error_not_shown(labels),
+            **({"pointer": pointer} if _POINTER.fullmatch(pointer) else {}),
+        },
+    }

@@ -1,0 +1,127 @@
+"""What a model is not shown decides nothing: a law for loops (SPEC R16.3, R16.6).
+
+A model that is any function of the bytes it was shown - drawn at random, over all that the composed schema admits, with
+references to whatever it was told of - is asked the same and starts the same effects where what others wrote differs in
+value, and not in size or fate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Annotated, Any
+
+import pytest
+
+from acts_celery import Content, activity, local, random_answers
+from acts_celery.worker.client.local import LocalClient
+
+WORDS = ["YAK", "EMU", "GNU", "ELK"]
+"""What others write is made of these, names of fields included; nothing else in a run holds them."""
+_PLACE = re.compile(r"(?:Not shown: |## Data: )(†[^\s,]+)")
+written: dict[str, Any] = {}
+started: list[tuple[Any, ...]] = []
+
+
+@activity(untrusted="mail")
+def read_mail(n: int) -> dict[str, Any]:
+    """Reads what others wrote."""
+    return {"text": f"{written['word']} {n}", "list": [written["word"]], written["word"]: 1}
+
+
+@activity
+def think_of(value: Any) -> Any:
+    """Gives back what it is given."""
+    return {"of": value}
+
+
+@activity
+def refuse_value(value: Any) -> None:
+    """Fails, and says why."""
+    raise ValueError(f"cannot be: {value} {written['word']}" if "YAK" in str(value) or value else "no")
+
+
+@activity
+def take_number(value: Any) -> int:
+    """Takes a whole number only, in each element."""
+    return value  # type: ignore[no-any-return]
+
+
+@activity(effects=True)
+def pay_account(account: Any, note: Annotated[Any, Content] = None) -> str:
+    """Sends money."""
+    started.append(("pay", repr(account)))
+    return "paid"
+
+
+@activity(effects=True)
+def close_account() -> str:
+    """Closes the account."""
+    started.append(("close",))
+    return "closed"
+
+
+TOOLS: list[Callable[..., Any]] = [read_mail, think_of, refuse_value, take_number, pay_account, close_account]
+SEEDS = [*range(25), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(25, 1000))]
+
+
+def model_of(seed: int) -> Callable[..., dict[str, Any]]:
+    """A model that answers at random, and puts what it was told of into its calls."""
+    at_random = random_answers(seed)
+
+    def answer(messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+        shown = "\n".join(str(message.get("content")) for message in messages)
+        dice, places = Random(f"{seed} {shown}"), sorted(set(_PLACE.findall(shown)))
+        places += [f"{place}.{end}" for place in places for end in ("text", "list.0", "lis", "nothing")]
+        found = at_random(messages, schema, config)
+        for call in found.get("calls", ()):
+            for key in [key for key in call if not key.startswith("_")] if places else ():
+                if dice.random() < 0.6 and key != "n":
+                    call[key] = dice.choice([dice.choice(places), f"re: †{{{dice.choice(places)[1:]}}}"])
+        if places and found.get("output") is not None and dice.random() < 0.5:
+            found["output"] = dice.choice(places)
+        return found
+
+    return answer
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[LocalClient]:
+    with local(TOOLS) as running:
+        yield running
+
+
+def asked_and_started(client: LocalClient, seed: int, word: str, **config: Any) -> tuple[list[Any], list[Any]]:
+    """What a model was asked in a run, and which effects were started, where others wrote this word."""
+    written["word"] = word
+    started.clear()
+    model = client.model(model_of(seed))
+    before = len(model.requests)
+    page = {"type": "state", "page": {"text": word, word: [word]}, "_trust": ["web"]}
+    error = {"type": "error", "data": {"error": {"type": "ValueError", "message": word}}, "_trust": ["web"]}
+    own = [{"type": "state", "_instance": name, "page": word, "_trust": ["web"]} for name in ("①", "②")]
+    context: list[Any] = ["Do what is best.", {"type": "state", "page": "", "task": "pay"}, page]
+    context += [*([error] if seed % 3 == 0 else []), *(own if seed % 2 else [])]
+    settings = {"ticks": 5, "calls": 60, "max_concurrency": 1, "trust": {"otherwise": "refuse", **config}}
+    run = client.submit(context=context, schema={"type": "string"}, tools=TOOLS, config=settings)
+    run.wait(timeout_seconds=60)
+    asked = [[list(request.messages), request.schema] for request in model.requests[before:]]
+    return asked, sorted(started)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_r16_3_what_others_wrote_is_in_no_request_and_changes_no_effect(client: LocalClient, seed: int) -> None:
+    first, second = WORDS[seed % 4], WORDS[(seed + 1) % 4]
+    asked, effects = asked_and_started(client, seed, first)
+    assert not [message for request in asked for message in request[0] if first in str(message)]
+    assert (asked, effects) == asked_and_started(client, seed, second)
+
+
+def test_r16_3_where_values_are_shown_nothing_with_effects_starts_once_they_were(client: LocalClient) -> None:
+    seen = 0
+    for seed in range(12):
+        asked, effects = asked_and_started(client, seed, "YAK", show="value")
+        seen += any("YAK" in str(request) for request in asked)
+        assert not effects
+    assert seen == 12
