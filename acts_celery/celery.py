@@ -2,9 +2,9 @@
 
 from .broker_config import load
 from .worker.app.application import make_application
+from .worker.mcp.registering import load_code
 from .worker.registry.activities import registry
-from .worker.registry.loading import load_activities
 
 settings = load()
-load_activities(settings)
+load_code(settings)
 app = make_application(settings, registry)

@@ -10,6 +10,7 @@ from acts_celery.broker_config.embedded import EmbeddedServer
 from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
 from acts_celery.broker_config.guarded_process import GuardedProcess
 from acts_celery.broker_config.loading import load
+from acts_celery.broker_config.mcp import McpServer
 from acts_celery.broker_config.models import ConfiguredModel, Price
 from acts_celery.broker_config.queues import (
     DELIVER,
@@ -52,6 +53,7 @@ __all__ = [
     "ConfiguredModel",
     "EmbeddedServer",
     "GuardedProcess",
+    "McpServer",
     "NotConfigured",
     "Price",
     "SecretUrl",

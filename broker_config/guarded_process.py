@@ -21,11 +21,22 @@ from typing import IO, Self
 
 from acts_celery.broker_config.errors import ServerUnavailable
 
-__all__ = ["GuardedProcess"]
+__all__ = ["GuardedProcess", "guarded"]
 
 # How much longer than the grace a guardian may take before it counts as stuck.
 _GUARDIAN_MARGIN_SECONDS = 10.0
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
+
+
+def guarded(
+    command: Sequence[str], control: socket.socket, *, grace_seconds: float, directory: Path | None = None
+) -> list[str]:
+    """The command line that runs a command under a guardian of this process, as `guardian.py` says.
+
+    `control` is the end of a socket pair that the guardian inherits; standard input and output are the command's.
+    """
+    own = (str(control.fileno()), str(os.getpid()), str(grace_seconds), str(directory or ""))
+    return [sys.executable, "-I", "-S", _GUARDIAN, *own, *command]
 
 
 class GuardedProcess:
@@ -57,12 +68,7 @@ class GuardedProcess:
         try:
             with theirs:
                 self._guardian = subprocess.Popen(
-                    [
-                        *(sys.executable, "-I", "-S", _GUARDIAN),
-                        *(str(theirs.fileno()), str(self._owner), str(grace_seconds)),
-                        str(self._directory or ""),
-                        *self.command,
-                    ],
+                    guarded(self.command, theirs, grace_seconds=grace_seconds, directory=self._directory),
                     env=None if env is None else dict(env),
                     cwd=cwd,
                     stdin=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ FOUND = Path(".env")
 """The file of settings that is read where none is named."""
 _ONLY_IF_NAMED = (
     *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
-    *("hold_webhook_url", "health_folder", "ui_tokens", "ui_redis_url", "ui_url"),
+    *("hold_webhook_url", "health_folder", "ui_tokens", "ui_redis_url", "ui_url", "mcp", "mcp_admitted"),
 )
 """What code is loaded, where keys and data are sent, which folder is written, who may enter: a file that merely lies in
 the current folder, such as that of a repository that was cloned, decides none of it."""
@@ -75,7 +75,7 @@ def _problem(detail: ErrorDetails) -> str:
     if not detail["loc"]:
         return message
     name, *inside = map(str, detail["loc"])
-    secret = name.endswith(("_url", "_password", "_key", "_secret", "models", "ui_tokens"))
+    secret = name.endswith(("_url", "_password", "_key", "_secret", "models", "ui_tokens", "mcp"))
     value = "" if secret else f" (it is {detail['input']!r:.80})"
     where = "".join(f"{part}: " for part in inside)
     return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"

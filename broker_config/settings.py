@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_settings import NoDecode
 
 from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.mcp import McpSettings
 from acts_celery.broker_config.models import (
     MODEL_PATTERN,
     TWO_KEYS,
@@ -59,7 +60,7 @@ Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
 
 
-class Settings(UiSettings, WatchingSettings):
+class Settings(UiSettings, WatchingSettings, McpSettings):
     """The settings of one process, frozen; the module's text tells names and precedence."""
 
     activities: CommaSeparated = Field(
@@ -360,7 +361,7 @@ class Settings(UiSettings, WatchingSettings):
             elif isinstance(value, tuple):
                 value = list(value)
             elif isinstance(value, dict):
-                value = {key: model.masked() for key, model in value.items()}
+                value = {key: one.masked() for key, one in value.items()}
             elif isinstance(value, Price):
                 value = value.model_dump(mode="json")
             elif isinstance(value, ByteSize):
@@ -383,7 +384,7 @@ class Settings(UiSettings, WatchingSettings):
             elif isinstance(value, tuple):
                 value = ",".join(value)
             elif isinstance(value, dict):
-                value = json.dumps({key: model.in_clear() for key, model in value.items()}) if value else None
+                value = json.dumps({key: one.in_clear() for key, one in value.items()}) if value else None
             elif isinstance(value, ByteSize):
                 value = int(value)
             elif isinstance(value, Price):

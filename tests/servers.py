@@ -59,6 +59,7 @@ COMMANDS: Final = {
     "worker/test_archive": "export import",
     "worker/test_overview": "runs delete",
     "worker/test_dead_letters": "dead",
+    "mcp/test_tools_of_servers": "mcp",
     "worker/test_prompt_cli": "prompt",
     "worker/test_health": "health",
     "worker/test_traces": "trace traces",

@@ -184,7 +184,7 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
 
 WORKER_FOLDERS = (
     *("wire", "process", "fairness", "storage", "broker", "liveness", "registry"),
-    *("models", "lanes", "loop", "recovery", "metrics", "app", "client", "page", "ui", "traces", "cli"),
+    *("mcp", "models", "lanes", "loop", "recovery", "metrics", "app", "client", "page", "ui", "traces", "cli"),
 )
 """The worker's folders: each imports only those before it, and `errors` and `backoff` at the bottom."""
 _HOLDS_NO_LOG = {"storage", "broker", "liveness"}
@@ -192,9 +192,10 @@ WORKER_BESIDE_EACH_OTHER = {
     "fairness": {"wire", "process"},
     "broker": {"storage"},
     "registry": _HOLDS_NO_LOG | {"process", "fairness"},
+    "mcp": _HOLDS_NO_LOG | {"wire", "process", "fairness"},
     "models": _HOLDS_NO_LOG | {"wire", "process", "fairness"},
-    "metrics": {"fairness", "liveness", "models", "lanes", "loop", "recovery"},
-    "recovery": {"fairness", "registry", "models", "lanes", "loop"},
+    "metrics": {"fairness", "liveness", "mcp", "models", "lanes", "loop", "recovery"},
+    "recovery": {"fairness", "registry", "mcp", "models", "lanes", "loop"},
 }
 
 

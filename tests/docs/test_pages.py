@@ -23,7 +23,9 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [PYTHON, ROOT / "docs" / "activities.md", ROOT / "docs" / "trust.md"], ids=["python", "activities", "trust"]
+    "page",
+    [PYTHON, *(ROOT / "docs" / f"{name}.md" for name in ("activities", "trust", "mcp"))],
+    ids=["python", "activities", "trust", "mcp"],
 )
 def test_the_examples_of_a_page_of_python_run(page: Path) -> None:
     kept = without_settings()

@@ -17,6 +17,7 @@ from .explain import explain
 from .failures import REJECTED, Interrupted
 from .health import health
 from .inspect import log, show, status
+from .mcp import mcp
 from .metrics import metrics
 from .output import write_error
 from .people import answer, approve, held, reject
@@ -108,6 +109,7 @@ for command in (
     ui,
     trace,
     traces,
+    mcp,
     worker,
     metrics,
     health,

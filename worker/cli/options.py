@@ -133,7 +133,7 @@ common_options: Final = bundled(
 
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
-    from acts_celery.worker.registry.loading import load_activities
+    from acts_celery.worker.mcp.registering import load_code
 
     with nothing_on_stdout():
-        load_activities(settings)
+        load_code(settings)

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final
 from acts_celery.broker_config import EmbeddedServer, Settings, load, queue_names
 from acts_celery.protocol import Plan
 from acts_celery.worker.errors import ActivitiesError, InfrastructureError, WorkerError
+from acts_celery.worker.mcp.registering import register_tools
 from acts_celery.worker.models.configured import bounds_of
 from acts_celery.worker.models.fake import FakeModel
 from acts_celery.worker.models.known import KnownModels
@@ -179,6 +180,7 @@ def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool
             own = load(**({"sweep_interval_seconds": 0.2} | settings | urls))
             if "metrics_port" not in settings:  # that of the environment belongs to the workers of this machine
                 own = own.model_copy(update={"metrics_port": None})
+            register_tools(own, known)
             worker = _worker(own, known, verifies_models=verifies_models)
             with decoding_restored(), worker, LocalClient(own, registry=known) as client:
                 yield client

@@ -24,11 +24,11 @@ from acts_celery.protocol.submission.amendments import SoFar, placed
 from acts_celery.protocol.submission.checking import Environment, unawaited_problems
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.support import unsupported
+from acts_celery.worker.mcp.registering import load_code
 from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.registry.activities import registry as default_registry
-from acts_celery.worker.registry.loading import load_activities
 from acts_celery.worker.registry.request_definitions import KnownDelegates
 from acts_celery.worker.storage.loop_entries import LOOP
 
@@ -43,7 +43,7 @@ class Checker:
 
     def __init__(self, settings: Settings, registry: Registry | None = None) -> None:
         if registry is None:
-            load_activities(settings)
+            load_code(settings)
         self._settings = settings
         self._registry = registry or default_registry
         self._kept: Environment | None = None

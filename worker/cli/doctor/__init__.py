@@ -3,6 +3,7 @@
 `command`  the command
 `layer`    what is said of one thing
 `layers`   everything that is looked at, in order
+`mcp`      whether MCP servers can be opened, and whether their tools are those that are admitted
 `models`   whether models can be loaded, and reached
 `servers`  broker, log, workers, queues
 `code`     workers with different code

@@ -19,6 +19,7 @@ from acts_celery.worker.cli.options import Common, load_registry
 from acts_celery.worker.errors import ActivitiesError
 
 from .layer import Layer
+from .mcp import examine_mcp
 from .models import examine_models
 from .servers import examine_servers
 
@@ -33,7 +34,7 @@ def examine(common: Common) -> list[Layer]:
     layers = [layer, _versions()]
     if settings is None:
         return layers
-    layers += [_activities(settings), examine_models(settings), *examine_servers(settings)]
+    layers += [_activities(settings), examine_models(settings), *examine_mcp(settings), *examine_servers(settings)]
     return [_without_secrets(found, settings) for found in layers]
 
 
@@ -122,3 +123,5 @@ def _secrets(settings: Settings) -> Iterator[str]:
     for key in keys:
         if key is not None and len(key.get_secret_value()) > 3:
             yield key.get_secret_value()
+    for server in settings.mcp.values():
+        yield from server.secrets()

@@ -1,0 +1,142 @@
+"""The settings of MCP servers whose tools workers carry out: how each is started or reached, and its keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import NoDecode
+
+from acts_celery.broker_config.addresses import AddressSettings
+from acts_celery.broker_config.errors import NotConfigured
+from acts_celery.broker_config.urls import MASK, mask_url
+from acts_celery.broker_config.wording import NAME_PATTERN
+
+__all__ = ["McpServer", "McpSettings"]
+
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SHORTEST: Final = 3
+_SERVER_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
+
+
+class McpServer(BaseModel):
+    """One MCP server, as MCP clients configure it: a `command`, or a `url`.
+
+    `args`, `env`, `url` and `headers` may name variables of the environment, as `${NAME}`: they are read where the
+    server is started or reached, so that a key need not stand in the setting.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    type: Literal["stdio", "http", "streamable-http"] | None = None
+    """What the other keys say already; MCP clients write it."""
+    command: str | None = Field(None, min_length=1)
+    args: tuple[SecretStr, ...] = ()
+    env: dict[str, SecretStr] = {}
+    """What the server's process has beside PATH, HOME and the like: nothing else of the worker's environment."""
+    cwd: str | None = None
+    url: SecretStr | None = None
+    headers: dict[str, SecretStr] = {}
+    trusted: bool = False
+    """Whether nobody else writes to its results; else they have the source `mcp.NAME` (SPEC R16.1)."""
+    timeout_seconds: float = Field(60, gt=0)
+    """Of one attempt of a call."""
+    retries: int = Field(0, ge=0)
+    """Attempts after the first, where the server ended, hung or could not be reached."""
+    max_concurrency: int | None = Field(None, gt=0)
+    """Calls of one tool at work at a time, over all workers."""
+    queue: str | None = Field(None, pattern=NAME_PATTERN, max_length=200)
+    """The queue of the workers that have this server; None: whichever worker has the instance."""
+
+    @model_validator(mode="after")
+    def _check_way(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError('needs either "command" (and "args"), or "url"')
+        if self.command is None and (self.args or self.env or self.cwd is not None):
+            raise ValueError('"args", "env" and "cwd" go with "command"')
+        if self.url is None and self.headers:
+            raise ValueError('"headers" go with "url"')
+        if self.type is not None and (self.type == "stdio") != (self.url is None):
+            raise ValueError(f'"type" is {self.type}, and the other keys say otherwise')
+        if self.url is not None:
+            parts = urlsplit(self.url.get_secret_value())
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError('"url" should begin with http:// or https:// and a host')
+        return self
+
+    def in_clear(self) -> dict[str, object]:
+        """With its secrets in clear."""
+        return {**self._plain(), **self._secrets(SecretStr.get_secret_value)}
+
+    def masked(self) -> dict[str, object]:
+        """Fit to be shown: of `args`, `env` and `headers` no value, of the address no password and no query."""
+        shown = {**self._plain(), **self._secrets(lambda _: MASK)}
+        if self.url is not None:
+            shown["url"] = mask_url(self.url.get_secret_value().partition("?")[0])
+        return {key: value for key, value in shown.items() if value not in (None, {}, [])}
+
+    def secrets(self) -> list[str]:
+        """What must not be shown wherever it turns up: values, as written and as their variables have them."""
+        kept = [one.get_secret_value() for one in (*self.env.values(), *self.headers.values())]
+        url = self.url.get_secret_value() if self.url is not None else ""
+        parts = urlsplit(url)
+        written = [*kept, *(one.get_secret_value() for one in self.args), url]
+        named = [os.environ.get(name, "") for text in written for name in _VARIABLE.findall(text)]
+        # A very short one would also be found where it is none.
+        return [one for one in (*named, *kept, parts.query, parts.password or "") if len(one) > _SHORTEST]
+
+    def _plain(self) -> dict[str, object]:
+        return self.model_dump(mode="json", exclude={"args", "env", "url", "headers"})
+
+    def _secrets(self, said: Callable[[SecretStr], str]) -> dict[str, object]:
+        return {
+            "args": [said(one) for one in self.args],
+            "env": {key: said(value) for key, value in self.env.items()},
+            "url": None if self.url is None else said(self.url),
+            "headers": {key: said(value) for key, value in self.headers.items()},
+        }
+
+
+def expanded(text: SecretStr, name: str, environment: Mapping[str, str] = os.environ) -> str:
+    """A text of server `name` with the variables that it names. Raises `NotConfigured` where one is not set."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in environment:
+            raise NotConfigured(
+                f"ACTS_MCP: server {name!r} names ${{{found[1]}}}, which is not set here: set {found[1]}"
+            )
+        return environment[found[1]]
+
+    return _VARIABLE.sub(value, text.get_secret_value())
+
+
+class McpSettings(AddressSettings):
+    """The settings that say which MCP servers there are, and what of them is admitted."""
+
+    mcp: Annotated[dict[Annotated[str, Field(pattern=_SERVER_NAME)], McpServer], NoDecode] = Field(
+        {},
+        description="MCP servers whose tools workers carry out (extra `mcp`), as JSON: "
+        '{"NAME": {"command": …, "args": […], "env": {…}}} or {"NAME": {"url": …, "headers": {…}}}; besides '
+        '"trusted", "timeout_seconds" (60), "retries" (0), "max_concurrency", "queue". See mcp.md.',
+    )
+    mcp_admitted: str | None = Field(
+        None,
+        min_length=1,
+        description="The file of the tools of these servers that are admitted, which `acts mcp admit` writes; workers "
+        "and clients read it. Unset: none is.",
+    )
+
+    @field_validator("mcp", mode="before")
+    @classmethod
+    def _read_mcp(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value.strip() else {}
+        except ValueError:  # its text may hold a key
+            raise ValueError("must be JSON: an object of names and servers") from None

@@ -1,0 +1,178 @@
+"""Tools of MCP servers are carried out as activities are, and what a server does wrong stays with its call."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from acts_celery import local
+from acts_celery.broker_config import McpServer, SettingsError, load
+from acts_celery.protocol import Rejected
+from acts_celery.worker.cli.mcp import mcp
+from acts_celery.worker.cli.mcp_listing import listed
+from acts_celery.worker.client.local import LocalClient
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.mcp.admitted import admit, read_admitted
+from acts_celery.worker.mcp.standing import standings
+from tests.environment import without_settings
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60
+
+
+def faulty(folder: Path, **more: Any) -> McpServer:
+    return McpServer.model_validate(
+        {"command": sys.executable, "args": [str(Path(__file__).with_name("faulty_server.py")), str(folder)], **more}
+    )
+
+
+def admitted(folder: Path, servers: Mapping[str, McpServer]) -> dict[str, Any]:
+    """Settings with those servers, all of whose tools are admitted as they are."""
+    settings = load(mcp=dict(servers), mcp_admitted=str(folder / "tools.json"))
+    for name, found in listed(settings, servers).items():
+        assert not isinstance(found, WorkerError), found
+        admit(settings, name, found.values())
+    return {"mcp": settings.mcp, "mcp_admitted": settings.mcp_admitted}
+
+
+@contextmanager
+def backend(folder: Path, **more: Any) -> Iterator[LocalClient]:
+    with local(**admitted(folder, {"web": faulty(folder, **more)})) as client:
+        yield client
+
+
+def outcome(client: LocalClient, tool: str, **parameters: Any) -> Any:
+    """What a call writes, or its error."""
+    call = {"_tool": f"web.{tool}", **parameters, "_outputPath": "†state.found"}
+    result = client.submit(solution={"calls": [call]}).wait(timeout_seconds=SECONDS)
+    if result.status == "completed":
+        return result.data()["state"]["found"]
+    error = result.calls[0].error
+    assert error is not None
+    return error["type"], error["message"]
+
+
+def test_what_a_server_answers_is_a_value_and_what_it_does_wrong_is_the_error_of_its_call(tmp_path: Path) -> None:
+    with backend(tmp_path) as client:
+        assert outcome(client, "echo", text="tea") == "tea"
+        assert outcome(client, "count", text="tea") == {"n": 3}
+        assert outcome(client, "noise") == "heard"
+        assert outcome(client, "progress") == "done"
+        text, picture, link = outcome(client, "picture")
+        assert (text, picture["bytes"], picture["mimeType"]) == ({"text": "here"}, 8, "image/png")
+        assert "data" not in picture
+        assert (link["type"], link["name"]) == ("resource_link", "†state.secret"), "data is no reference"
+        assert outcome(client, "fail") == ("McpToolFailed", "no such page")
+        assert "ACTS_" not in outcome(client, "environment")
+        kind, message = outcome(client, "flood")
+        assert kind != "McpUnavailable"
+        assert "ACTS_LIMIT_MESSAGE_BYTES" in message or "bytes" in message
+        kind, message = outcome(client, "endless")
+        assert (kind, "more in one message" in message) == ("McpUnavailable", True)
+        assert outcome(client, "echo", text="still there") == "still there"
+
+
+def test_a_call_begins_again_when_its_server_dies_and_a_given_up_one_is_cancelled(tmp_path: Path) -> None:
+    with backend(tmp_path, retries=3, timeout_seconds=2) as client:
+        assert outcome(client, "die_once") == "alive"
+        assert (tmp_path / "calls").read_text().split() == ["die_once", "die_once"]
+        kind, _ = outcome(client, "hang")
+        assert kind == "TimeoutError"
+        assert outcome(client, "echo", text="x") == "x"
+        assert len((tmp_path / "cancelled").read_text().split()) == 4
+
+
+def test_a_tool_that_changes_after_it_was_admitted_is_refused_until_it_is_admitted(tmp_path: Path) -> None:
+    admitted(tmp_path, {"web": faulty(tmp_path)})
+    other = {"name": "echo", "description": "Gives nothing back.", "inputSchema": {"type": "object"}}
+    (tmp_path / "list.json").write_text(json.dumps([other]))
+    settings = load(mcp={"web": faulty(tmp_path)}, mcp_admitted=str(tmp_path / "tools.json"))
+    live = listed(settings, ["web"])["web"]
+    assert not isinstance(live, WorkerError)
+    states = {each.tool.name: each.state for each in standings("web", live, read_admitted(settings)["web"])}
+    assert (states["echo"], states["write"]) == ("changed", "gone")
+    with local(mcp=settings.mcp, mcp_admitted=settings.mcp_admitted) as client:
+        kind, message = outcome(client, "echo", text="x")
+        assert kind == "McpToolChanged"
+        assert "acts mcp admit web.echo" in message
+    assert not (tmp_path / "calls").exists()
+
+
+def test_a_tool_is_none_before_it_is_admitted_and_its_results_decide_nothing_after(tmp_path: Path) -> None:
+    servers = {"web": faulty(tmp_path)}
+    pay = [
+        {"_tool": "web.echo", "text": "x", "_outputPath": "†state.page"},
+        {"_tool": "web.write", "text": "†state.page", "_outputPath": "†state.written"},
+    ]
+    config = {"trust": {"otherwise": "refuse"}}
+    with local(mcp=servers) as client, pytest.raises(Rejected, match=r"unknown tool 'web\.echo'"):
+        client.submit(solution={"calls": pay})
+    with local(**admitted(tmp_path, servers)) as client:
+        result = client.submit(solution={"calls": pay}, config=config).wait(timeout_seconds=SECONDS)
+        assert result.calls[1].error is not None
+        assert result.calls[1].error["type"] == "Untrusted"
+    with local(**admitted(tmp_path, {"web": faulty(tmp_path, trusted=True)})) as client:
+        result = client.submit(solution={"calls": pay}, config=config).wait(timeout_seconds=SECONDS)
+        assert result.data()["state"]["written"] == "x"
+
+
+def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None:
+    (tmp_path / "stay").touch()
+    code = (
+        "import asyncio, sys; from pathlib import Path; from acts_celery.broker_config import load\n"
+        "from tests.mcp.test_tools_of_servers import faulty\n"
+        "from acts_celery.worker.mcp.connections import Connections\n"
+        "async def main():\n"
+        "    await Connections.of(load(mcp={'web': faulty(Path(sys.argv[1]))})).to('web').tools()\n"
+        "    print('open', flush=True)\n    await asyncio.sleep(600)\n"
+        "asyncio.run(main())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, env=without_settings(), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        server = os.pidfd_open(int((tmp_path / "pid").read_text()))
+        process.send_signal(signal.SIGKILL)
+    assert select_end(server)
+
+
+def select_end(descriptor: int) -> bool:
+    """Whether the process of that descriptor ends in time."""
+    import select
+
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    try:
+        return bool(waiting.poll(30_000))
+    finally:
+        os.close(descriptor)
+
+
+def test_keys_are_masked_and_a_bad_server_is_named() -> None:
+    settings = load(mcp=json.dumps({"crm": {"url": "https://u:pw@crm.example/?key=q", "headers": {"X-Key": "secret"}}}))
+    shown = json.dumps(settings.masked()["mcp"])
+    assert ("secret" in shown, "pw" in shown, "key=q" in shown) == (False, False, False)
+    assert load(mcp=settings.to_environment()["ACTS_MCP"]).mcp == settings.mcp
+    with pytest.raises(SettingsError, match=r'ACTS_MCP: crm: .*either "command"'):
+        load(mcp='{"crm": {}}')
+
+
+def test_the_commands_show_what_a_server_says_and_admit_it(tmp_path: Path) -> None:
+    servers = json.dumps({"web": faulty(tmp_path).in_clear()})
+    variables = {"ACTS_MCP": servers, "ACTS_MCP_ADMITTED": str(tmp_path / "tools.json")}
+    run = CliRunner(env=variables)
+    assert run.invoke(mcp, ["admit", "web.page", "--json"], standalone_mode=False).return_value == 0
+    found = run.invoke(mcp, ["tools", "web.page", "web.echo"], standalone_mode=False).stdout
+    assert "web.page  admitted  has effects" in found
+    assert "IGNORE ALL" in found
+    assert "web.echo  new  only reads" in found

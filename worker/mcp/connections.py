@@ -1,0 +1,305 @@
+"""Connections to MCP servers: one session for each server and event loop, opened when it is first needed.
+
+A session that has ended is opened again by the next call; while a server cannot be opened, calls fail at once between
+attempts that are further and further apart. What a server lists is read when a session is opened, when the server says
+that it has changed, after a call that was given up, and at the latest after `LISTED_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from acts_celery.broker_config import McpServer, Settings
+from acts_celery.broker_config.mcp import expanded
+from acts_celery.broker_config.urls import MASK
+from acts_celery.worker.backoff import Backoff
+
+from .declarations import Declaration
+from .errors import McpRefused, McpToolChanged, McpUnavailable
+from .results import value_of
+from .stdio import stdio
+from .web import web
+
+logger = logging.getLogger(__name__)
+
+LISTED_SECONDS: Final = 30.0
+_OPENING_SECONDS: Final = 30.0
+_LISTING_SECONDS: Final = 10.0
+_PROGRESS_SECONDS: Final = 1.0
+_MOST_PAGES: Final = 100
+_MOST_TOOLS: Final = 1_000
+_CLOSING_SECONDS: Final = 10.0
+_LONGEST_ERROR: Final = 2_000
+_REOPENING: Final = Backoff(0.5, 30.0)
+
+
+class Connection:
+    """The session with one server, on one event loop."""
+
+    def __init__(self, name: str, server: McpServer, most_bytes: int) -> None:
+        self._name = name
+        self._server = server
+        self._most_bytes = most_bytes
+        self._session: _Session | None = None
+        self._opening: asyncio.Future[_Session] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._why = ""
+
+    async def tools(self) -> Mapping[str, Declaration]:
+        """What the server lists now. Raises `McpUnavailable`, `McpRefused`."""
+        session = await self._opened()
+        session.is_stale = True
+        return await self._listed(session)
+
+    async def call(self, tool: Declaration, arguments: Mapping[str, Any]) -> Any:
+        """Carry out a tool that is admitted as it is given here. Raises an `errors` of ours."""
+        session = await self._opened()
+        require_same(self._name, tool, (await self._listed(session)).get(tool.name))
+        began = asyncio.get_running_loop().time()
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal began
+            if (now := asyncio.get_running_loop().time()) - began >= _PROGRESS_SECONDS:
+                began = now
+                of = "" if total is None else f" of {total:g}"
+                logger.info("%s.%s: %g%s %.200r", self._name, tool.name, progress, of, message or "")
+
+        try:
+            answer = await session.client.session.call_tool(
+                tool.name, dict(arguments), progress_callback=tell, allow_input_required=True, allow_claimed=True
+            )
+        except asyncio.CancelledError:
+            session.is_stale = True  # it may hang: whoever comes next asks first
+            raise
+        except Exception as error:
+            raise self._failed(session, error) from error
+        said = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if "content" not in said:
+            raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {said.get('resultType')!r}")
+        return value_of(said)
+
+    async def close(self) -> None:
+        """End the session, and the server's process where it is one."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
+
+    async def _opened(self) -> _Session:
+        if self._session is not None and not self._session.ended.is_set():
+            return self._session
+        if self._opening is None:
+            loop = asyncio.get_running_loop()
+            if (wait := self._not_before - loop.time()) > 0:
+                raise McpUnavailable(f"{self._why}; it is tried again in {wait:.1f} s")
+            self._opening = loop.create_future()
+            # In a task of its own: whoever came first may be cancelled, and a session ends in the task that began it.
+            self._task = loop.create_task(self._serve(self._opening), name=f"acts-mcp-{self._name}")
+        return await asyncio.shield(self._opening)
+
+    async def _serve(self, opening: asyncio.Future[_Session]) -> None:
+        ended = _Ended()
+        try:
+            client = self._client(ended)
+            timer = asyncio.timeout(_OPENING_SECONDS)
+            async with timer, client:
+                session = _Session(client, ended)
+                session.tools = await _list(client)
+                timer.reschedule(None)
+                self._failures, self._session, self._opening = 0, session, None
+                opening.set_result(session)
+                await ended.wait()
+        except BaseException as error:
+            if not opening.done():
+                self._refuse(opening, ended.why or self._text(error))
+            elif isinstance(error, Exception):
+                logger.info("MCP server %s: its session has ended: %s", self._name, self._text(error))
+            if isinstance(error, (asyncio.CancelledError, SystemExit, KeyboardInterrupt)):
+                raise
+        finally:
+            ended.set()
+
+    def _refuse(self, opening: asyncio.Future[_Session], why: str) -> None:
+        """Tell those who wait that the server cannot be opened, and those who come for a while."""
+        self._opening = None
+        self._failures += 1
+        self._not_before = asyncio.get_running_loop().time() + _REOPENING.seconds(self._failures)
+        self._why = f"MCP server {self._name} cannot be opened: {why}"
+        logger.warning("%s", self._why)
+        opening.set_exception(McpUnavailable(self._why))
+        opening.exception()  # whoever waited may be gone
+
+    async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
+        async with session.listing:
+            now = asyncio.get_running_loop().time()
+            if session.is_stale or now - session.listed_at > LISTED_SECONDS:
+                session.is_stale = False
+                try:
+                    async with asyncio.timeout(_LISTING_SECONDS):
+                        session.tools = await _list(session.client)
+                except asyncio.CancelledError:
+                    session.is_stale = True
+                    raise
+                except Exception as error:
+                    session.ended.set()  # it answers no more, or nonsense: the next call opens another
+                    raise self._failed(session, error) from error
+                session.listed_at = now
+        return session.tools
+
+    def _failed(self, session: _Session, error: Exception) -> Exception:
+        """What an error of a session is for a call."""
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
+
+        if isinstance(error, McpRefused):
+            return error
+        if (
+            isinstance(error, MCPError)
+            and error.code != CONNECTION_CLOSED
+            and "Session terminated" not in error.message
+        ):
+            session.is_stale = True
+            return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
+        if isinstance(error, RuntimeError):  # the SDK's word for an answer that is not by the protocol
+            return McpRefused(f"MCP server {self._name} answered what its tool does not give: {self._text(error)}")
+        session.ended.set()
+        why = session.ended.why or self._text(error)
+        return McpUnavailable(f"MCP server {self._name} did not answer: {why}")
+
+    def _text(self, error: BaseException) -> str:
+        """What an error says, on one line, without the keys of the server; of a group its first error."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, TimeoutError):
+            return "it does not answer in time"
+        text = " ".join((getattr(error, "message", "") or str(error)).split()) or type(error).__name__
+        for secret in self._server.secrets():
+            text = text.replace(secret, MASK)
+        return text[:_LONGEST_ERROR]
+
+    def _client(self, ended: _Ended) -> Any:
+        try:
+            from mcp import Client
+            from mcp_types import Implementation
+        except ImportError:
+            raise McpUnavailable("the library for MCP is missing here: pip install 'acts-celery[mcp]'") from None
+
+        async def hear(message: Any) -> None:
+            if self._session is not None and getattr(message, "method", "") == "notifications/tools/list_changed":
+                self._session.is_stale = True
+
+        return Client(
+            self._streams(ended),
+            message_handler=hear,
+            client_info=Implementation(name="acts-celery", version=version("acts-celery")),
+            cache=None,
+        )
+
+    def _streams(self, ended: _Ended) -> AbstractAsyncContextManager[Any]:
+        name, server = self._name, self._server
+
+        def on_end(why: str) -> None:
+            ended.why = ended.why or why
+            ended.set()
+
+        if server.url is not None:
+            headers = {key: expanded(value, name) for key, value in server.headers.items()}
+            return web(
+                expanded(server.url, name),
+                headers,
+                most_bytes=self._most_bytes,
+                timeout_seconds=max(server.timeout_seconds, _OPENING_SECONDS) + _LISTING_SECONDS,
+            )
+        from mcp.client.stdio import get_default_environment
+
+        own = {key: expanded(value, name) for key, value in server.env.items()}
+        assert server.command is not None
+        return stdio(
+            name,
+            [server.command, *(expanded(each, name) for each in server.args)],
+            env={**get_default_environment(), **own},
+            cwd=server.cwd,
+            most_bytes=self._most_bytes,
+            on_end=on_end,
+        )
+
+
+class _Ended(asyncio.Event):
+    """Set when a session has ended; `why`, where that is known."""
+
+    why = ""
+
+
+@dataclass(eq=False)
+class _Session:
+    client: Any
+    ended: _Ended
+    tools: Mapping[str, Declaration] = field(default_factory=dict)
+    listed_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    is_stale: bool = False
+    listing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Connections:
+    """The connections of a process, by event loop: a forked process, and another loop, has its own."""
+
+    def __init__(self, servers: Mapping[str, McpServer], most_bytes: int) -> None:
+        self._servers = servers
+        self._most_bytes = most_bytes
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Connections:
+        """Those that the settings say. A message of a server may have what one call may be given."""
+        return cls(settings.mcp, int(settings.limit_call_bytes))
+
+    def to(self, name: str) -> Connection:
+        """The connection to a server, on the running loop."""
+        own = self._by_loop.setdefault(asyncio.get_running_loop(), {})
+        if name not in own:
+            own[name] = Connection(name, self._servers[name], self._most_bytes)
+        return own[name]
+
+    async def close(self) -> None:
+        """End the sessions of the running loop."""
+        own = self._by_loop.pop(asyncio.get_running_loop(), {})
+        await asyncio.gather(*(connection.close() for connection in own.values()))
+
+
+def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:
+    """Raise `McpToolChanged` for a tool that is not as it was admitted."""
+    if live is None:
+        raise McpToolChanged(f"MCP server {server} has no tool {admitted.name} any more: see `acts mcp tools {server}`")
+    if live.digest != admitted.digest:
+        changed = [key for key in {**live.said, **admitted.said} if live.said.get(key) != admitted.said.get(key)]
+        raise McpToolChanged(
+            f"MCP server {server} says something else of {admitted.name} than was admitted ({', '.join(changed)}): "
+            f"look at it with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
+        )
+
+
+async def _list(client: Any) -> dict[str, Declaration]:
+    """What a server lists, all pages. Raises `McpRefused` for a list without an end."""
+    from mcp_types import PaginatedRequestParams
+
+    found: dict[str, Declaration] = {}
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        for tool in page.tools:
+            said = Declaration.read(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+            found[said.name] = said
+        cursor = page.next_cursor
+        if cursor is None or len(found) > _MOST_TOOLS:
+            break
+    if cursor is not None or len(found) > _MOST_TOOLS:
+        raise McpRefused(f"it lists more than {_MOST_TOOLS} tools, or {_MOST_PAGES} pages of them")
+    return found

@@ -1,0 +1,89 @@
+"""What an MCP server says of a tool: its digest, and the schema of the activity that it becomes.
+
+The digest is over all that a model or the engine goes by: a tool that changes any of it is another tool.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final
+
+from acts_celery.protocol.calls.declarations import read_tools
+from acts_celery.protocol.language.messages import TRUST
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""A tool's name, as the specification has it (SEP-986)."""
+_SAID: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_NOT_OURS: Final = ("$schema", "title", "$id")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One tool of a server, in the words of the server (`tools/list`)."""
+
+    said: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> Declaration:
+        """What counts of a tool as a server lists it."""
+        said = {key: raw[key] for key in _SAID if raw.get(key) is not None}
+        hints = {key: said["annotations"][key] for key in _HINTS if key in (said.get("annotations") or {})}
+        return cls({**said, "annotations": hints} if "annotations" in said else said)
+
+    @property
+    def name(self) -> str:
+        """The server's name for it."""
+        return str(self.said["name"])
+
+    @property
+    def description(self) -> str:
+        """What the server says that it does."""
+        return str(self.said.get("description") or "")
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it may change something: so it is unless the server says that it only reads."""
+        return (self.said.get("annotations") or {}).get("readOnlyHint") is not True
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hexadecimal digits."""
+        return sha256(json.dumps(self.said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def schema(self, source: str | None) -> dict[str, Any]:
+        """The schema of the activity; its results have that source, where there is one (SPEC R16.1)."""
+        given = self.said.get("inputSchema") or {}
+        result = self.said.get("outputSchema")
+        schema = {key: value for key, value in given.items() if key not in _NOT_OURS}
+        output = {} if result is None else {"_output": {k: v for k, v in result.items() if k not in _NOT_OURS}}
+        trust = {
+            **({"effects": True} if self.has_effects else {}),
+            **({"result": [source]} if source is not None else {}),
+        }
+        return {
+            **schema,
+            "type": "object",
+            **({"description": self.description} if self.description else {}),
+            "properties": {**(given.get("properties") or {}), **output},
+            **({TRUST: trust} if trust else {}),
+        }
+
+    def problems(self) -> Iterator[str]:
+        """Why it cannot be a tool here, in a few words each."""
+        if not _NAME.fullmatch(self.name):
+            yield f"its name {self.name[:128]!r} is none that the protocol admits"
+        given = self.said.get("inputSchema")
+        if not isinstance(given, dict) or not isinstance(given.get("properties", {}), dict):
+            yield "its inputSchema is no JSON Schema of an object"
+            return
+        if meta := [key for key in (*given, *given.get("properties", {})) if str(key).startswith("_")]:
+            yield f"it has a parameter {meta[0][:100]!r}: names that begin with _ are the engine's"
+            return
+        _, problems = read_tools([], {self.name or "tool": self.schema("mcp")})
+        yield from (problem.message for problem in problems)

@@ -1,0 +1,65 @@
+"""The tools of MCP servers as activities: those of `ACTS_MCP` that are admitted, under `SERVER.TOOL`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from acts_celery.broker_config import McpServer, Settings
+from acts_celery.worker.registry.activities import Activity, Policy, Registry, registry
+from acts_celery.worker.registry.loading import load_activities
+
+if TYPE_CHECKING:
+    from .connections import Connections
+    from .declarations import Declaration
+
+_VERSION_DIGITS: Final = 12
+
+
+def load_code(settings: Settings) -> None:
+    """Register everything that the settings name: modules of activities, and admitted tools of MCP servers.
+
+    No server is asked. Raises `ActivitiesError`.
+    """
+    load_activities(settings)
+    register_tools(settings, registry)
+
+
+def register_tools(settings: Settings, known: Registry) -> None:
+    """Register the admitted tools of the servers that the settings name. Raises `ActivitiesError`."""
+    if not settings.mcp:
+        return
+    from .admitted import read_admitted
+    from .connections import Connections
+
+    connections, admitted = Connections.of(settings), read_admitted(settings)
+    for name, server in settings.mcp.items():
+        for tool in admitted.get(name, {}).values():
+            known.add_activity(activity_of(name, server, tool, connections))
+
+
+def activity_of(name: str, server: McpServer, tool: Declaration, connections: Connections) -> Activity:
+    """The activity that carries out a tool of a server."""
+    policy = Policy(
+        retries=server.retries, timeout_seconds=server.timeout_seconds, max_concurrency=server.max_concurrency
+    )
+    return Activity(
+        f"{name}.{tool.name}",
+        _asking(name, tool, connections),
+        tool.schema(None if server.trusted else f"mcp.{name}"),
+        scopes=(),
+        takes_call=True,
+        queue=server.queue,
+        policy=policy,
+        given_version=tool.digest[:_VERSION_DIGITS],
+    )
+
+
+def _asking(
+    name: str, tool: Declaration, connections: Connections
+) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]]:
+    async def ask(call: Mapping[str, Any], _context: Mapping[str, Any]) -> Any:
+        arguments = {key: value for key, value in call.items() if not key.startswith("_")}
+        return await connections.to(name).call(tool, arguments)
+
+    return ask

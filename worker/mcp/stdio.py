@@ -1,0 +1,145 @@
+"""An MCP server that is a process of ours, spoken to by its standard input and output: a line is a message.
+
+The SDK's own transport reads a line of any length, and leaves a server that hangs behind when a worker is killed. This
+one bounds the line, and runs the server under a guardian (`broker_config/guardian.py`), so that it ends with us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from acts_celery.broker_config.guarded_process import guarded
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS: Final = 2.0
+"""A server has so long to end when its input is closed, and so long again after SIGTERM."""
+_MARGIN_SECONDS: Final = 5.0
+_SHOWN: Final = 500
+_CHUNK_BYTES: Final = 4_096
+
+
+@asynccontextmanager
+async def stdio(
+    name: str,
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    most_bytes: int,
+    on_end: Callable[[str], None],
+) -> AsyncIterator[Any]:
+    """The streams of a session with a server that is started for it, and ended with it.
+
+    `on_end` is told why, when the server closes its output or says more than `most_bytes` in one message. Raises the
+    OSError that starting it met.
+    """
+    import anyio
+
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        process = await asyncio.create_subprocess_exec(
+            *guarded(command, theirs, grace_seconds=_GRACE_SECONDS),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=dict(env),
+            cwd=cwd,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+            limit=most_bytes,
+        )
+        theirs.close()
+        try:
+            await _started(ours, command[0])
+            told, reading = anyio.create_memory_object_stream[Any](0)
+            writing, given = anyio.create_memory_object_stream[Any](0)
+            async with anyio.create_task_group() as tasks, told, reading, writing, given:
+                tasks.start_soon(_read, name, process, told, on_end)
+                tasks.start_soon(_write, process, given)
+                tasks.start_soon(_listen, name, process)
+                yield reading, writing
+                tasks.cancel_scope.cancel()
+        finally:
+            try:
+                with anyio.CancelScope(shield=True):
+                    await _end(process, ours)
+            finally:
+                # Whoever has inherited its output may keep it open; asyncio has no public way to let go of it.
+                process._transport.close()  # type: ignore[attr-defined]
+
+
+async def _started(control: socket.socket, command: str) -> None:
+    """Wait for the guardian to say that the server was started."""
+    word, _, number = (await asyncio.get_running_loop().sock_recv(control, 64)).decode().partition(" ")
+    if word != "started":
+        code = int(number) if word == "failed" else 0
+        raise OSError(code, os.strerror(code) if code else "it could not be started", command)
+
+
+async def _read(name: str, process: Process, told: Any, on_end: Callable[[str], None]) -> None:
+    """Pass on each message of the server. What is none is logged and left out."""
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    assert process.stdout is not None
+    why = "it has closed its output"
+    async with told:
+        try:
+            while line := await process.stdout.readline():
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    logger.warning("MCP server %s wrote what is no message: %.200r", name, line)
+                    continue
+                await told.send(SessionMessage(message))
+        except ValueError:  # a line beyond the limit
+            why = "it said more in one message than a worker takes"
+        except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            pass
+        on_end(why)
+
+
+async def _write(process: Process, given: Any) -> None:
+    """Pass on each message to the server."""
+    import anyio
+
+    assert process.stdin is not None
+    with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        async for each in given:
+            text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+
+
+async def _listen(name: str, process: Process) -> None:
+    """Log what the server says on standard error, one line for each piece: it forges no line of ours."""
+    assert process.stderr is not None
+    while piece := await process.stderr.read(_CHUNK_BYTES):
+        for line in filter(None, piece.decode(errors="replace").splitlines()):
+            logger.info("MCP server %s: %r", name, line[:_SHOWN])
+
+
+async def _end(process: Process, control: socket.socket) -> None:
+    """Close the server's input, and see to it that it ends."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _GRACE_SECONDS)
+        return
+    with suppress(OSError):
+        control.send(b"stop\n")
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _GRACE_SECONDS + _MARGIN_SECONDS)
+        return
+    with suppress(ProcessLookupError):  # with its guardian Linux ends the server
+        process.kill()
