@@ -2,9 +2,9 @@
 
 Three rules decided, in this order, and no task was looked at for an exception:
 
-1. A result is untrusted if anybody but the user, and the service itself, can write into any field of it, be it by way of
-   the service: whoever sends a mail, invites to a meeting, shares a file, pays with a subject, writes a review, enters a
-   firm in a catalogue, names a channel, has a web page. A label is the whole result's, not a field's.
+1. A result is untrusted if anybody but the user, and the service itself, can write into any field of it, be it by way
+   of the service: whoever sends a mail, invites to a meeting, shares a file, pays with a subject, writes a review,
+   enters a firm in a catalogue, names a channel, has a web page. A label is the whole result's, not a field's.
 2. A function has effects if it changes something, or tells somebody something, outside of the run. Marking a mail as
    read is none: it is undone by hand and tells nobody. Getting a page is one: whoever has the address's server is told
    what the address says, and the benchmark counts such a visit as an attack.

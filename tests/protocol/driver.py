@@ -15,7 +15,7 @@ from typing import Any
 from acts_celery.protocol import Context, Plan
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of
-from acts_celery.protocol.engine.decisions import Failure, FanOut, Outcome, Start, Success
+from acts_celery.protocol.engine.decisions import Failure, FanOut, Hold, Outcome, Start, Success
 from acts_celery.protocol.engine.events import (
     CallEnded,
     CallsUndone,
@@ -149,10 +149,15 @@ class Driver:
             if isinstance(decision, Outcome):
                 self._commit(instance, decision)
             elif isinstance(decision, FanOut):
-                self._append(instance, FanOutBegun(decision.call.index, decision.snapshot))
+                self.append(instance, FanOutBegun(decision.call.index, decision.snapshot))
             elif isinstance(decision, Start):
                 self._start(instance, decision)
+            elif isinstance(decision, Hold):
+                self.held(instance, decision)
         return bool(decisions)
+
+    def held(self, instance: str | None, hold: Hold) -> None:
+        """A call waits for a person; here nobody comes."""
 
     def _start(self, instance: str | None, start: Start) -> None:
         lane, index = self._lanes[instance], start.call.index
@@ -180,11 +185,12 @@ class Driver:
         """What the log's atomic script does, once for each call; then whoever reads the log takes note."""
         self.log.append(Entry(instance, outcome))
         for event in outcome.events:
-            self._append(instance, event)
+            self.append(instance, event)
         for call in self._gathers:
             self._lanes[None].execution.reconsider(call)
 
-    def _append(self, instance: str | None, event: Event) -> None:
+    def append(self, instance: str | None, event: Event) -> None:
+        """The log says so, and whoever reads it takes note."""
         self.events.append((instance, event))
         assert self._lanes[instance].take(instance, event)
         if instance is None:
