@@ -15,7 +15,7 @@ from .pages import ROOT, run_page
 from .pictures import with_pictures
 
 
-@pytest.mark.parametrize("name", ["tutorial", "how-to", "agents"])
+@pytest.mark.parametrize("name", ["tutorial", "how-to", "agents", "trust"])
 def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
