@@ -184,7 +184,8 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
 
 WORKER_FOLDERS = (
     *("wire", "process", "fairness", "storage", "broker", "liveness", "registry"),
-    *("mcp", "models", "lanes", "loop", "recovery", "metrics", "app", "client", "page", "ui", "traces", "cli"),
+    *("mcp", "models", "lanes", "loop", "recovery", "metrics", "app", "client", "page"),
+    *("web", "ui", "traces", "cli"),
 )
 """The worker's folders: each imports only those before it, and `errors` and `backoff` at the bottom."""
 _HOLDS_NO_LOG = {"storage", "broker", "liveness"}
@@ -214,7 +215,7 @@ def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> Non
     assert found == []
 
 
-def test_what_the_live_pages_take_is_imported_by_them_alone() -> None:
+def test_what_the_web_servers_take_is_imported_by_them_alone() -> None:
     found = {
         path.parent.name
         for package in PACKAGES
@@ -222,7 +223,7 @@ def test_what_the_live_pages_take_is_imported_by_them_alone() -> None:
         for _, module in imports(path)
         if module.partition(".")[0] in ("starlette", "uvicorn")
     }
-    assert found == {"ui"}
+    assert found == {"ui", "web"}
 
 
 CONNECTING = {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from acts_celery.broker_config.ui import UiToken
-from acts_celery.worker.ui.access import WINDOW_SECONDS, WRONG_TOKENS, Access
+from acts_celery.broker_config.tokens import AccessToken
+from acts_celery.worker.ui.application import PAGES
 from acts_celery.worker.ui.deeds import DEEDS
-from acts_celery.worker.ui.refusals import Refused
+from acts_celery.worker.web.access import WINDOW_SECONDS, WRONG_TOKENS, Access
+from acts_celery.worker.web.refusals import Refused
 
 from .sites import CONTROLLER, DECIDER, READER, Site, error_of
 
@@ -103,7 +104,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def access(clock: Clock) -> Access:
-    return Access([UiToken("ann", frozenset({"read"}), READER)], clock)
+    return Access([AccessToken("ann", frozenset({"read"}), READER)], PAGES, clock)
 
 
 def refused(access: Access, token: str, address: str) -> int:

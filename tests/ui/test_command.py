@@ -113,7 +113,11 @@ def test_a_file_of_tokens_that_is_not_there_is_told_of(backend: Backend) -> None
 def test_without_the_extra_the_remedy_is_told(
     package: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("acts_celery.worker.ui", f"{package}."))]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.startswith(("acts_celery.worker.ui", "acts_celery.worker.web", f"{package}."))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["ui"]) == 3

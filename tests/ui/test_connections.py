@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from acts_celery.worker.ui.connections import Connection
+from acts_celery.worker.web.connections import Connection
 
 WAIT_SECONDS = 30
 LARGE = b"x" * 8_000_000

@@ -17,7 +17,7 @@ from .output import flush, print_either, tell
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
-    from acts_celery.broker_config.ui import UiToken
+    from acts_celery.broker_config.tokens import AccessToken
 
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 5556
@@ -42,6 +42,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
     """
     try:
         from acts_celery.worker.ui import serving
+        from acts_celery.worker.web import listening
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -51,7 +52,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
     if tokens and write:
         raise Failed("ACTS_UI_TOKENS says who may do what: leave out --write", REJECTED)
     if not tokens:
-        if not serving.is_loopback(host):
+        if not listening.is_loopback(host):
             raise Failed(
                 f"others reach {host}: say in ACTS_UI_TOKENS who may enter, as ann:decide+control:TOKEN (python -c "
                 "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
@@ -61,27 +62,28 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
         tokens = (made,)
     _ask_log(settings)
     _log_to_stderr(settings)
-    with serving.listen(host, port) as listening:
-        address = settings.ui_url or serving.address_of(listening, host)
+    with listening.listen(host, port) as socket:
+        address = settings.ui_url or listening.address_of(socket, host)
         url = serving.link(address, made.text) if made is not None else address
 
         def announce() -> None:
-            place = {"host": host, "port": listening.getsockname()[1], "pid": os.getpid()}
+            place = {"host": host, "port": socket.getsockname()[1], "pid": os.getpid()}
             print_either({"url": url, **place}, [url], as_json=common.json)
             flush()
             _tell_rights(made)
 
-        asyncio.run(serving.serve(listening, host, settings, tokens, announce))
+        asyncio.run(serving.serve(socket, host, settings, tokens, announce))
     return COMPLETED
 
 
-def _token(settings: Settings, *, write: bool) -> UiToken:
+def _token(settings: Settings, *, write: bool) -> AccessToken:
     """A new token for whoever has started the server."""
-    from acts_celery.broker_config.ui import RIGHTS, UiToken
+    from acts_celery.broker_config.tokens import AccessToken
+    from acts_celery.broker_config.ui import UI_RIGHTS
     from acts_celery.worker.storage.audit import Actor
 
-    rights = RIGHTS if write else RIGHTS[:1]
-    return UiToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
+    rights = UI_RIGHTS if write else UI_RIGHTS[:1]
+    return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
 
 
 def _ask_log(settings: Settings) -> None:
@@ -109,7 +111,7 @@ def _log_to_stderr(settings: Settings) -> None:
     logging.getLogger("acts").setLevel(logging.INFO)
 
 
-def _tell_rights(made: UiToken | None) -> None:
+def _tell_rights(made: AccessToken | None) -> None:
     if made is None:
         tell("the pages of all runs, for those whom ACTS_UI_TOKENS names; Ctrl-C ends them")
     elif "control" in made.rights:

@@ -15,7 +15,8 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from acts_celery.broker_config import Settings
-from acts_celery.broker_config.ui import RIGHTS, UiToken
+from acts_celery.broker_config.tokens import AccessToken
+from acts_celery.broker_config.ui import UI_RIGHTS
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.submission.decoding import decode
 from acts_celery.worker.client.client import Client
@@ -24,15 +25,22 @@ from acts_celery.worker.page import Page
 from acts_celery.worker.page.opened import Query
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.web.access import Access, Visitor
+from acts_celery.worker.web.guard import Guard
+from acts_celery.worker.web.reading import Reader, encoded
+from acts_celery.worker.web.refusals import Refused
+from acts_celery.worker.web.site import Site
 
-from .access import Access, Visitor
 from .deeds import DEEDS, Deed, read_deed
 from .following import Following
-from .guard import Guard, hosts_of
-from .reading import Reader, encoded
-from .refusals import Refused
 from .streams import EventStream
 
+PAGES: Final = Site(
+    guarded="/api/",
+    url_setting="ACTS_UI_URL",
+    how_to_enter="open the link that `acts ui` has printed, or send Authorization: Bearer TOKEN",
+    where_from="`acts ui` prints a link with a new one at each start, unless ACTS_UI_TOKENS says who may enter",
+)
 _FRONT: Final = "page.html"
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _DEED_THREADS: Final = 8
@@ -43,7 +51,7 @@ _BODY_SECONDS: Final = 30.0
 class Pages:
     """What is served under some settings to those who have a token. Make it in the event loop that serves."""
 
-    def __init__(self, settings: Settings, tokens: Sequence[UiToken], host: str) -> None:
+    def __init__(self, settings: Settings, tokens: Sequence[AccessToken], host: str) -> None:
         self._settings = settings
         self._source = settings.for_reading
         self._tokens = tokens
@@ -69,8 +77,8 @@ class Pages:
             Route("/api/{path:path}", self._answer),
         ]
         router = Router(routes, redirect_slashes=False)
-        hosts = hosts_of(self._host, self._settings.ui_url)
-        return Guard(router, access=Access(self._tokens), hosts=hosts, url=self._settings.ui_url)
+        access = Access(self._tokens, PAGES)
+        return Guard(router, access=access, site=PAGES, host=self._host, url=self._settings.ui_url)
 
     async def close(self) -> None:
         """End what follows runs, and the connections."""
@@ -95,7 +103,7 @@ class Pages:
 
     async def _me(self, request: Request) -> Response:
         visitor = _visitor(request)
-        return _json(encoded({"name": visitor.name, "may": [right for right in RIGHTS if right in visitor.rights]}))
+        return _json(encoded({"name": visitor.name, "may": [right for right in UI_RIGHTS if right in visitor.rights]}))
 
     async def _answer(self, request: Request) -> Response:
         return _json(await self._reader.body(request.path_params["path"], dict(request.query_params)))

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from acts_celery.broker_config.ui import Right
+from acts_celery.broker_config.tokens import Right
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.client.undoing import Retried
 from acts_celery.worker.page.opened import Query
-
-from .refusals import Refused
+from acts_celery.worker.web.refusals import Refused
 
 _NAMED: Final = 100
 """How many calls of each kind an answer names; it counts all."""

@@ -16,9 +16,8 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.storage.connections import connect_async_client
 from acts_celery.worker.storage.keys import Keys
-
-from .reading import Reader, encoded
-from .refusals import Refused, document, refusal
+from acts_celery.worker.web.reading import Reader, encoded
+from acts_celery.worker.web.refusals import Refused, document, refusal
 
 PAUSE_SECONDS: Final = 0.5
 """The least time between two overviews of a run."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import ipaddress
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -12,11 +10,10 @@ from typing import Final
 import uvicorn
 
 from acts_celery.broker_config import Settings
-from acts_celery.broker_config.ui import UiToken
-from acts_celery.worker.errors import InfrastructureError
+from acts_celery.broker_config.tokens import AccessToken
+from acts_celery.worker.web.connections import Connection
 
 from .application import Pages
-from .connections import Connection
 
 _BESIDE_VIEWERS: Final = 200
 """Connections that there may be besides those that follow a run."""
@@ -25,38 +22,8 @@ _STOP_SECONDS: Final = 3
 _HEAD_BYTES: Final = 16_384
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is a free one. Raises `InfrastructureError`."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            remedy = "something listens there already: choose another with --port N"
-        elif error.errno == errno.EACCES:
-            remedy = "that takes rights of its own: choose a port above 1023 with --port N"
-        else:
-            remedy = f"{error.strerror or error}: --host names an address of this machine"
-        raise InfrastructureError(f"port {port} of {host} cannot be had: {remedy}") from error
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
-    try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
-    except OSError:
-        return False
-    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)
-
-
-def address_of(listening: socket.socket, host: str) -> str:
-    """The address that a browser on this machine opens."""
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}"
-
-
 async def serve(
-    listening: socket.socket, host: str, settings: Settings, tokens: Sequence[UiToken], on_ready: Callable[[], None]
+    listening: socket.socket, host: str, settings: Settings, tokens: Sequence[AccessToken], on_ready: Callable[[], None]
 ) -> None:
     """Serve until SIGINT or SIGTERM, which end it in good order. `on_ready` is called when requests are answered."""
     pages = Pages(settings, tokens, host)

@@ -31,7 +31,7 @@ from acts_celery.worker.errors import (
 
 from .reading import encoded
 
-logger = logging.getLogger("acts.ui")
+logger = logging.getLogger("acts.web")
 
 
 class Refused(Exception):
@@ -70,7 +70,7 @@ def refusal(error: Exception) -> Refused:
         text = "a server does not answer, the log or the broker: see `acts doctor`"
         return Refused(503, "InfrastructureError", text, {"Retry-After": str(_AGAIN_SECONDS)})
     logger.error("a request has failed", exc_info=error)
-    return Refused(500, "Bug", "this is a bug of acts-celery: the log of `acts ui` has what is needed to mend it")
+    return Refused(500, "Bug", "this is a bug of acts-celery: the log of the server has what is needed to mend it")
 
 
 def document(refused: Refused) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What holds for every request, before anything of it is looked at.
 
-- Its host is one under which these pages are: another page cannot have its own name lead here (DNS rebinding).
-- What changes something is JSON, and comes from these pages where a browser sends it.
-- Whatever is below `/api/` takes a token.
+- Its host is one under which the server is: another page cannot have its own name lead here (DNS rebinding).
+- What changes something is JSON, and comes from the server's own pages where a browser sends it.
+- Whatever is below the guarded address of the site takes a token.
 - No answer is kept by a browser or a proxy, runs a script of others, or is shown in a frame.
 """
 
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .access import Access
 from .refusals import Refused, refusal, response
+from .site import Site
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -32,12 +33,11 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_API: Final = "/api/"
 _METHODS: Final = ("GET", "POST")
 
 
-def hosts_of(host: str, url: str | None) -> frozenset[str]:
-    """The names of hosts under which these pages are: this machine's, that on which they listen, and that of a URL."""
+def _hosts_of(host: str, url: str | None) -> frozenset[str]:
+    """The names of hosts under which a server is: this machine's, that on which they listen, and that of a URL."""
     named = {*LOOPBACK, host.lower(), socket.gethostname().lower()}
     return frozenset(named | {urlsplit(url).hostname or ""} if url else named)
 
@@ -45,10 +45,11 @@ def hosts_of(host: str, url: str | None) -> frozenset[str]:
 class Guard:
     """Lets requests through to an application, or answers them."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, hosts: frozenset[str], url: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, site: Site, host: str, url: str | None = None) -> None:
         self._app = app
         self._access = access
-        self._hosts = hosts
+        self._site = site
+        self._hosts = _hosts_of(host, url)
         self._url = url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,13 +80,13 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if _name(host) not in self._hosts:
-            text = "these pages are not at this host: set ACTS_UI_URL to where a browser finds them"
+            text = f"this server is not at this host: set {self._site.url_setting} to where clients find it"
             raise Refused(421, "WrongHost", text)
         if scope["method"] not in _METHODS:
             raise Refused(405, "WrongMethod", "only GET and POST are answered", {"Allow": ", ".join(_METHODS)})
         if scope["method"] == "POST":
             self._look_at_origin(headers, host)
-        if scope["path"].startswith(_API):
+        if scope["path"].startswith(self._site.guarded):
             given = headers.getlist("authorization")
             client = scope.get("client") or ("", 0)
             scope.setdefault("state", {})["visitor"] = self._access.enter(

@@ -31,7 +31,7 @@ class Reader:
 
     def __init__(self, page: Answering) -> None:
         self._page = page
-        self._threads = ThreadPoolExecutor(_THREADS, "acts-ui")
+        self._threads = ThreadPoolExecutor(_THREADS, "acts-web")
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def answer(self, path: str, query: Mapping[str, str]) -> Any:

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from acts_celery.broker_config.ui import Right, UiToken
+from acts_celery.broker_config.tokens import AccessToken, Right
 
 from .refusals import Refused
+from .site import Site
 
 WINDOW_SECONDS: Final = 60.0
 WRONG_TOKENS: Final = 20
@@ -57,8 +58,9 @@ class _Tries:
 class Access:
     """The tokens that are known, and the tries of others."""
 
-    def __init__(self, tokens: Iterable[UiToken], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, tokens: Iterable[AccessToken], site: Site, clock: Callable[[], float] = time.monotonic) -> None:
         self._known = [(_digest(token.text), Visitor(token.name, token.rights)) for token in tokens]
+        self._site = site
         self._clock = clock
         self._tries: OrderedDict[str, _Tries] = OrderedDict()
 
@@ -70,8 +72,7 @@ class Access:
             text = f"too many wrong tokens came from {address}: wait {wait} seconds"
             raise Refused(429, "TooManyTries", text, {"Retry-After": str(wait)})
         if header is None or header[: len(_SCHEME)].lower() != _SCHEME:
-            text = "no token: open the link that `acts ui` has printed, or send Authorization: Bearer TOKEN"
-            raise Refused(401, "NoToken", text, _CHALLENGE)
+            raise Refused(401, "NoToken", f"no token: {self._site.how_to_enter}", _CHALLENGE)
         digest = _digest(header[len(_SCHEME) :].strip())
         found = None
         for known, visitor in self._known:
@@ -79,10 +80,7 @@ class Access:
             found = visitor if hmac.compare_digest(known, digest) else found
         if found is None:
             self._note(address, digest)
-            text = (
-                "this token is not known: `acts ui` prints a link with a new one at each start, unless ACTS_UI_TOKENS"
-            )
-            raise Refused(401, "WrongToken", f"{text} says who may enter", _CHALLENGE)
+            raise Refused(401, "WrongToken", f"this token is not known: {self._site.where_from}", _CHALLENGE)
         return found
 
     def _tries_of(self, address: str) -> _Tries | None:

@@ -1,0 +1,86 @@
+"""Tokens: who enters a server of ours by which token, and what that admits.
+
+A setting has them as NAME:RIGHTS:TOKEN, separated by commas or lines, or names a file of such lines as @FILE. The name
+is who acts, in the audit trail too: two tokens of one name are one principal, so that one can take the other's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, cast
+
+from pydantic import SecretStr
+
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.errors import SettingsError
+
+__all__ = ["AccessToken", "Right", "check_tokens", "read_tokens"]
+
+Right = Literal["read", "submit", "decide", "control", "all"]
+"""What a token admits: to look; to submit runs; to decide on what is held for a person; to pause, cancel, retry and
+fork runs; all runs, and not only those that were submitted under its name.
+"""
+_LEAST_CHARACTERS: Final = 16
+_NAME_CHARACTERS: Final = 200
+_FILE: Final = "@"
+_FORM: Final = "NAME:RIGHTS:TOKEN, such as ann:decide+control:TOKEN"
+_MAKE: Final = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """Who enters with which token, and what that admits; whoever enters may read."""
+
+    name: str
+    rights: frozenset[Right]
+    text: str = field(repr=False)
+
+
+def check_tokens(setting: SecretStr | None, rights: Sequence[Right]) -> SecretStr | None:
+    """Raise ValueError for a setting whose tokens cannot be read; a file is not looked at."""
+    if setting is not None and not setting.get_secret_value().startswith(_FILE):
+        _read(setting.get_secret_value(), rights)
+    return setting
+
+
+def read_tokens(setting: SecretStr | None, name: str, rights: Sequence[Right]) -> tuple[AccessToken, ...]:
+    """The tokens of a setting of that name, which may have these rights. Raises `SettingsError`."""
+    if setting is None:
+        return ()
+    text = setting.get_secret_value()
+    try:
+        if text.startswith(_FILE):
+            text = Path(text.removeprefix(_FILE)).read_text(encoding="utf-8")
+        return _read(text, rights)
+    except (OSError, ValueError) as error:
+        raise SettingsError([f"{ENVIRONMENT_PREFIX}{name}: {error}"]) from error
+
+
+def _read(text: str, rights: Sequence[Right]) -> tuple[AccessToken, ...]:
+    """Read tokens. Raises ValueError, which shows none of them."""
+    found = tuple(_tokens(text, rights))
+    if not found:
+        raise ValueError(f"names no token: write {_FORM}")
+    if len({token.text for token in found}) < len(found):
+        raise ValueError("two of the tokens are the same: the audit trail could not tell whose it was")
+    return found
+
+
+def _tokens(text: str, admitted: Sequence[Right]) -> Iterator[AccessToken]:
+    entries = (part.strip() for line in text.splitlines() for part in line.split(","))
+    for number, entry in enumerate(filter(None, entries), 1):
+        name, *more = entry.split(":")
+        if len(more) != 2:
+            raise ValueError(f"token {number}: should be {_FORM}")
+        rights, token = more[0].split("+"), more[1]
+        if not name or not name.isprintable() or len(name) > _NAME_CHARACTERS:
+            raise ValueError(f"token {number}: its name should have 1 to {_NAME_CHARACTERS} visible characters")
+        if strange := [right for right in rights if right not in admitted]:
+            raise ValueError(f"token {number} ({name}): {strange[0]!r:.40} is no right: {', '.join(admitted)}")
+        if len(token) < _LEAST_CHARACTERS or not (token.isascii() and token.isprintable()) or " " in token:
+            raise ValueError(
+                f"token {number} ({name}): should have {_LEAST_CHARACTERS} or more ASCII characters; {_MAKE}"
+            )
+        yield AccessToken(name, frozenset(cast("list[Right]", ["read", *rights])), token)
