@@ -22,7 +22,7 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.keys import Keys, active_runs
-from acts_celery.worker.storage.retention import delete_run
+from acts_celery.worker.storage.retention import discard_run
 from acts_celery.worker.wire.packing import pack, unpack
 
 from .backend import Backend, Meeting, settings_apart
@@ -149,7 +149,7 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(
     sweeper.sweep()
     looked_after = swept.redis.zscore(active_runs("swept"), keys.run)
     lifetimes = {swept.redis.ttl(name) for name in swept.keys(keys.run)}
-    delete_run(swept.redis, keys)
+    discard_run(swept.redis, keys)
     assert looked_after is not None
     assert lifetimes == {-1}
 

@@ -12,6 +12,7 @@ from .archive import export, import_
 from .check import check
 from .control import amend, cancel, fork, pause, resume, say, send
 from .dead import dead
+from .deleting import delete
 from .evaluating import evaluate
 from .explain import explain
 from .failures import REJECTED, Interrupted
@@ -24,7 +25,7 @@ from .people import answer, approve, held, reject
 from .prompt import prompt
 from .retry import retry
 from .run import run
-from .runs import delete, runs, wait
+from .runs import runs, wait
 from .submit import submit
 from .traces import trace, traces
 from .ui import ui

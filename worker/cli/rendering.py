@@ -34,6 +34,7 @@ _COLOURS: Final = {
     "paused": "yellow",
 }
 _OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed")
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 _ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", "skipped", "failed")
 
 
@@ -264,3 +265,20 @@ def cost_line(cost: Mapping[str, Any] | None) -> str:
         return ""
     money = f"{cost['money']} {cost['currency']}, " if cost["money"] is not None else ""
     return f"{money}{counted(cost['tokens'], 'token')} in {counted(cost['requests'], 'request')}"
+
+
+def span(seconds: float) -> str:
+    """`3 s`, `5 m`, `2 h`, `4 d`."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def size_words(size: int) -> str:
+    """`512 bytes`, `3.4 kB`, `56 MB`: in powers of 1,000."""
+    if size < 1000:
+        return counted(size, "byte")
+    power = min(4, (len(str(size)) - 1) // 3)
+    number = size / 1000**power
+    return f"{number:.1f} {'kMGT'[power - 1]}B" if number < 10 else f"{number:.0f} {'kMGT'[power - 1]}B"

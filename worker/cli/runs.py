@@ -1,4 +1,4 @@
-"""`acts runs`, `acts wait`, `acts delete`: which runs there are, until one ends, and to forget it."""
+"""`acts runs`, `acts wait`: which runs there are, and until one ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .failures import COMPLETED, FAILED, Failed
 from .inspect import found_run
 from .options import Common, common_options
 from .output import escaped, print_either, print_text, tell
-from .rendering import cost_line, counts_line, status_word
+from .rendering import cost_line, counts_line, span, status_word
 from .view import View, print_result, view_options
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from acts_celery.worker.client.run_status import RunStatus
     from acts_celery.worker.client.runs import Run
 
-_STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
+STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
+"""What `--status` may be."""
 _MOST: Final = 20
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
 @click.command(short_help="Print the runs that are kept, the newest first.")
-@click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this status.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
 @click.option("--name", metavar="TEXT", help="Only runs of this name or with this tag.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=_MOST, show_default=True, metavar="N", help="At most so many."
@@ -74,36 +74,12 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
     return COMPLETED if document["status"] == "completed" else FAILED
 
 
-@click.command(short_help="Forget a run that has ended.")
-@click.argument("run", metavar="RUN")
-@common_options
-def delete(run: str, *, common: Common) -> int:
-    """Forget RUN, which has ended: its log, its values, everything.
-
-    Exit codes: 0 deleted, 3 no server, 4 no such run, or it is not over.
-    """
-    with found_run(run, common) as found:
-        found.delete()
-    print_either({"run": found.id, "deleted": True}, [f"run {found.id} is deleted"], as_json=common.json)
-    return COMPLETED
-
-
 def _line(summary: Summary) -> str:
     called = " ".join(escaped(text) for text in (summary.name or "", *(f"#{tag}" for tag in summary.tags)) if text)
-    times = (
-        f"{_span(summary.age_seconds)} ago, {'took' if summary.finished else 'for'} {_span(summary.duration_seconds)}"
-    )
+    times = f"{span(summary.age_seconds)} ago, {'took' if summary.finished else 'for'} {span(summary.duration_seconds)}"
     stands = (status_word(summary.status), counts_line(summary.calls), times, cost_line(summary.cost))
     parts = (summary.run, called, *stands)
     return "  ".join(part for part in parts if part)
-
-
-def _span(seconds: float) -> str:
-    """`3 s`, `5 m`, `2 h`, `4 d`."""
-    for unit, size in _UNITS:
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 class _TellHeld:

@@ -48,7 +48,7 @@ from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane_state import End
-from acts_celery.worker.storage.retention import delete_run, expire_runs
+from acts_celery.worker.storage.retention import discard_run, expire_runs
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.packing import pack, unpack
 
@@ -206,7 +206,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
         _prove(run, read)
         expire_runs(redis, keys.prefix, [keys], settings.retention_seconds)
     except BaseException:
-        delete_run(redis, keys)
+        discard_run(redis, keys)
         raise
     done.write_line(run)
     return run

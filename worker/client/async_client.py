@@ -128,6 +128,8 @@ class AsyncClient(Twin[Client]):
     run = converted(Client.run, _async_run)
     find = converted(Client.find, _async_run)
     runs = iterated(Client.runs)
+    deletable_runs = awaited(Client.deletable_runs)
+    delete_runs = iterated(Client.delete_runs)
     import_run = converted(Client.import_run, _async_run)
 
     def run_of(self, run: str | Run) -> AsyncRun:

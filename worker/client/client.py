@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from acts_celery.protocol.submission.amendments import SoFar
     from acts_celery.worker.broker.publisher import Publisher
 
+    from .deleting import DeletableRun, DeletableRuns
     from .dispatcher import Dispatcher
     from .overview import Overview, Summary
     from .run_status import RunStatus
@@ -153,10 +154,44 @@ class Client:
         with redis_errors(self.settings):
             return self.run_of(self._overview.find(text))
 
-    def runs(self, *, status: RunStatus | None = None, name: str | None = None) -> Iterator[Summary]:
-        """The runs that are kept, the newest first; of a status, a name or tag. Raises `InfrastructureError`."""
+    def runs(
+        self, *, status: RunStatus | None = None, name: str | None = None, older_than_seconds: float | None = None
+    ) -> Iterator[Summary]:
+        """The runs that are kept, the newest first; of a status, a name or tag, or that have ended so long ago. Raises
+        `InfrastructureError`.
+        """
+        from .overview import Which
+
         with redis_errors(self.settings):
-            yield from self._overview.runs(status=status, name=name)
+            yield from self._overview.runs(Which(status, name, older_than_seconds))
+
+    def deletable_runs(
+        self,
+        *,
+        status: RunStatus | None = None,
+        name: str | None = None,
+        older_than_seconds: float | None = None,
+        free_bytes: int | None = None,
+        is_largest_first: bool = False,
+    ) -> DeletableRuns:
+        """The runs that are over and could be deleted, those that ended first first, or the largest; with `free_bytes`
+        only as many of them as free so much. Nothing is deleted. Raises `InfrastructureError`.
+        """
+        from .deleting import Deleter
+        from .overview import Which
+
+        which = Which(status, name, older_than_seconds)
+        with redis_errors(self.settings):
+            return Deleter(self._redis, self.settings).choose(which, free_bytes, is_largest_first=is_largest_first)
+
+    def delete_runs(self, runs: Iterable[DeletableRun]) -> Iterator[DeletableRun]:
+        """Delete runs that `deletable_runs` has found, a few at a time as this is iterated, and yield those that are
+        deleted. One that goes on meanwhile stays. Raises `InfrastructureError`; what was yielded is deleted then.
+        """
+        from .deleting import Deleter
+
+        with redis_errors(self.settings):
+            yield from Deleter(self._redis, self.settings).delete(runs)
 
     def import_run(self, lines: Iterable[str | bytes]) -> Run:
         """Import a run that another backend has exported; it can be read and forked here, under its id.

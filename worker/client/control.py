@@ -18,8 +18,7 @@ from acts_celery.worker.errors import BeingAmended, PlanWaits, RunNotFound, RunO
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
-from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.retention import delete_run
+from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 
@@ -49,14 +48,6 @@ class Control:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
         self._change("paused")
         self._follow(Control.pause)
-
-    def delete(self, status: str) -> None:
-        """Forget the run, where its status is that of one that has ended. Raises `RunOver`, `InfrastructureError`."""
-        if status not in ENDED:
-            raise RunOver(f"run {self._run} is {status}: cancel it before it is deleted")
-        with redis_errors(self._settings):
-            delete_run(self._redis, self._keys)
-            audit_record(self._settings, "deleted").write_line(self._run)
 
     def resume(self) -> None:
         """Go on, as far as was left while the run was paused. Raises as `pause` does.

@@ -36,7 +36,7 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.loop_entries import LOOP
-from acts_celery.worker.storage.retention import delete_run
+from acts_celery.worker.storage.retention import discard_run
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import pack
@@ -83,7 +83,7 @@ class Forker:
                 self._write_loop(keys, run, run.loop)
             self._start(keys, counts, at, milliseconds, run, is_paused=is_paused)
         except BaseException:
-            delete_run(self._redis, keys)
+            discard_run(self._redis, keys)
             raise
         return keys.run
 

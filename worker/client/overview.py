@@ -16,7 +16,7 @@ from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import AmbiguousRun, RunNotFound
 from acts_celery.worker.storage.clock import date_of, server_ms
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.run_list import RunList
+from acts_celery.worker.storage.run_list import RunList, State
 
 from .labels import ID, LATEST
 from .run_status import RunStatus, run_status
@@ -59,6 +59,28 @@ class Summary:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which runs are meant; what is None says nothing."""
+
+    status: RunStatus | None = None
+    name: str | None = None
+    """Their name, or one of their tags."""
+    older_than_seconds: float | None = None
+    """They have ended at least so long ago."""
+
+    def admits(self, run: Summary) -> bool:
+        """Whether a run is one of them."""
+        return (
+            self.status in (None, run.status)
+            and (self.name is None or self.name in (run.name, *run.tags))
+            and (self.older_than_seconds is None or self._is_older(run, self.older_than_seconds))
+        )
+
+    def _is_older(self, run: Summary, seconds: float) -> bool:
+        return run.finished is not None and run.age_seconds - run.duration_seconds >= seconds
+
+
 class Overview:
     """The runs of a backend. All of it raises `RedisError`."""
 
@@ -66,13 +88,17 @@ class Overview:
         self._redis = redis
         self._prefix = prefix
 
-    def runs(self, *, status: RunStatus | None = None, name: str | None = None) -> Iterator[Summary]:
-        """The runs, the newest first; with a status, with a name or a tag."""
+    def runs(self, which: Which = Which()) -> Iterator[Summary]:
+        """The runs that are meant, the newest first."""
+        for summary, _ in self.with_states():
+            if which.admits(summary):
+                yield summary
+
+    def with_states(self) -> Iterator[tuple[Summary, State]]:
+        """Every run, the newest first, and the fields of its state."""
         now_ms = server_ms(self._redis)
         for run, state in RunList(self._redis, self._prefix).newest():
-            summary = _summary(run, state, now_ms)
-            if status in (None, summary.status) and (name is None or name in (summary.name, *summary.tags)):
-                yield summary
+            yield _summary(run, state, now_ms), state
 
     def find(self, text: str) -> str:
         """The id of the run that a text means: an id, `latest`, the newest of a name, the beginning of one id.

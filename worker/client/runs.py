@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
 
     from .amendment import Check
+    from .deleting import DeletableRun
     from .descendants import Descendants
     from .loops import LoopControl
     from .people import People
@@ -280,9 +281,14 @@ class Run(ReadableRun[OutputT]):
             choice = Choice(Extent(downstream, effects), call, instance)
             return Retrier(self.id, self._redis, self._settings).planned(choice)
 
-    def delete(self) -> None:
-        """Forget a run that has ended: its log, its values, everything. Raises `RunNotFound`; `RunOver` before that."""
-        self._control.delete(self._state()["status"])
+    def delete(self) -> DeletableRun:
+        """Forget a run that has ended: its log, its values, its child runs and dead letters, everything. Returns what
+        it held. Raises `RunNotFound`; `RunOver` where it, or a run above or below it, is under way.
+        """
+        from .deleting import Deleter
+
+        with redis_errors(self._settings):
+            return Deleter(self._redis, self._settings).delete_one(self.id)
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""

@@ -20,7 +20,7 @@ from acts_celery.worker.storage.child_links import Parent, result_of
 from acts_celery.worker.storage.formats import READ
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.retention import delete_run, expire_runs
+from acts_celery.worker.storage.retention import discard_run, expire_runs
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.task_messages import lane_task
@@ -179,4 +179,4 @@ class RunKeeper:
         """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
         now: Any = self._redis.time()
         if now[0] - submitted_seconds > _SUBMITTING_SECONDS:
-            delete_run(self._redis, keys)
+            discard_run(self._redis, keys)

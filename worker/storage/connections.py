@@ -205,7 +205,7 @@ def redis_errors(settings: Settings) -> Iterator[None]:
         where = mask_url(settings.require_redis())
         raise InfrastructureError(
             f"the log at {where} is full ({error}): raise its maxmemory, or delete runs that have ended (`acts delete "
-            "RUN`); see `acts doctor`"
+            "--free 500MB`); see `acts doctor`"
         ) from error
     except NotNow as error:
         where = mask_url(settings.require_redis())

@@ -8,7 +8,8 @@ told; where there are more than `ACTS_LIMIT_DEAD_LETTERS` the oldest go, and non
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -131,6 +132,22 @@ class DeadLetters:
         letters = [self.get(id_) for id_ in ids]
         self._forget(letters)
         self._tell("dropped", letters)
+
+    def counts(self) -> Counter[str]:
+        """How many each run has."""
+        with redis_errors(self._settings):
+            ids: Any = self._redis.zrange(self._times, 0, -1)
+        return Counter(id_.decode().partition(":")[0] for id_ in ids)
+
+    def forget_runs(self, runs: Set[str]) -> None:
+        """Forget those of runs that are deleted."""
+        with redis_errors(self._settings):
+            ids: Any = self._redis.zrange(self._times, 0, -1)
+            names = [id_ for id_ in ids if id_.decode().partition(":")[0] in runs]
+            for start in range(0, len(names), _AT_ONCE):
+                page = names[start : start + _AT_ONCE]
+                self._redis.hdel(self._letters, *page)
+                self._redis.zrem(self._times, *page)
 
     def _forget(self, letters: Sequence[DeadLetter]) -> None:
         names = [letter.id for letter in letters]

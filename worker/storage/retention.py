@@ -1,10 +1,11 @@
-"""Retention: every key that a run may have, to be given its expiry or deleted."""
+"""Retention: every key that a run may have, to be given its expiry, measured or deleted."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -55,8 +56,51 @@ def expire_runs(redis: Redis, prefix: str, runs: Sequence[Keys], seconds: int) -
         redis.zadd(active_runs(prefix), again)
 
 
-def delete_run(redis: Redis, keys: Keys) -> None:
-    """Delete what there is of a run, as far as the server can be reached."""
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a run holds, or held."""
+
+    status: str | None
+    """None where there is no such run."""
+    bytes: int
+    """That its keys take in the server's memory, as the server estimates it (`MEMORY USAGE`)."""
+    outstanding: int
+    """Calls that it has sent and not awaited, and that are not done."""
+    is_deleted: bool
+
+    @classmethod
+    def read(cls, answer: dict[str, Any]) -> Self:
+        """The answer of delete.lua."""
+        return cls(answer.get("status"), answer["bytes"], answer["outstanding"], answer["is_deleted"])
+
+
+def measure_runs(redis: Redis, runs: Sequence[Keys]) -> list[Holding]:
+    """What runs hold. Raises `RedisError`."""
+    return _ask(redis, runs, {"deletes": False})
+
+
+def delete_runs(redis: Redis, prefix: str, runs: Sequence[Keys], *, keeps_outstanding: bool) -> list[Holding]:
+    """Delete those of the runs that are over; with `keeps_outstanding` none with a call that was sent and forgotten and
+    is not done. Raises `RedisError`, and then some may have been deleted.
+    """
+    found = _ask(redis, runs, {"deletes": True, "keeps_outstanding": keeps_outstanding})
+    gone = [keys.run for keys, held in zip(runs, found, strict=True) if held.is_deleted]
+    if gone:
+        for listed in (active_runs(prefix), due_runs(prefix), ended_runs(prefix)):
+            redis.zrem(listed, *gone)
+    return found
+
+
+def _ask(redis: Redis, runs: Sequence[Keys], request: dict[str, Any]) -> list[Holding]:
+    script = Script(redis, "delete")
+    with redis.pipeline(transaction=False) as pipeline:
+        for keys in runs:
+            script.add(pipeline, keys, request)
+        return [Holding.read(script.read(answer)) for answer in pipeline.execute()]
+
+
+def discard_run(redis: Redis, keys: Keys) -> None:
+    """Delete what there is of a run that was not written whole, as far as the server can be reached."""
     try:
         redis.unlink(*keys.all)
         unlist(redis, keys)

@@ -30,7 +30,7 @@ CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 1.5
 PINGS: Final = 3
 
-_FREES: Final = "delete runs that have ended (`acts delete RUN`): when a run expires is fixed as it ends"
+_FREES: Final = "delete runs that have ended: `acts delete --free 500MB` says which, with --yes it does"
 
 
 def examine_servers(settings: Settings) -> Iterator[Layer]:

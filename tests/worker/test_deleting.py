@@ -1,0 +1,221 @@
+"""Deleting runs that are over, one or many (`acts delete`): what goes, what stays, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from acts_celery import Client
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.client.deleting import Deleter
+from acts_celery.worker.client.overview import Which
+from acts_celery.worker.errors import InfrastructureError, RunOver
+from acts_celery.worker.storage.child_links import Parent
+from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.dead_letters import DeadLetter
+from acts_celery.worker.storage.keys import Keys, active_runs, due_runs, ended_runs
+from acts_celery.worker.storage.retention import expire_runs
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.task_messages import TaskMessage
+
+from .backend import Backend, Meeting, settings_for
+from .test_control_cli import command
+
+DAY_MS = 86_400_000
+_prefixes = count()
+
+
+@pytest.fixture
+def kept(server: EmbeddedServer, meeting: Meeting, tmp_path: Any) -> Iterator[Backend]:
+    """A backend without a worker, whose log holds nothing."""
+    backend = Backend(settings_for(server, key_prefix=f"deleting{next(_prefixes)}"), meeting, tmp_path)
+    yield backend
+    backend.client.close()
+
+
+def ended(backend: Backend, name: str, *, days: float = 0, size: int = 0, status: str = "completed") -> str:
+    """A run that ended so long ago."""
+    run = backend.client.submit([{"type": "input", "text": "x" * size}], {"calls": []}, name=name).id
+    keys = Keys(backend.settings.key_prefix, run)
+    at = server_ms(backend.redis) - int(days * DAY_MS)
+    fields: dict[Any, Any] = {"submitted": at - 1_000, "finished": at, "status": status}
+    backend.redis.hset(keys.state, mapping=fields)
+    expire_runs(backend.redis, keys.prefix, [keys], 10_000)
+    return run
+
+
+def under_way(backend: Backend, name: str) -> str:
+    return backend.client.submit(
+        solution={"calls": [{"_tool": "add", "a": 1, "_outputPath": "†state.a"}]}, name=name
+    ).id
+
+
+def child_of(backend: Backend, run: str, child: str) -> str:
+    """Make an ended run the child of another one."""
+    fields: dict[Any, Any] = Parent(CallId(run, None, 0), 1, 1).to_fields()
+    backend.redis.hset(Keys(backend.settings.key_prefix, child).state, mapping=fields)
+    return child
+
+
+def left(backend: Backend) -> set[str]:
+    return {summary.run for summary in backend.client.runs()}
+
+
+def test_what_would_be_deleted_is_listed_and_nothing_is_until_it_is_said(kept: Backend) -> None:
+    old, new = ended(kept, "tea", days=40, size=30_000), ended(kept, "tea", days=2)
+    failed, going = ended(kept, "coffee", days=50, status="failed"), under_way(kept, "tea")
+    told = command(kept, "delete", "--older-than", "30d", "--name", "tea", "--json")
+    assert (told.code, told.json["deleted"], told.json["kept"]) == (0, False, {"under way": 1})
+    (listed,) = told.json["runs"]
+    assert (listed["run"], listed["status"], listed["bytes"]) == (old, "completed", told.json["bytes"])
+    assert 30_000 < listed["bytes"] < 60_000
+    shown = command(kept, "delete", "--older-than", "30d", afresh=True)
+    lines = shown.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [failed, old, "would", "stay:"]
+    assert lines[0].endswith(f"coffee  failed  50 d ago  {lines[0].split('  ')[-1]}")
+    assert (lines[2].startswith("would delete 2 runs, "), lines[3]) == (True, "stay: 1 under way")
+    assert shown.error_lines == ["acts: nothing is deleted yet: with --yes it is"]
+    assert left(kept) == {old, new, failed, going}
+    done = command(kept, "delete", "--older-than", "30d", "--status", "completed", "--yes", "--json").json
+    assert (done["deleted"], [run["run"] for run in done["runs"]]) == (True, [old])
+    assert done["bytes"] >= listed["bytes"]
+    assert left(kept) == {new, failed, going}
+    assert kept.keys(old) == set()
+    for listing in (active_runs, ended_runs, due_runs):
+        assert kept.redis.zscore(listing(kept.settings.key_prefix), old) is None
+
+
+def test_as_many_go_as_free_so_much_the_oldest_or_the_largest_first(kept: Backend) -> None:
+    runs = [ended(kept, "", days=30 - number, size=size) for number, size in enumerate((10, 50_000, 90_000, 10))]
+    chosen = kept.client.deletable_runs(free_bytes=40_000)
+    assert [run.run for run in chosen.runs] == runs[:2]
+    assert [run.run for run in kept.client.deletable_runs(free_bytes=90_000, is_largest_first=True).runs] == [runs[2]]
+    told = command(kept, "delete", "--free", "40kB", "--largest", "--yes")
+    assert (told.code, told.stdout.startswith("deleted 1 run, ")) == (0, True)
+    assert left(kept) == {runs[0], runs[1], runs[3]}
+
+
+def test_child_runs_and_dead_letters_go_with_their_run(kept: Backend) -> None:
+    run = ended(kept, "parent")
+    below = child_of(kept, run, ended(kept, "child"))
+    lowest = child_of(kept, below, ended(kept, "child of child"))
+    task = TaskMessage("acts.execute_background", "background", b"\x80", "-", is_forgotten=True)
+    for owner in (lowest, "another"):
+        letter = DeadLetter(CallId(owner, None, 0), task, "E", "", 1, "2099-11-21T00:00:00.000+00:00")
+        kept.client.dead_letters().add(letter)
+    assert command(kept, "delete", "--name", "child", "--json").json["runs"] == []
+    told = command(kept, "delete", "--name", "parent", "--yes").stdout
+    assert told.startswith("deleted 1 run (2 child runs, 1 dead letter), ")
+    assert left(kept) == set()
+    assert [letter.call.run for letter in kept.client.dead_letters().list()] == ["another"]
+
+
+def test_one_run_takes_its_child_runs_along_and_stays_while_one_is_under_way(kept: Backend) -> None:
+    started: Any = kept.client.submit(solution={"calls": []}, id="family-1").id
+    expire_runs(kept.redis, kept.settings.key_prefix, [Keys(kept.settings.key_prefix, started)], 10_000)
+    child = kept.client.submit(solution={"calls": [{"_tool": "add", "a": 1, "_outputPath": "†state.a"}]}, id="family-2")
+    other = kept.client.submit(solution={"calls": []}, id="family-3").id
+    child_of(kept, started, child.id)
+    refused = command(kept, "delete", started)
+    assert (refused.code, "family-2, which run family-1 has begun, is running" in refused.stderr) == (4, True)
+    assert command(kept, "delete", "--name", "nothing", "--status", "completed", "--json").json["runs"] == []
+    assert kept.client.deletable_runs(status="completed").kept == {"under way": 1}
+    child.cancel()
+    child_of(kept, under_way(kept, "above"), other)
+    with pytest.raises(RunOver, match="answers a call of run"):
+        kept.client.run(other).delete()
+    assert other not in {run.run for run in kept.client.deletable_runs().runs}
+    told = command(kept, "delete", started, "--json").json
+    assert (told["run"], told["deleted"], told["children"], told["bytes"] > 0) == (started, True, ["family-2"], True)
+    assert not {started, child.id} & left(kept)
+
+
+def test_a_run_with_calls_that_are_not_done_stays_unless_it_is_named(kept: Backend) -> None:
+    run = ended(kept, "outstanding")
+    kept.redis.hset(Keys(kept.settings.key_prefix, run).outbox, "\x1f0", "sent:1:0:q")
+    told = command(kept, "delete", "--name", "outstanding", "--yes")
+    assert told.stdout == "deleted 0 runs, 0 bytes\nstay: 1 sent and forgotten calls not done\n"
+    named = command(kept, "delete", run)
+    assert (named.code, "1 call sent and forgotten, not done, and not sent again now" in named.stdout) == (0, True)
+
+
+def test_a_run_that_goes_on_meanwhile_stays(kept: Backend) -> None:
+    run = ended(kept, "reopened")
+    chosen = kept.client.deletable_runs()
+    kept.redis.hset(Keys(kept.settings.key_prefix, run).state, "status", "paused")
+    assert list(kept.client.delete_runs(chosen.runs)) == []
+    assert kept.client.run(run).status()["status"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name a run, or say which"),
+        (("latest", "--older-than", "3d"), "name a run, or say which"),
+        (("--older-than", "30x"), "'30x' is no duration such as 30d"),
+        (("--free", "-1"), "'-1' is no size such as 500MB"),
+    ],
+)
+def test_what_is_not_meant_clearly_is_refused(kept: Backend, arguments: tuple[str, ...], said: str) -> None:
+    told = command(kept, "delete", *arguments)
+    assert (told.code, said in told.stderr) == (2, True), told.stderr
+
+
+def test_a_server_that_goes_away_is_an_error_and_the_same_command_goes_on(meeting: Meeting, tmp_path: Any) -> None:
+    with EmbeddedServer() as server:
+        backend = Backend(settings_for(server), meeting, tmp_path)
+        runs = [ended(backend, "", days=number) for number in range(30)]
+        chosen = backend.client.deletable_runs()
+        deleting = backend.client.delete_runs(chosen.runs)
+        assert next(deleting).run == runs[-1]
+        assert len(left(backend)) == 10
+        assert list(deleting)[-1].run == runs[0]
+        run = ended(backend, "last")
+        backend.redis.config_set("maxmemory", 1)  # a server that is full is where one deletes
+        with pytest.raises(InfrastructureError, match="acts delete --free 500MB"):
+            ended(backend, "too much")
+        backend.client.run(run).delete()
+        assert backend.keys(run) == set()
+    assert command(backend, "delete", "--older-than", "1s", "--yes").code == 3
+
+
+@pytest.mark.nightly
+def test_many_runs_are_deleted_without_holding_up_the_server_and_in_bounded_steps() -> None:
+    with EmbeddedServer() as server, Client(settings_for(server)) as client:
+        redis, prefix = Redis.from_url(client.settings.require_redis()), client.settings.key_prefix
+        for start in range(0, 20_000, 1_000):
+            with redis.pipeline(transaction=False) as pipeline:
+                for number in range(start, start + 1_000):
+                    keys = Keys(prefix, f"r{number}")
+                    pipeline.hset(keys.state, mapping={"status": "completed", "submitted": 1, "finished": number})
+                    for _ in range(20):
+                        pipeline.xadd(keys.log, {"m": b"x" * 200})
+                    pipeline.zadd(ended_runs(prefix), {keys.run: number})
+                pipeline.execute()
+        wide = Keys(prefix, "wide")
+        redis.hset(wide.state, mapping={"status": "completed", "submitted": 1, "finished": 30_000})
+        redis.zadd(ended_runs(prefix), {wide.run: 30_000})
+        for start in range(0, 200_000, 10_000):
+            with redis.pipeline(transaction=False) as pipeline:
+                pipeline.hset(wide.calls, mapping={f"{number}\x1f0": "done" for number in range(start, start + 10_000)})
+                pipeline.rpush(wide.instances, *range(start, start + 10_000))
+                for number in range(start, start + 10_000):
+                    pipeline.xadd(wide.log, {"l": number, "m": b"x" * 100})
+                pipeline.execute()
+        redis.config_resetstat()
+        client.run_of("wide").delete()
+        assert redis.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 20_000  # twice: measured, and deleted
+        redis.config_resetstat()
+        chosen = Deleter(redis, client.settings).choose(Which())
+        assert (len(chosen.runs), chosen.runs[0].run) == (20_000, "r0")
+        before = redis.info("memory")["used_memory"]
+        gone = list(client.delete_runs(chosen.runs))
+        assert len(gone) == 20_000
+        freed = before - redis.info("memory")["used_memory"]
+        assert 0.6 < chosen.bytes / freed < 1.4
+        assert redis.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 500
+        assert [key for key in redis.scan_iter(f"{prefix}:*{{*") if b"dead" not in key] == []

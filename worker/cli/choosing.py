@@ -1,0 +1,46 @@
+"""Which runs a command means that takes many, as options; and durations and sizes as one writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WRITTEN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)\Z", re.ASCII)
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LETTERS: Final = "kmgt"
+_BYTES: Final = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000 ** (power + 1) for power, letter in enumerate(_LETTERS)},
+    **{f"{letter}ib": 1024 ** (power + 1) for power, letter in enumerate(_LETTERS)},
+}
+
+
+class Amount(click.ParamType[float]):
+    """A number with a unit."""
+
+    def __init__(self, name: str, units: Mapping[str, int], example: str) -> None:
+        self.name = name
+        self._units = units
+        self._example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number in the smallest unit."""
+        if isinstance(value, float):
+            return value
+        found = _WRITTEN.match(str(value).strip())
+        if found is None or found[2].lower() not in self._units:
+            units = ", ".join(filter(None, self._units))
+            self.fail(f"{str(value)!r} is no {self.name} such as {self._example} ({units})", param, ctx)
+        return float(found[1]) * self._units[found[2].lower()]
+
+
+DURATION: Final = Amount("duration", _SECONDS, "30d")
+"""Seconds, written as `30d`, `12h`, `15m`, `90s` or `90`."""
+SIZE: Final = Amount("size", _BYTES, "500MB")
+"""Bytes, written as `500MB` or `2GiB`."""

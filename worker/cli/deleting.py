@@ -1,0 +1,144 @@
+"""`acts delete`: forgetting one run that has ended, or many."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .choosing import DURATION, SIZE
+from .failures import COMPLETED
+from .inspect import found_run
+from .options import Common, common_options
+from .output import escaped, print_either, tell
+from .rendering import counted, size_words, span, status_word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acts_celery.worker.client.client import Client
+    from acts_celery.worker.client.deleting import DeletableRun, DeletableRuns
+    from acts_celery.worker.client.run_status import RunStatus
+
+_SHOWN: Final = 20
+"""Runs that are listed before they are deleted."""
+
+
+@click.command(short_help="Forget runs that have ended, one or many.")
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option("--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m.")
+@click.option(
+    "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that have ended with this status."
+)
+@click.option("--name", metavar="TEXT", help="Runs of this name or with this tag.")
+@click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as take so much memory: 500MB.")
+@click.option("--largest", is_flag=True, help="The largest first, not those that ended first.")
+@click.option("--yes", "-y", is_flag=True, help="Delete them. Without it many runs are only listed.")
+@common_options
+def delete(run: str | None, *, yes: bool, common: Common, **asked: Any) -> int:
+    """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
+
+    Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs
+    under way stay, and so do those with calls that were sent and forgotten and are not done. It is done a few runs at a
+    time; if it is interrupted, the same command goes on.
+
+    Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
+    """
+    is_asked = any(value not in (None, False) for value in asked.values())
+    if (run is None) != is_asked:
+        raise click.UsageError("name a run, or say which: --older-than, --status, --name, --free, --largest")
+    if run is not None:
+        with found_run(run, common) as found:
+            gone = found.delete()
+        print_either(gone.to_dict() | {"deleted": True}, [_deleted(gone)], as_json=common.json)
+        return COMPLETED
+    from acts_celery.worker.client.client import Client
+
+    with Client(common.settings()) as client:
+        choice = _chosen(client, **asked)
+        if not yes:
+            _print_choice(choice, common)
+            return COMPLETED
+        _delete(client, choice, common)
+    return COMPLETED
+
+
+def _chosen(
+    client: Client,
+    *,
+    older_than: float | None,
+    status: RunStatus | None,
+    name: str | None,
+    free: float | None,
+    largest: bool,
+) -> DeletableRuns:
+    return client.deletable_runs(
+        status=status,
+        name=name,
+        older_than_seconds=older_than,
+        free_bytes=int(free) if free is not None else None,
+        is_largest_first=largest,
+    )
+
+
+def _print_choice(choice: DeletableRuns, common: Common) -> None:
+    document = _document(choice.runs, choice, is_deleted=False)
+    lines = [_line(run) for run in choice.runs[:_SHOWN]]
+    if len(choice.runs) > _SHOWN:
+        lines.append(f"… and {len(choice.runs) - _SHOWN} more")
+    lines.append(f"would delete {_amount(choice.runs)}")
+    print_either(document, [*lines, *_stay(choice)], as_json=common.json)
+    if choice.runs:
+        tell("nothing is deleted yet: with --yes it is")
+
+
+def _delete(client: Client, choice: DeletableRuns, common: Common) -> None:
+    gone: list[DeletableRun] = []
+    try:
+        for run in client.delete_runs(choice.runs):
+            gone.append(run)
+    except BaseException:  # Ctrl-C, too
+        tell(f"{_amount(gone)} deleted; the same command goes on")
+        raise
+    lines = [f"deleted {_amount(gone)}", *_stay(choice)]
+    if left := len(choice.runs) - len(gone):
+        lines.append(f"stay: {counted(left, 'run')} to which calls were added meanwhile")
+    print_either(_document(gone, choice, is_deleted=True), lines, as_json=common.json)
+
+
+def _document(runs: Sequence[DeletableRun], choice: DeletableRuns, *, is_deleted: bool) -> dict[str, Any]:
+    return {
+        "deleted": is_deleted,
+        "bytes": sum(run.bytes for run in runs),
+        "kept": dict(choice.kept),
+        "runs": [run.to_dict() for run in runs],
+    }
+
+
+def _amount(runs: Sequence[DeletableRun]) -> str:
+    """`3 runs (1 child run, 2 dead letters), 4.5 MB`."""
+    children, letters = sum(len(run.children) for run in runs), sum(run.dead_letters for run in runs)
+    parts = [counted(children, "child run")] if children else []
+    parts += [counted(letters, "dead letter")] if letters else []
+    more = f" ({', '.join(parts)})" if parts else ""
+    return f"{counted(len(runs), 'run')}{more}, {size_words(sum(run.bytes for run in runs))}"
+
+
+def _stay(choice: DeletableRuns) -> list[str]:
+    kept = ", ".join(f"{number} {why}" for why, number in choice.kept.items())
+    return [f"stay: {kept}"] if kept else []
+
+
+def _line(run: DeletableRun) -> str:
+    """One run that would be deleted."""
+    ago = f"{span((datetime.now(UTC) - run.finished).total_seconds())} ago" if run.finished is not None else ""
+    parts = (run.run, escaped(run.name or ""), status_word(run.status), ago, size_words(run.bytes))
+    return "  ".join(part for part in parts if part)
+
+
+def _deleted(run: DeletableRun) -> str:
+    with_it = f", with {counted(len(run.children), 'child run')}" if run.children else ""
+    calls = counted(run.outstanding, "call")
+    lost = f"; {calls} sent and forgotten, not done, and not sent again now" if run.outstanding else ""
+    return f"run {run.run} is deleted{with_it}: {size_words(run.bytes)}{lost}"
