@@ -199,6 +199,11 @@ class Settings(UiSettings, WatchingSettings, McpSettings):
     sweep_interval_seconds: float = Field(
         1, gt=0, description="Seconds between two searches of a worker for lost calls."
     )
+    stop_seconds: float = Field(
+        50,
+        gt=0,
+        description="How long SIGTERM waits for the calls at work. Those that are left then begin again elsewhere.",
+    )
     remote_control: bool = Field(
         False,
         description="Obey the commands of `celery control` that change a worker. Any client of the broker can "

@@ -46,7 +46,7 @@ class Worker:
             self.begun.append(lane)
             self.given_back[lane] = given_back
 
-        self.lanes.take(run, lane, begin, lambda: self.dropped.append(lane))
+        self.lanes.take(run, str(number), begin, lambda: self.dropped.append(lane))
 
     def end(self, run: str, number: int) -> None:
         self.given_back[run, number]()

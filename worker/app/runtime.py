@@ -192,6 +192,11 @@ class Runtime:
         """A run was cancelled: stop its drives here."""
         self._loop.call_soon_threadsafe(self.scheduler.cancel, run)
 
+    def leave(self) -> None:
+        """This process is to end: no call of a lane begins here any more."""
+        if self._scheduler is not None:
+            self._loop.call_soon_threadsafe(self._scheduler.leave)
+
     @property
     def is_blocked(self) -> bool:
         """Whether a coroutine blocks the loop."""
@@ -275,6 +280,11 @@ class Runtimes:
             self._runtime.close()
             self._runtime = None
 
+    def leave(self) -> None:
+        """This process is to end; see `Runtime.leave`."""
+        if self._runtime is not None and self._process == os.getpid():
+            self._runtime.leave()
+
     def close_models(self) -> None:
         """Close this process's connections to models."""
         if self._runtime is not None and self._process == os.getpid():
@@ -298,5 +308,12 @@ def _close_models(sender: Any, **_: Any) -> None:
         runtimes.close_models()
 
 
+def _leave(**_: Any) -> None:
+    """Called by Celery when a worker is told to end."""
+    if (runtimes := current_app.conf.get("acts_runtimes")) is not None:
+        runtimes.leave()
+
+
+signals.worker_shutting_down.connect(_leave)
 signals.worker_shutdown.connect(_close_models)
 signals.worker_process_shutdown.connect(_close_models)

@@ -121,6 +121,13 @@ class Scheduler:
             if driven == run:
                 runner.stop()
 
+    def leave(self) -> None:
+        """This process is to end: begin nothing more, and leave each lane to others when its calls here have ended."""
+        self._services.leaving.set()
+        for runner in self._runners.values():
+            if isinstance(runner, LaneRunner):
+                runner.wake()
+
     async def _present(self, lane: LaneId) -> Runner | None:
         """The lane's runner; waits for one that is being opened."""
         while (opening := self._openings.get(lane)) is not None:

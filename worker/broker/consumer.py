@@ -20,11 +20,12 @@ from celery.worker.consumer import Consumer
 from redis.exceptions import NoPermissionError
 
 from acts_celery.broker_config import EXECUTE_INSTANCE
-from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.errors import InfrastructureError, MalformedMessage
 from acts_celery.worker.fairness.lane_admission import LaneAdmission
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.wire.packing import unpack
+from acts_celery.worker.wire.task_messages import lane_task
 
 from .admission import Admission, is_from_queue, queue_of
 from .envelopes import is_envelope, take_apart
@@ -103,6 +104,17 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     def _flush_events(self) -> None:
         self._is_flush_due = False
         super()._flush_events()
+
+    def stop(self) -> None:
+        """Called by Celery when the worker is to end: lanes that stand aside go back to their queue."""
+        super().stop()
+        if lanes := self._lanes.leave():
+            logger.info("%d lanes that have not begun go back to their queue", len(lanes))
+            queue = self.app.conf.acts_settings.queue_instances
+            try:
+                self.app.conf.acts_runtimes.current().publisher.publish([lane_task(*lane, queue) for lane in lanes])
+            except InfrastructureError as error:
+                logger.warning("%d lanes are left to the sweep: %s", len(lanes), error)
 
     def shutdown(self) -> None:
         """Called by Celery when everything else has ended."""

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -127,7 +128,10 @@ class _Start:
 )
 @common_options
 def worker(*, start: _Start, common: Common) -> int:
-    """Run workers until SIGTERM or Ctrl-C. Tasks at work are finished first; a second signal ends them at once.
+    """Run workers until SIGTERM or Ctrl-C.
+
+    Nothing more begins then: what has not begun goes to other workers. Calls at work may end within ACTS_STOP_SECONDS;
+    a second signal ends them at once.
 
     Each of several processes is a worker, named NAME, NAME-2, NAME-3 and so on if a name is given. A process that ends
     by itself is started again.
@@ -230,6 +234,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
 
     name = celery_worker.hostname
     asked: list[str] = []
+    most_seconds: float = celery_worker.app.conf.acts_settings.stop_seconds
 
     def announce(**_: Any) -> None:
         if not forks:
@@ -253,12 +258,20 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
 
     def note(sig: str, **_: Any) -> None:
         asked.append(sig)
+        _end_later(most_seconds)
         if forks:  # Celery can end the processes of its pool; a second SIGTERM it would ignore
             install_worker_term_hard_handler(celery_worker, sig="SIGTERM")
 
     worker_ready.connect(announce, weak=False)
     worker_shutting_down.connect(note, weak=False)
     return lambda: bool(asked)
+
+
+def _end_later(seconds: float) -> None:
+    """End this process as a second signal does, unless it has ended before."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGQUIT))
+    timer.daemon = True
+    timer.start()
 
 
 def _tell(text: str, *, as_json: bool) -> None:

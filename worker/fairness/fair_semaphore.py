@@ -73,6 +73,12 @@ class FairPlaces(Generic[T]):
         """How many wait."""
         return sum(map(len, self._waiting.values()))
 
+    def empty(self) -> list[tuple[str, T]]:
+        """Let nobody wait any more; what was kept of each, with its key."""
+        kept = [(key, waiter) for key, line in self._waiting.items() for waiter in line.values()]
+        self._waiting.clear()
+        return kept
+
     def _take(self, key: str) -> bool:
         may = may_hold_another(self._held[key], self._held_in_all, self._most())
         if may:

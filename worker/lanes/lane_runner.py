@@ -25,7 +25,7 @@ from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.work import METER, Meter
-from acts_celery.worker.storage.commits import Commit, Committed, Ending, Held
+from acts_celery.worker.storage.commits import Commit, Committed, Held
 from acts_celery.worker.storage.held_calls import pack_hold
 from acts_celery.worker.storage.lane import LaneView, RunGone
 from acts_celery.worker.storage.loop_entries import LOOP
@@ -89,6 +89,10 @@ class LaneRunner:
         """Whether the run is, as far as it is known here."""
         return self._run_status not in _UNDER_WAY
 
+    def wake(self) -> None:
+        """Look at what is so now, though nothing has come."""
+        self._mailbox.ring()
+
     def stop(self) -> None:
         """The run is over: leave, and take everything along that is at work here."""
         self._run_status = "cancelled"
@@ -126,7 +130,7 @@ class LaneRunner:
         self._decider.take_results(self._lane, step)
         await self._starter.charge(step.outcomes, self._execution)
         await self._gather()
-        if self._run_status == "running":
+        if self._run_status == "running" and not self._services.leaving.is_set():
             self._decider.decide(self._lane, step)
         is_all = not self._decider.is_left and not step.is_full
         step.starts = await self._admission.admit(step.starts)
@@ -146,12 +150,23 @@ class LaneRunner:
         self._mailbox.give_receipts(committed=True)
         if self.is_over:
             return False
+        if self._services.leaving.is_set():
+            return await self._hand_on()
         if self._lane.waits_for_global and await self._park():
             return True
         if self._inline or (self._mailbox.resting and self._run_status == "running"):
             results += await self._inline.wait()
             return True
         return await self._finds_lost()
+
+    async def _hand_on(self) -> bool:
+        """Wait for what is at work here, and then leave the rest of the lane to another worker: this one ends."""
+        if self._inline:
+            self._decider.results += await self._inline.wait()
+            return True
+        if self._run_status == "running" and not self._lane.is_finished:
+            await self._let_out(await self._write(hands_on=True))
+        return False
 
     async def _finds_lost(self) -> bool:
         """Whether calls at work elsewhere are so no more. One that waits for what is carried out again cannot begin
@@ -181,17 +196,17 @@ class LaneRunner:
         """Write a step down, and take in what has come of that."""
         outcomes, starts = step.outcomes, step.starts
         committed = await self._write(
-            endings=self._endings(step),
+            endings=step.endings(self._execution, self._waking(outcomes)),
             rests=step.rests,
             delegated=step.delegated,
             settled=step.settled,
             claims=[self._starter.claim(start.call) for start in starts],
             holds=[Held(hold.call.index, pack_hold(hold), isinstance(hold, FanOut)) for hold in step.holds],
             output_fault=self._lane.output_fault() if outcomes else None,
-            leaves=is_all and not (self._inline or self._mailbox.resting or starts or self._lane.waits_for_global),
+            leaves=is_all and not self._stays_for(starts),
         )
         self._note_ends(outcomes, committed)
-        sent = _sent(step, committed)
+        sent = step.sent(committed)
         if committed.status not in _UNDER_WAY:
             if sent:
                 await self._services.publish(sent)
@@ -216,21 +231,10 @@ class LaneRunner:
             self._lane.seen = committed.last_id
             await self._note_global(committed)
 
-    def _endings(self, step: Step) -> list[Ending]:
-        """The outcomes, with what is written beside them."""
-        waking = self._waking(step.outcomes)
-        return [
-            Ending(
-                outcome,
-                [str(place) for place in self._execution.missed(outcome)],
-                outcome.index in waking,
-                step.sendings.get(outcome.index),
-                step.spent.get(outcome.index),
-                step.codes.get(outcome.index),
-                outcome.index not in step.spent,
-            )
-            for outcome in step.outcomes
-        ]
+    def _stays_for(self, starts: Sequence[Start]) -> bool:
+        """Whether there is something to wait for here, once these calls have been started."""
+        waits = self._inline or self._mailbox.resting or starts or self._lane.waits_for_global
+        return bool(waits) or self._services.leaving.is_set()
 
     def _hold(self, holds: Sequence[Hold | FanOut], committed: Committed) -> None:
         """Take in which calls are held now, or spread; those of a run that was paused meanwhile are when it goes on."""
@@ -354,7 +358,7 @@ class LaneRunner:
         if self.gets_on is not None:
             self.gets_on.set()
         nothing_new = committed.is_fresh and (lane.instance is None or committed.global_id == lane.global_seen)
-        self._is_marked = not (commit.leaves and nothing_new)
+        self._is_marked = not (commit.hands_on or (commit.leaves and nothing_new))
         return committed
 
     async def _note_global(self, committed: Committed) -> bool:
@@ -392,9 +396,3 @@ class LaneRunner:
     def _woken(self, committed: Committed) -> list[TaskMessage]:
         queue = self._services.settings.queue_instances
         return [lane_task(self._lane.run.run, lane or None, queue, committed.queued) for lane in committed.woken]
-
-
-def _sent(step: Step, committed: Committed) -> list[TaskMessage]:
-    """What is in the outbox since this commit."""
-    tasks = [step.sendings.get(outcome.index) for outcome in step.outcomes]
-    return [task for task, is_ours in zip(tasks, committed.accepted, strict=True) if task is not None and is_ours]

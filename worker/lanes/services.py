@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -51,6 +52,8 @@ class Services:
     """Makes the heavy checks of results and parameters."""
     worker: str = "acts"
     """The name of the worker that this process is, or belongs to."""
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when this process is to end: no call begins here any more."""
     heavy: FairSemaphore = field(default_factory=lambda: FairSemaphore(_HEAVY_AT_ONCE))
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,7 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.schemas.work import STEP_WORK, Meter
 from acts_celery.worker.process.figures import figures
 from acts_celery.worker.storage.codes import Code
-from acts_celery.worker.storage.commits import Committed, Delegated, Rest
+from acts_celery.worker.storage.commits import Committed, Delegated, Ending, Rest
 from acts_celery.worker.storage.spent import Spent
 from acts_celery.worker.wire.task_messages import TaskMessage
 
@@ -62,6 +62,26 @@ class Step:
     def is_full(self) -> bool:
         """Whether it takes nothing more along."""
         return len(self) >= MOST or self.load >= MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
+
+    def endings(self, execution: Execution, waking: Collection[int]) -> list[Ending]:
+        """The outcomes, with what is written beside them; for those in `waking` parked lanes wait."""
+        return [
+            Ending(
+                outcome,
+                [str(place) for place in execution.missed(outcome)],
+                outcome.index in waking,
+                self.sendings.get(outcome.index),
+                self.spent.get(outcome.index),
+                self.codes.get(outcome.index),
+                outcome.index not in self.spent,
+            )
+            for outcome in self.outcomes
+        ]
+
+    def sent(self, committed: Committed) -> list[TaskMessage]:
+        """What is in the outbox since the commit that wrote it down."""
+        tasks = [self.sendings.get(outcome.index) for outcome in self.outcomes]
+        return [task for task, is_ours in zip(tasks, committed.accepted, strict=True) if task is not None and is_ours]
 
 
 def count_ended(outcomes: Sequence[Outcome], committed: Committed, execution: Execution) -> list[Outcome]:

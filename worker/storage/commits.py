@@ -126,6 +126,8 @@ class Commit(NamedTuple):
     """Whether a global call is to wake the lane, if nothing new has arrived."""
     leaves: bool = False
     """Whether the driver leaves, if nothing new has arrived."""
+    hands_on: bool = False
+    """Whether the driver leaves in any case, and the lane's task is published anew: another worker goes on with it."""
     takes_up: float | None = None
     """The mark of the lane's task as it was before the lane was read: it is taken back."""
     output_fault: str | None = None
@@ -150,6 +152,7 @@ class Commit(NamedTuple):
             "holds": [held.to_request() for held in self.holds],
             "park": self.park,
             "leaves": self.leaves,
+            "hands_on": self.hands_on,
             "takes_up": self.takes_up,
             "output_fault": self.output_fault,
             "work": self.work,

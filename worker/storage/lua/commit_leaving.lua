@@ -3,8 +3,8 @@
 -- KEYS: leases calls gathers parked published state
 -- USES: commit_step commit_outcomes window
 -- Request: global_seen, park (park the lane if nothing new has arrived), leaves (the driver leaves, should nothing new have
---          arrived), takes_up (the mark of the lane's published task as it was before the lane was read: one that was set
---          since stays), settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are
+--          arrived), hands_on (it leaves in any case, and the lane is published anew), takes_up (the mark of the lane's
+--          published task as it was before the lane was read: one that was set since stays), settled: gather calls that have nothing to wait for in the lane any more, once these outcomes are
 --          in the log (in `calls` each is "settled" for the lane; the last lane wakes the global one), window (see
 --          window.lua), published_ms (how long a published task may lie before it counts as lost), silent_ms (how long the
 --          driver may be silent before it counts as lost)
@@ -47,7 +47,13 @@ if gathered and status == 'running' then
     woken[#woken + 1] = ''
     becomes_due(now + request.published_ms)
 end
-if request.leaves and nothing_new then
+local hands_on = request.hands_on and status == 'running'
+if hands_on then
+    redis.call('ZADD', published, now + request.published_ms, lane)
+    woken[#woken + 1] = lane
+    becomes_due(now + request.published_ms)
+end
+if hands_on or (request.leaves and nothing_new) then
     redis.call('ZREM', leases, lane .. '\31@' .. owner)
 elseif not is_over(status) then
     redis.call('ZADD', leases, now + request.silent_ms, lane .. '\31@' .. owner)
