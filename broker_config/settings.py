@@ -196,6 +196,9 @@ class Settings(UiSettings, WatchingSettings, McpSettings):
     lease_seconds: float = Field(
         6, gt=0, description="Seconds without a heartbeat after which a call counts as lost and is published again."
     )
+    contract_wait_seconds: float = Field(
+        600, ge=0, description="Seconds for which a call waits for code that admits it (SPEC R17.3). Then it fails."
+    )
     sweep_interval_seconds: float = Field(
         1, gt=0, description="Seconds between two searches of a worker for lost calls."
     )
@@ -253,8 +256,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings):
     )
     limit_loop_calls: Count | None = Field(
         None,
-        description="Calls that one loop may start. Its `config` can only lower it. Unset: what the `config` says, or "
-        "200.",
+        description="Calls that one loop may start. Its `config` can only lower it. Unset: what that says, or 200.",
     )
     limit_tokens: Count | None = Field(
         None,

@@ -36,6 +36,7 @@ SCRIPTS: Final = {
     "names": "worker/test_sweep_script",
     "outbox": "worker/test_sweep_script",
     "outbox_end": "worker/test_background",
+    "outbox_given_back": "worker/test_r17_3_given_back",
     "send": "worker/test_promises",
     "set_status": "worker/test_control",
     "slots": "worker/test_slots",

@@ -9,6 +9,7 @@
 `alternatives` the places among which a model chooses
 `elements`   calls that are carried out for each element of a list
 `approvals`  which calls a person decides on
+`contract`   what code takes and gives, and whether calls that were checked under another contract fit
 `trust`      what a tool says of who may decide on it
 `delegates`  the context of an isolated sub-request
 """

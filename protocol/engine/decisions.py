@@ -36,6 +36,8 @@ class Failure:
     message: str
     cost: Mapping[str, Any] | None = None
     """As in `Success`."""
+    is_for_no_alternative: bool = False
+    """Whether none of the call's alternatives takes it: no code came that admits the call (SPEC R17.3)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.contract import CONTRACT_CHANGED
 from acts_celery.protocol.calls.elements import element_index, element_of, elements_of, list_problems
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import Limits, exceeded, size_of, value_problems
@@ -57,6 +58,8 @@ class Elements:
         where all have.
         """
         if self.failed and len(self.failed) == len(self.results):
+            if all(error.get("type") == CONTRACT_CHANGED for error in self.failed.values()):
+                return Failure(CONTRACT_CHANGED, self.reason or "", is_for_no_alternative=True)
             return Failure("ElementsFailed", self.reason or "")
         if (size := size_of(self.results)) > limits.call_bytes:
             return Failure("TooLarge", exceeded(f"the results have {size} bytes", limits, "call_bytes"))

@@ -98,6 +98,15 @@ class ChildStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class CallGivenBack:
+    """No code has come yet that admits a call: since this entry it waits for that (SPEC R17.3)."""
+
+    call: int
+    reason: str
+    """What the first code that did not admit it had against it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallsUndone:
     """Calls are carried out again: what the log says before this entry of their ends, and what they have written,
     counts no more (SPEC R11.8).
@@ -123,6 +132,7 @@ Event = (
     | CallDecided
     | FanOutBegun
     | ChildStarted
+    | CallGivenBack
     | CallsUndone
     | PromisesGivenUp
 )

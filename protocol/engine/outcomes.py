@@ -64,6 +64,8 @@ class Terms:
 
     def outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         """What a result means where a fold says what is there."""
+        if isinstance(result, Failure) and result.is_for_no_alternative:
+            return self.failed(call, result, date)
         if element_of(call.index) is not None:
             return self._element_outcome(call, result, date)
         if call.output is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .events import CallEnded, CallsUndone, ElementEnded, MessageAdded
+from .events import CallEnded, CallGivenBack, CallsUndone, ElementEnded, MessageAdded
 from .statuses import Status
 
 
@@ -27,4 +27,4 @@ def counting(events: Sequence[object]) -> list[bool]:
 def _is_undone(event: object) -> bool:
     """Whether an event of a call counts no more where only the elements that failed are carried out again."""
     failed = isinstance(event, ElementEnded) and event.status is Status.FAILED
-    return failed or isinstance(event, MessageAdded | CallEnded)
+    return failed or isinstance(event, MessageAdded | CallEnded | CallGivenBack)

@@ -13,6 +13,7 @@ from acts_celery.protocol.calls.approvals import approval_problems
 from acts_celery.protocol.calls.call import (
     Call,
 )
+from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.declarations import Declared
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.extending import contradictions, extended
@@ -56,15 +57,22 @@ class Environment:
     """Names that `config.approve` may hold besides those known here: a child run's parent has named them."""
     definitions: Definitions = _no_definition
     """The definition of a registered delegate, where it is not code."""
-    _read: dict[str, Tool] = field(default_factory=dict, compare=False, repr=False)
-    """The tools that activities are, as far as they were asked for; kept by `dataclasses.replace`."""
+    _read: dict[str, Contract] = field(default_factory=dict, compare=False, repr=False)
+    """The contracts of activities, as far as they were asked for; kept by `dataclasses.replace`."""
 
     def activity(self, name: str) -> Tool | None:
         """The tool that an activity is: read and compiled once."""
-        declaration, tool = (self.activities or {}).get(name), self._read.get(name)
-        if declaration is not None and (tool is None or tool.declaration is not declaration):
-            tool = self._read[name] = Tool(name, declaration)
-        return tool
+        contract = self.contract(name)
+        return contract.tool if contract is not None else None
+
+    def contract(self, name: str) -> Contract | None:
+        """The contract of an activity (SPEC R17.1)."""
+        schema, contract = (self.activities or {}).get(name), self._read.get(name)
+        if schema is None:
+            return None
+        if contract is None or contract.schema is not schema:
+            contract = self._read[name] = Contract(name, schema)
+        return contract
 
 
 class RejectedCalls(Rejected):
@@ -127,11 +135,18 @@ def check_calls(
         allow=known.allow,
         signatures={name: tool for name in sorted(behind_declared) if (tool := known.activity(name)) is not None},
         reach={name: _reach(submission, known).of_delegate(name) for name in dict.fromkeys(_delegates_of(calls))},
+        contracts=_marks(calls, known),
         asked=asked_of(submission, known) if submission.is_request or is_in_loop else NOTHING,
     )
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
     return layout
+
+
+def _marks(calls: Iterable[Call], known: Environment) -> dict[str, str]:
+    """The marks of the contracts under which calls are checked (SPEC R17.2)."""
+    names = sorted({call.runner.name for call in calls if call.runner.executor is Executor.ACTIVITY})
+    return {name: contract.mark for name in names if (contract := known.contract(name)) is not None}
 
 
 def _reach(submission: Submission, known: Environment) -> Reach:

@@ -56,6 +56,8 @@ class Layout:
     """Every tool that a call names, declared or derived from an activity."""
     signatures: Mapping[str, Tool] = field(default_factory=dict)
     """What activities are by their signatures, where a backend has said so."""
+    contracts: Mapping[str, str] = field(default_factory=dict)
+    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
     allow: frozenset[str] | None = None
     """The names that its calls may use, where a list was given."""
     queued: frozenset[str] = frozenset()

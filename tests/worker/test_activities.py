@@ -291,7 +291,7 @@ def test_a_tools_output_schema_holds_for_the_result(backend: Backend) -> None:
 def test_a_worker_carries_out_what_it_is_allowed_and_nothing_else(
     server: EmbeddedServer, meeting: Meeting, tmp_path: Path
 ) -> None:
-    narrow = Backend(settings_apart(server, "narrow", allow=("echo",)), meeting, tmp_path)
+    narrow = Backend(settings_apart(server, "narrow", allow=("echo",), contract_wait_seconds=0), meeting, tmp_path)
     calls: list[dict[str, Any]] = [
         {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
         {"_tool": "countLetters", "text": "abc", "_outputPath": "†state.c"},
@@ -301,4 +301,4 @@ def test_a_worker_carries_out_what_it_is_allowed_and_nothing_else(
         result = narrow.run(calls, tools={"ask": {"_delegate": {}}})
     assert result.data()["state"] == {"a": 1}
     refused = {call.tool: (call.error or {}).get("type") for call in result.calls if call.status == "failed"}
-    assert refused == {"countLetters": "UnknownActivity", "ask": "UnknownDelegate"}
+    assert refused == {"countLetters": "ContractChanged", "ask": "ContractChanged"}

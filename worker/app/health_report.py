@@ -21,7 +21,6 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.process.health_file import Health, remove_dead
 from acts_celery.worker.process.problems import problems
 from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.registry.versions import contract_of
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +66,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         """Called by Celery for `inspect stats`."""
         knows = {"activities": sorted(registry.activities), "delegates": sorted(registry.delegates)}
         code = {
-            "activities": {one.name: [one.version, contract_of(one.schema)] for one in registry.activities.values()},
+            "activities": {one.name: [one.version, one.contract.digest] for one in registry.activities.values()},
             "delegates": {one.name: [one.version, ""] for one in registry.delegates.values()},
         }
         told = {"queues": self._consumed(consumer), "problems": self._problems(consumer), "knows": knows, "code": code}

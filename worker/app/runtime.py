@@ -84,9 +84,8 @@ class Runtime:
         self._validator = Validator()
         on_thread = partial(self._threads.run, timeout_seconds=None)
         self.models = Models(settings, registry, on_thread, self.heartbeat.unanswered, _note_answer)
-        self.remote = RemoteExecutor(
-            registry.limited_to(settings.allow), self.models, limits_of(settings), self._threads, self.deliver
-        )
+        allowed, limits = registry.limited_to(settings.allow), limits_of(settings)
+        self.remote = RemoteExecutor(allowed, self.models, limits, self._threads, self.deliver, worker)
         # Who carries out remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 

@@ -120,7 +120,7 @@ class Forgetting:
             for start in starts:
                 call = CallId(run, lane.instance, start.call.index)
                 try:
-                    task = self._remote.activity_task(start, given(call), execution)
+                    task = self._remote.activity_task(start, given(call), execution, plan.contracts)
                 except Conflict:
                     return []
                 most_bytes -= len(task.body)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeGuard
 
+from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
@@ -17,6 +18,7 @@ from acts_celery.worker.storage.held_calls import pack_hold
 from acts_celery.worker.storage.lane import LaneView
 from acts_celery.worker.storage.spent import Spent
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.wire.giving_back import rest_of
 from acts_celery.worker.wire.packing import pack
 
 from .children import Started
@@ -41,6 +43,8 @@ class Decider:
         """By which results are judged that are heavy to check."""
         self._of_calls = OffloadedChecks()
         """The same, of calls that are to be started."""
+        self._now_ms: int | None = None
+        """The server's time, as far as results need it that were given back."""
 
     @property
     def is_left(self) -> bool:
@@ -48,7 +52,11 @@ class Decider:
         return bool(self.results or self._of_calls.asked)
 
     async def judge(self, run: str, is_over: Callable[[], bool]) -> None:
-        """Have those verdicts found, in the validator's process, without which the step before could not go on."""
+        """Have those verdicts found, in the validator's process, without which the step before could not go on; and the
+        time, where calls were given back.
+        """
+        if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
+            self._now_ms = await self._services.log.now_ms()
         for verdicts in (self._of_results, self._of_calls):
             for check in verdicts.asked:
                 async with self._services.validator.place(run):
@@ -69,6 +77,14 @@ class Decider:
                 continue
             if not isinstance(result, Started):
                 result = self._services.remote.received(call, attempt, result, lane.run.definition)
+            if isinstance(result, Retry) and result.is_given_back:
+                if self._now_ms is None:
+                    self.results.appendleft((attempt, result))
+                    break
+                failure = self._given_back(lane, step, attempt, result.failure, self._now_ms)
+                if failure is None:
+                    continue
+                result = failure
             if isinstance(result, Started):
                 step.delegated.append(Delegated(index, attempt.number, result.run))
             elif isinstance(result, Retry):
@@ -87,6 +103,25 @@ class Decider:
                 if attempt.worker is not None:
                     step.codes[index] = Code(attempt.worker, attempt.version)
                 step.load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))
+        self._now_ms = None
+
+    def _given_back(
+        self, lane: LaneView, step: Step, attempt: Attempt, failure: Failure, now_ms: int
+    ) -> Failure | None:
+        """Let a call rest that was given back, or have it fail. Other workers are to have it, so it is not tried again
+        here before the sweep publishes its lane.
+        """
+        index, call = attempt.id.index, call_of(attempt.id.index)
+        since_ms = lane.given_back.get(call)
+        wait_seconds = self._services.settings.contract_wait_seconds
+        rest = rest_of(failure, now_ms if since_ms is None else since_ms, now_ms, wait_seconds)
+        if isinstance(rest, Failure):
+            return rest
+        note = failure.message if since_ms is None else ""
+        step.rests.append(Rest(index, attempt.number, rest, is_given_back=True, note=note))
+        lane.given_back.setdefault(call, now_ms)
+        lane.execution.record(index, Status.RUNNING)
+        return None
 
     def decide(self, lane: LaneView, step: Step) -> None:
         """Add what can be started now, and what is to wait for a person, or is carried out for each element; outcomes

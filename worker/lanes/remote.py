@@ -30,6 +30,7 @@ from acts_celery.worker.registry.activities import Policy, Registry
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import filled
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry
+from acts_celery.worker.wire.giving_back import given_back, refused_by, unknown_code
 from acts_celery.worker.wire.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, pack_message
 from acts_celery.worker.wire.task_messages import TaskMessage
 
@@ -60,7 +61,7 @@ class Remote:
         A delegate's is a value, and a model's may be the choice of one of several places; an attempt is followed by
         another only as often as the code's policy grants.
         """
-        if isinstance(result, Retry) and attempt.failures >= self._most_retries(call):
+        if isinstance(result, Retry) and not result.is_given_back and attempt.failures >= self._most_retries(call):
             return result.failure
         if call.runner.executor is Executor.ACTIVITY:
             return result
@@ -99,7 +100,7 @@ class Remote:
         """
         call = start.call
         if call.runner.executor is Executor.ACTIVITY:
-            return self.activity_task(start, attempt, execution)
+            return self.activity_task(start, attempt, execution, definition.contracts)
         is_delegate = call.runner.executor is Executor.DELEGATE
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
@@ -149,11 +150,16 @@ class Remote:
         body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, streams=streams)
         return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
 
-    def activity_task(self, start: Start, attempt: Attempt, execution: Execution) -> TaskMessage:
-        """The task that carries out a call of an activity. Raises `Conflict` where a scope cannot be read."""
+    def activity_task(
+        self, start: Start, attempt: Attempt, execution: Execution, contracts: Mapping[str, str]
+    ) -> TaskMessage:
+        """The task that carries out a call of an activity; `contracts` are the marks of those that the run's calls were
+        checked under. Raises `Conflict` where a scope cannot be read.
+        """
         call, context = start.call, execution.scoped(start.call)
         task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
-        body = ActivityCall(attempt, call.runner.name, dict(call.properties), start.parameters, context)
+        name, properties = call.runner.name, dict(call.properties)
+        body = ActivityCall(attempt, name, properties, start.parameters, context, contracts.get(name, ""))
         return self._task(task, body, call)
 
     def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
@@ -176,7 +182,9 @@ class RemoteExecutor:
         limits: Limits,
         threads: Threads,
         deliver: Callable[[Delivery], Awaitable[None]],
+        worker: str = "acts",
     ) -> None:
+        self._worker = worker
         self._deliver = deliver
         self._registry = registry
         self._models = models
@@ -195,7 +203,10 @@ class RemoteExecutor:
         """Carry out an activity's call."""
         activity = self._registry.activities.get(message.activity)
         if activity is None:
-            return Failure("UnknownActivity", unknown_code("activity", message.activity))
+            return given_back(unknown_code("activity", message.activity, self._worker))
+        mark = message.mark
+        if mark and (why := activity.refusal(message.call, message.parameters, mark)) is not None:
+            return given_back(refused_by(self._worker, why))
         return await invoke(
             activity.bind(message.call, message.parameters, message.context),
             message.attempt,
@@ -223,7 +234,7 @@ class RemoteExecutor:
             )
             return _plain(result)
         if message.delegate and message.delegate != ANONYMOUS:
-            return Failure("UnknownDelegate", unknown_code("delegate", message.delegate))
+            return given_back(unknown_code("delegate", message.delegate, self._worker))
         paid: list[Mapping[str, Any]] = []
 
         async def ask() -> Any:
@@ -247,11 +258,6 @@ class RemoteExecutor:
     async def _send_part(self, attempt: Attempt, text: str) -> None:
         """Send what has been written so far of an answer."""
         await self._deliver(Delivery(attempt, Success({WRITTEN: text})))
-
-
-def unknown_code(what: str, name: str) -> str:
-    """Why a call's code cannot be carried out here."""
-    return f"this worker has no {what} {name!r}, or ACTS_ALLOW leaves it out: see ACTS_ACTIVITIES"
 
 
 def _plain(result: Result) -> Result:

@@ -19,12 +19,12 @@ from acts_celery.worker.storage.files import FileGone
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.run_writer import TakenOver
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.wire.giving_back import given_back, refused_by, unknown_code
 from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
 
 from .call_budget import CallBudget
 from .children import Started
 from .inline_calls import InlineCalls
-from .remote import unknown_code
 from .services import Services
 
 HEAVY_BYTES: Final = 2**16
@@ -101,11 +101,14 @@ class Starter:
         """Whether what a call asks a model has to fit what is left of its loop's tokens."""
         return self._budget.is_limited and self._services.remote.asks(call, self._definition)
 
-    def _begin_inline(self, start: Start, attempt: Attempt, execution: Execution) -> Failure | None:
-        name = start.call.runner.name
+    def _begin_inline(self, start: Start, attempt: Attempt, execution: Execution) -> Failure | Retry | None:
+        name, worker = start.call.runner.name, self._services.worker
         activity = self._services.activity(name)
         if activity is None:
-            return Failure("UnknownActivity", unknown_code("activity", name))
+            return given_back(unknown_code("activity", name, worker))
+        mark = self._definition.contracts.get(name)
+        if mark and (why := activity.refusal(start.call.properties, start.parameters, mark)) is not None:
+            return given_back(refused_by(worker, why))
         try:
             function = activity.bind(start.call.properties, start.parameters, execution.scoped(start.call))
         except Conflict as conflict:

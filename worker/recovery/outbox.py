@@ -14,6 +14,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Condition
@@ -23,6 +24,7 @@ from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
 from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.giving_back import rest_of
 from acts_celery.worker.wire.reports import Completion
 from acts_celery.worker.wire.task_messages import TaskMessage, unpack_task, with_attempt
 
@@ -41,6 +43,7 @@ class Outbox:
         self._letters = DeadLetters(redis, settings)
         self._script = Script(redis, "outbox", is_raw=True)
         self._end = Script(redis, "outbox_end")
+        self._given_back = Script(redis, "outbox_given_back")
 
     def sweep(self, run: str, thresholds: Thresholds) -> set[str]:
         """Send again what was lost or is due in a run.
@@ -75,6 +78,22 @@ class Outbox:
             return with_attempt(unpack_task(task), number, failures, is_repeated=is_repeated, token=token)
 
         self._publisher.publish(list(readable(keys.outbox_tasks, known, task_of, partial(self._remove, keys))))
+
+    def judged(self, run: str, completion: Completion) -> Completion:
+        """What comes of a call: one that was given back is tried again, or has failed where it was so for too long
+        (SPEC R17.3).
+        """
+        ref, error = completion.ref, completion.error
+        if not completion.is_given_back or error is None:
+            return completion
+        member = CallId(run, ref.lane or None, ref.call).member
+        keys = Keys(self._settings.key_prefix, run)
+        found = self._given_back(keys, {"member": member, "attempt": ref.attempt})
+        since, now = int(found.get("since", found["now"])), int(found["now"])
+        rest = rest_of(Failure(*error), since, now, self._settings.contract_wait_seconds)
+        if isinstance(rest, Failure):
+            return Completion(ref, (rest.type, rest.message))
+        return completion._replace(delay_seconds=rest)
 
     def bury(self, run: str, completions: Sequence[Completion]) -> None:
         """Make dead letters of calls that failed for good; they stay in the outbox until that is noted there."""

@@ -63,6 +63,7 @@ class Heartbeats:
             self._probes.note(came_out)
         for run, of_run in noted.items():
             with self._broken.passing_over(run):
+                of_run["completed"] = [self._outbox.judged(run, one) for one in of_run["completed"]]
                 self._outbox.bury(run, of_run["completed"])
         parts = [(run, part) for run, of_run in noted.items() for part in _parts(of_run)]
         with self._redis.pipeline(transaction=False) as pipeline:
@@ -101,8 +102,9 @@ def _in_request(one: AttemptRef | Completion | Unanswered) -> tuple[Any, ...]:
     match one:
         case AttemptRef(_, lane, call, attempt):
             return lane, call, attempt
-        case Completion((_, lane, call, attempt, _), error, delay_seconds):
-            return lane, call, attempt, -1 if delay_seconds is None else int(delay_seconds * 1000), error is not None
+        case Completion((_, lane, call, attempt, _), error, delay_seconds, is_given_back):
+            delay_ms = -1 if delay_seconds is None else int(delay_seconds * 1000)
+            return lane, call, attempt, delay_ms, error is not None, is_given_back
         case Unanswered((_, lane, call, attempt, _), type_, why, tries, wait_ms):
             return lane, call, attempt, tries, wait_ms, type_, why
 

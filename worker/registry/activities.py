@@ -21,6 +21,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
+from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.tools import GRANTED, REASONING
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
@@ -106,6 +107,30 @@ class Activity(Registered):
     takes_call: bool
     queue: str | None = None
     policy: Policy = field(default_factory=Policy)
+
+    @cached_property
+    def contract(self) -> Contract:
+        """What it takes and gives (SPEC R17.1)."""
+        return Contract(self.name, self.schema)
+
+    def refusal(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> str | None:
+        """Why its contract does not admit a call that was checked under that of a mark (SPEC R17.3). What the
+        function's own validation makes a parameter of - a number of a text - is no reason.
+        """
+        problems = self.contract.problems({**call, **parameters}, mark)
+        if not problems:
+            return None
+        if not self.takes_call and not any(problem.pointer.startswith("/_") for problem in problems):
+            try:
+                self._validated(**parameters, **{kind: {} for kind in self.scopes})
+            except (ValidationError, TypeError):
+                pass
+            else:
+                return None
+        return (
+            f"version {self.version} of {self.name!r}, contract {self.contract.digest}, which does not admit the call, "
+            f"checked under contract {mark.partition(' ')[0]}: {'; '.join(map(str, problems))}"
+        )
 
     def bind(
         self, call: Mapping[str, Any], parameters: Mapping[str, Any], context: Mapping[str, Any]

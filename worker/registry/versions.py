@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
-from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 
+from acts_celery.protocol.calls.contract import digest_of
 from acts_celery.worker.errors import ActivitiesError
 
 LONGEST_VERSION: Final = 100
 """Characters."""
-_DIGITS: Final = 12
 
 
 def require_version(version: Any) -> None:
@@ -40,12 +38,12 @@ def version_of(function: Callable[..., Any]) -> str:
         found = Path(path).stat()
         return _of_file(path, found.st_mtime_ns, found.st_size)
     except (OSError, TypeError, ValueError):
-        return _digest(_compiled(getattr(plain, "__code__", None)))
+        return digest_of(_compiled(getattr(plain, "__code__", None)))
 
 
 @lru_cache(1_000)
 def _of_file(path: str, _changed_ns: int, _size: int) -> str:
-    return _digest(Path(path).read_bytes())
+    return digest_of(Path(path).read_bytes())
 
 
 def _compiled(code: Any) -> bytes:
@@ -56,12 +54,3 @@ def _compiled(code: Any) -> bytes:
         _compiled(one) or repr(one).encode() for one in code.co_consts if not isinstance(one, frozenset)
     )
     return code.co_code + " ".join(code.co_names).encode() + constants
-
-
-def contract_of(schema: Mapping[str, Any]) -> str:
-    """A digest of what an activity takes and gives."""
-    return _digest(json.dumps(schema, sort_keys=True, default=str).encode())
-
-
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()[:_DIGITS]

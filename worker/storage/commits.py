@@ -58,15 +58,26 @@ class Delegated:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """An attempt failed; the call is to be claimed again after a delay."""
+    """An attempt failed, or was given back; the call is to be claimed again after a delay."""
 
     index: int
     attempt: int
     delay_seconds: float
+    is_given_back: bool = False
+    """Whether no code has run: the attempt does not count (SPEC R17.3)."""
+    note: str = ""
+    """Why, where the log does not say yet that the call was given back."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
-        return {"call": self.index, "attempt": self.attempt, "delay_ms": milliseconds(self.delay_seconds)}
+        return {
+            "call": self.index,
+            "attempt": self.attempt,
+            "delay_ms": milliseconds(self.delay_seconds),
+            "given_back": self.is_given_back,
+            "of": call_of(self.index),
+            "note": self.note,
+        }
 
 
 class Ending(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, Final
 from acts_celery.protocol import Plan
 from acts_celery.protocol.calls.approvals import Approvals, read_approvals
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.contract import merged
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.calls.trust import said_of
 from acts_celery.protocol.graph.gathering import Gathers
@@ -124,6 +125,10 @@ class Definition:
 
     is_lazy: bool = False
     """Whether nothing of it runs before its plan is approved (SPEC R10.2)."""
+    contracts: Mapping[str, str] = field(default_factory=dict)
+    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name; a run of a
+    version before has none.
+    """
     trust: Trusts = field(default_factory=dict)
     """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
 
@@ -176,6 +181,7 @@ class Definition:
             delegates={**self.delegates, **fields["delegates"]},
             versions=(*self.versions, unpack_calls(fields["templates"], tools)),
             awaited=self.awaited | frozenset(fields["awaited"]),
+            contracts=merged(self.contracts, fields.get("contracts", {})),
             trust=both(self.trust, unpack_trust(fields)),
         )
 
@@ -211,10 +217,15 @@ def pack_definition(plan: Plan) -> bytes:
             "config": dict(submission.config),
             "allow": None if plan.allow is None else sorted(plan.allow),
             **({"request": _request(plan)} if submission.is_request else {}),
+            **_pack_contracts(plan),
             **pack_trust(plan.trust),
             **({"lazy": True} if plan.waits_for_approval else {}),
         }
     )
+
+
+def _pack_contracts(plan: Layout) -> dict[str, Any]:
+    return {"contracts": dict(plan.contracts)} if plan.contracts else {}
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -252,6 +263,7 @@ def _read_definition(data: bytes) -> Definition:
         config=fields["config"],
         allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
         request=fields.get("request"),
+        contracts=fields.get("contracts", {}),
         trust=unpack_trust(fields),
         is_lazy=fields.get("lazy", False),
     )
@@ -276,6 +288,7 @@ def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
             "delegates": dict(plan.submission.delegates),
             "templates": pack_calls(plan.calls) if plan.submission.is_template else [],
             "awaited": sorted(awaited),
+            **_pack_contracts(plan),
             **pack_trust(plan.trust),
         }
     )

@@ -14,6 +14,7 @@ from acts_celery.protocol.calls.elements import element_index
 from acts_celery.protocol.engine.events import (
     CallDecided,
     CallEnded,
+    CallGivenBack,
     CallHeld,
     CallsUndone,
     ChildStarted,
@@ -154,6 +155,7 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
     names.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
     names.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
     names.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
+    names.GIVEN_BACK: lambda said: CallGivenBack(said.call, said.value.decode()),
     names.UNDONE: lambda said: CallsUndone(
         tuple(unpack(said.value)), _listed(said, names.KEEPING), _listed(said, names.STALE)
     ),

@@ -15,6 +15,7 @@
 | `decided` | what was decided of it (msgpack) |
 | `fan_out` | the call is carried out for each element, with this (msgpack, as `held`) |
 | `child` | the run that is to answer the call |
+| `given_back` | the call waits for code that admits it: what the first that does not had against it |
 | `undone` | calls (msgpack) that are carried out again: their ends, and what they wrote, before it count no more |
 | `keeping` | beside it: those of them (msgpack) of which only the elements that failed are carried out again |
 | `stale` | beside it: calls (msgpack) that have read what those may now write, and are not carried out again |
@@ -47,6 +48,7 @@ HELD: Final = b"held"
 DECIDED: Final = b"decided"
 FAN_OUT: Final = b"fan_out"
 CHILD: Final = b"child"
+GIVEN_BACK: Final = b"given_back"
 UNDONE: Final = b"undone"
 KEEPING: Final = b"keeping"
 STALE: Final = b"stale"

@@ -18,6 +18,7 @@ from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.events import (
     CallEnded,
+    CallGivenBack,
     CallsUndone,
     ElementEnded,
     Event,
@@ -39,7 +40,7 @@ from acts_celery.worker.wire.attempts import Attempt
 from acts_celery.worker.wire.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition
-from .entries import Entry, RunStatusChanged, id_key
+from .entries import Entry, RunStatusChanged, id_key, moment_ms
 from .gatherings import GatheredFolds, gathers_of
 from .log import MessageLog, Opened
 from .run_state import RunState
@@ -196,6 +197,8 @@ class LaneView:
         undone = [entry.event.calls for entry in entries if isinstance(entry.event, CallsUndone)]
         self.was_retried = bool(undone)
         """Whether calls were undone that calls of the lane may wait for, also such as had begun."""
+        self.given_back: dict[int, int] = {}
+        """Since when calls wait for code that admits them, by the log's first note of that, in ms (SPEC R17.3)."""
         self._again = Counter(call for calls in undone for call in calls)
         first = next((entry for entry in reversed(entries) if entry.record is not None), None)
         self._first = first.id if first is not None else "0-0"
@@ -321,6 +324,8 @@ class LaneView:
             event = entry.event
             if isinstance(event, PromisesGivenUp):
                 self._note_given_up(entry.id)
+            elif isinstance(event, CallGivenBack):
+                self.given_back.setdefault(event.call, moment_ms(entry.id))
             elif event is not None and not isinstance(event, RunStatusChanged):
                 self._take(event, f"message {entry.id}")
             self.seen = entry.id

@@ -7,4 +7,5 @@
 `task_messages`  tasks to be published: name, queue and argument
 `messages`       remote calls, and their results
 `reports`        what a process that sees only the broker says of its calls
+`giving_back`    calls that the code here does not admit, and for how long they rest
 """

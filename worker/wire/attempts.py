@@ -135,10 +135,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """An attempt failed, and the call's policy grants another one, later."""
+    """An attempt failed, and the call's policy grants another one, later; or it was given back."""
 
     failure: Failure
     delay_seconds: float
+    is_given_back: bool = False
+    """Whether no code has run: that of this worker does not admit the call (SPEC R17.3). How long the call rests then
+    is for whoever knows since when it is given back.
+    """
 
 
 Result = Success | Failure | Retry

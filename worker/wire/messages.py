@@ -45,6 +45,8 @@ class ActivityCall:
     call: Mapping[str, Any]
     parameters: Mapping[str, Any]
     context: Mapping[str, Any]
+    mark: str = ""
+    """That of the contract under which the call was checked (SPEC R17.2); nothing where none is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,9 @@ def pack_delivery(delivery: Delivery) -> bytes:
             result = {"value": value}
         case Failure() as failure:
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message}
-        case Retry(failure, delay_seconds):
+        case Retry(failure, delay_seconds, is_given_back):
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message, "delay_seconds": delay_seconds}
+            result |= {"given_back": True} if is_given_back else {}
     extra = {"cost": dict(cost)} if cost is not None else {}
     child = {"child": delivery.child} if delivery.child is not None else {}
     return pack({"attempt": _attempt_fields(delivery.attempt), "result": result, **extra, **child})
@@ -147,7 +150,8 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
             return Delivery(packed.attempt, Success(value, _cost(packed)), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
             if 0 <= delay <= LONGEST_DELAY_SECONDS:
-                return Delivery(packed.attempt, Retry(Failure(type_, message), delay))
+                is_given_back = packed.result.get("given_back") is True
+                return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
             return Delivery(packed.attempt, Failure(type_, message, _cost(packed)), packed.child)
     raise MalformedMessage("/result: neither a value nor an error within its bounds")

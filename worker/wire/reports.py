@@ -48,6 +48,8 @@ class Completion(NamedTuple):
     error: tuple[Annotated[str, Field(max_length=LONGEST_TYPE)], str] | None = None
     """Type and message."""
     delay_seconds: Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
+    is_given_back: bool = False
+    """Whether no code has run (SPEC R17.3)."""
 
     @classmethod
     def of(cls, attempt: Attempt, result: Result) -> Completion:
@@ -56,8 +58,8 @@ class Completion(NamedTuple):
         match result:
             case Success():
                 return cls(ref)
-            case Retry(failure, delay_seconds):
-                return cls(ref, (failure.type[:LONGEST_TYPE], failure.message), delay_seconds)
+            case Retry(failure, delay_seconds, is_given_back):
+                return cls(ref, (failure.type[:LONGEST_TYPE], failure.message), delay_seconds, is_given_back)
             case Failure(type_, message):
                 return cls(ref, (type_[:LONGEST_TYPE], message))
 

@@ -14,7 +14,7 @@ local function send_in_background(member, task, queue)
 end
 
 local function take_out(member)
-    redis.call('HDEL', outbox_tasks, member)
+    redis.call('HDEL', outbox_tasks, member, member .. '\31since') -- and since when it is given back
     redis.call('ZREM', outbox_due, member)
     return redis.call('HDEL', outbox, member) == 1
 end

@@ -2,7 +2,8 @@
 --
 -- KEYS: leases log children
 -- USES: commit_step commit_outcomes
--- Request: retries: {call, attempt, delay_ms} (attempts that failed, and when the next is due),
+-- Request: retries: {call, attempt, delay_ms, given_back, of, note} (attempts that failed, and when the next is due; one that
+--          was given back does not count, and the first time the log has a note of the call that it is `of`),
 --          children: {call, attempt, run} (calls at work that a child run is to answer),
 --          claims: {call, lease_ms, queue ("" where the owner carries it out itself)}
 -- Answer: claims (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
@@ -13,7 +14,12 @@ for _, retry in ipairs(request.retries) do
     if not is_over(status) and not is_outdated and is_under_way(kind) and attempt == retry.attempt then
         local due = as_text(now + retry.delay_ms)
         becomes_due(now + retry.delay_ms)
-        note(retry.call, condition('retry', attempt, failures + 1, due))
+        local counted = retry.given_back and 0 or 1
+        note(retry.call, condition('retry', attempt - 1 + counted, failures + counted, due))
+        if retry.note ~= '' then
+            last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', retry.of, 'given_back', retry.note)
+            grown = grown + #retry.note
+        end
         leased[#leased + 1] = due
         leased[#leased + 1] = field(retry.call)
         running = running - (is_element(retry.call) and 0 or 1)

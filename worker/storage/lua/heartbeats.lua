@@ -5,7 +5,8 @@
 -- USES: background
 -- Request: lease_ms, heard_ms and soon_ms (see sweep.lua), instances (the queue of results), begun, ended and reserved (taken
 --          from a queue and not begun): lists of {lane, call, attempt}, completed: a list of {lane, call, attempt, delay_ms
---          (until the next attempt, or -1 where there is none), is_dead (it failed for good)}, unanswered: a list of {lane, call, attempt, tries, wait_ms
+--          (until the next attempt, or -1 where there is none), is_dead (it failed for good), given_back (the attempt does not
+--          count)}, unanswered: a list of {lane, call, attempt, tries, wait_ms
 --          (until the next try), type, why}, most_unanswered (members of it)
 
 -- A report of an attempt that was given up already is ignored: the call is in other hands.
@@ -49,7 +50,8 @@ end
 for _, completion in ipairs(request.completed) do
     local member, failures, sent = forgotten(completion)
     if member and completion[4] >= 0 then
-        redis.call('HSET', outbox, member, condition('retry', completion[3], failures + 1, sent))
+        local counted = completion[6] and 0 or 1
+        redis.call('HSET', outbox, member, condition('retry', completion[3] - 1 + counted, failures + counted, sent))
         redis.call('ZADD', outbox_due, now + completion[4], member)
     elseif member then
         end_in_background(member, completion[5])
