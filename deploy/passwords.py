@@ -13,7 +13,7 @@ from pathlib import Path
 from dotenv import dotenv_values
 
 FILE = Path(__file__).with_name(".env")
-ROLES = ("INSTANCES", "DELEGATES", "BACKGROUND", "CLIENTS", "FLOWER")
+ROLES = ("INSTANCES", "DELEGATES", "BACKGROUND", "CLIENTS", "FLOWER", "METRICS")
 NAMES = (*(f"REDIS_PASSWORD_{role}" for role in ROLES), "FLOWER_PASSWORD")
 
 

@@ -50,7 +50,7 @@ class Composed:
         program = self.folder / "valkey-server"
         program.write_text(f'#!/bin/sh\nexec "{find_server()}" "$@" --port {self.port} --bind 127.0.0.1\n')
         program.chmod(0o700)
-        return [interpolated(word, GIVEN) for word in SERVICES["redis"]["command"]]
+        return [word.replace("/redis/", f"{DEPLOY}/redis/") for word in SERVICES["redis"]["command"]]
 
     def acts(self, service: str, *arguments: str) -> Any:
         """The output of the command line in a container of the service."""

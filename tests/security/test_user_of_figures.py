@@ -1,4 +1,4 @@
-"""`acts metrics` reads as a user of Redis that may do nothing else: the one that docs/observe.md has."""
+"""`acts metrics` reads as a user of Redis that may do nothing else: `metrics` of deploy/redis/users.acl."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from redis.exceptions import NoPermissionError
 
 from acts_celery.broker_config import load
 from acts_celery.worker.registry.activities import registry
-from tests.worker.backend import ACTIVITIES, MODEL, ROOT, Backend, Meeting
+from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
 from tests.worker.figures import metrics_command, page, value
 
 from .servers import free_port, redis_server
+from .users import USERS
 
 
 def test_a_user_of_redis_that_may_only_read_is_enough(tmp_path: Path) -> None:
-    page_of_docs = (ROOT / "docs" / "observe.md").read_text(encoding="utf-8")
-    (user,) = re.findall(r"^user metrics .*$", page_of_docs, re.MULTILINE)
+    (user,) = re.findall(r"^user metrics .*$", USERS.read_text(encoding="utf-8"), re.MULTILINE)
+    user = user.replace("#${METRICS_SHA256}", ">PASSWORD")
     for name in registry.queues():
         user = user.replace("%R~background ", f"%R~background %R~{name} ")
     port = free_port()
