@@ -1,4 +1,4 @@
-"""What docs/operations.md says of other Celery applications, of backups and of Kubernetes."""
+"""What docs/operations.md says of other Celery applications and of backups."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-import yaml
 from celery import Celery
 
 from acts_celery import Client
-from acts_celery.broker_config import EmbeddedServer, GuardedProcess, Settings
+from acts_celery.broker_config import EmbeddedServer, GuardedProcess
 from tests.environment import without_settings
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .pages import ROOT, run_page
 
 PAGE: Final = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-COMPOSE: Final = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
-IMAGE: Final = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -112,26 +109,6 @@ def test_a_run_goes_on_from_a_snapshot(server: EmbeddedServer, tmp_path: Path) -
             client.run(run.id).approve(1)
             assert again.wait(run.id).status == "completed"
     assert (tmp_path / "first").read_text(encoding="utf-8") == "xxx"  # once the first call, twice the second
-
-
-def test_the_deployment_is_what_compose_runs() -> None:
-    found = re.search(r"^```yaml instances\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert found
-    deployment: Any = yaml.safe_load(found[1])
-    pod, service = deployment["spec"]["template"]["spec"], COMPOSE["services"]["instances"]
-    (container,) = pod["containers"]
-    assert container["args"] == service["command"]
-    assert f"{pod['terminationGracePeriodSeconds']}s" == service["stop_grace_period"]
-    assert {each["name"] for each in container["env"]} == set(service["environment"])
-    assert {each["name"] for each in container["env"]} <= {f"ACTS_{name.upper()}" for name in Settings.model_fields}
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == service["tmpfs"]
-    security = container["securityContext"]
-    assert security["readOnlyRootFilesystem"] is service["read_only"]
-    assert security["capabilities"]["drop"] == service["cap_drop"]
-    assert f"USER {security['runAsUser']}" in IMAGE.splitlines()
-    probe = container["livenessProbe"]
-    assert f"CMD {str(probe['exec']['command']).replace(chr(39), chr(34))}" in IMAGE
-    assert f"--interval={probe['periodSeconds']}s --timeout={probe['timeoutSeconds']}s" in IMAGE
 
 
 def _backend(server: EmbeddedServer, folder: Path, *activities: str) -> Backend:
