@@ -185,7 +185,7 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
 WORKER_FOLDERS = (
     *("wire", "process", "fairness", "storage", "broker", "liveness", "registry"),
     *("mcp", "models", "lanes", "loop", "recovery", "metrics", "app", "client", "page"),
-    *("web", "ui", "traces", "cli"),
+    *("web", "ui", "mcp_server", "traces", "cli"),
 )
 """The worker's folders: each imports only those before it, and `errors` and `backoff` at the bottom."""
 _HOLDS_NO_LOG = {"storage", "broker", "liveness"}

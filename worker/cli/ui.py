@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
-import sys
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,6 +12,7 @@ import click
 from .failures import COMPLETED, REJECTED, Failed
 from .options import Common, common_options
 from .output import flush, print_either, tell
+from .serving import ask_log, log_to_stderr
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 5556
-_ASKED_SECONDS: Final = 3.0
 
 
 @click.command(short_help="Serve the pages of all runs.")
@@ -60,8 +58,8 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
             )
         made = _token(settings, write=write)
         tokens = (made,)
-    _ask_log(settings)
-    _log_to_stderr(settings)
+    ask_log(settings)
+    log_to_stderr(settings)
     with listening.listen(host, port) as socket:
         address = settings.ui_url or listening.address_of(socket, host)
         url = serving.link(address, made.text) if made is not None else address
@@ -84,31 +82,6 @@ def _token(settings: Settings, *, write: bool) -> AccessToken:
 
     rights = UI_RIGHTS if write else UI_RIGHTS[:1]
     return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
-
-
-def _ask_log(settings: Settings) -> None:
-    """Raise what `InfrastructureError` says where the log, or the Redis that is read instead, does not answer."""
-    from acts_celery.worker.storage.connections import connect_once, redis_errors
-
-    for each in (settings, settings.for_reading):
-        with (
-            redis_errors(each),
-            connect_once(each, each.require_redis(), timeout_seconds=_ASKED_SECONDS) as redis,
-        ):
-            redis.ping()
-
-
-def _log_to_stderr(settings: Settings) -> None:
-    """The audit trail, and whatever is wrong, as a worker writes its log."""
-    from acts_celery.worker.process.log_lines import MaskedFormatter, json_formatter
-    from acts_celery.worker.process.log_secrets import Masking
-
-    as_json = settings.log_format == "json"
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(MaskedFormatter(json_formatter() if as_json else plain, Masking(settings)))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("acts").setLevel(logging.INFO)
 
 
 def _tell_rights(made: AccessToken | None) -> None:

@@ -161,9 +161,13 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
 
     async def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
         """Wait until the run has ended. Raises `TimeoutError`; the run goes on then."""
+        await self.ended(timeout_seconds)
+        return await self.result()
+
+    async def ended(self, timeout_seconds: float | None = None) -> None:
+        """As `wait`, and read nothing of what it has come to."""
         async for _ in self._entries(self._keys.statuses, timeout_seconds):
             pass
-        return await self.result()
 
     async def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
         """Status, values and calls of the run; as `Run.result`."""

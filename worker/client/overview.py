@@ -19,6 +19,7 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_list import RunList, State
 
 from .labels import ID, LATEST
+from .ownership import OWNER, owner_of
 from .run_status import RunStatus, run_status
 
 _MOST_LOOKED_AT: Final = 100_000
@@ -84,9 +85,14 @@ class Which:
 class Overview:
     """The runs of a backend. All of it raises `RedisError`."""
 
-    def __init__(self, redis: Redis, prefix: str) -> None:
+    def __init__(
+        self, redis: Redis, prefix: str, *, owner: str | None = None, most_looked_at: int = _MOST_LOOKED_AT
+    ) -> None:
+        """With an `owner` its own runs alone are there; `most_looked_at` is for finding one by less than its id."""
         self._redis = redis
         self._prefix = prefix
+        self._owner = owner
+        self._most_looked_at = most_looked_at
 
     def runs(self, which: Which = Which()) -> Iterator[Summary]:
         """The runs that are meant, the newest first."""
@@ -97,7 +103,7 @@ class Overview:
     def with_states(self) -> Iterator[tuple[Summary, State]]:
         """Every run, the newest first, and the fields of its state."""
         now_ms = server_ms(self._redis)
-        for run, state in RunList(self._redis, self._prefix).newest():
+        for run, state in self._newest():
             yield _summary(run, state, now_ms), state
 
     def find(self, text: str) -> str:
@@ -105,11 +111,11 @@ class Overview:
 
         Raises `RunNotFound`, `AmbiguousRun`.
         """
-        if ID.match(text) and self._redis.exists(Keys(self._prefix, text).state):
+        if ID.match(text) and self._is_there(text):
             return text
         alike: list[str] = []
         others: set[str] = set()
-        for run, state in islice(RunList(self._redis, self._prefix).newest(), _MOST_LOOKED_AT):
+        for run, state in islice(self._newest(), self._most_looked_at):
             if text in (LATEST, state.get("name")):
                 return run
             if run.startswith(text):
@@ -121,6 +127,16 @@ class Overview:
         if not alike:
             raise RunNotFound(text, Speller().hint(text, {LATEST, *others}))
         return alike[0]
+
+    def _newest(self) -> Iterator[tuple[str, State]]:
+        for run, state in RunList(self._redis, self._prefix).newest():
+            if self._owner in (None, state.get(OWNER)):
+                yield run, state
+
+    def _is_there(self, run: str) -> bool:
+        if self._owner is not None:
+            return owner_of(self._redis, self._prefix, run) == self._owner
+        return bool(self._redis.exists(Keys(self._prefix, run).state))
 
 
 def counts_of(state: Mapping[str, str]) -> dict[str, int]:

@@ -15,6 +15,7 @@ from acts_celery.worker.client.descendants import Descendants
 from acts_celery.worker.client.loops import LoopControl
 from acts_celery.worker.client.overview import Overview
 from acts_celery.worker.client.plans import PlanControl
+from acts_celery.worker.client.results import Result
 from acts_celery.worker.client.run_status import RunStatus, run_status, status_of
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.storage.clock import server_ms
@@ -32,15 +33,15 @@ _MOST_LOOKED_AT: Final = 5_000
 _STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled", "foreign")
 
 
-def runs(redis: Redis, settings: Settings, query: Query) -> dict[str, Any]:
-    """The answer `runs`: the newest first. `search` is part of an id, a name or a tag."""
+def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = None) -> dict[str, Any]:
+    """The answer `runs`: the newest first, with an `owner` its own. `search` is part of an id, a name or a tag."""
     status, search, after = query.text("status"), query.text("search"), query.text("after")
     if status is not None and status not in _STATUSES:
         raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
     wanted: RunStatus | None = run_status(status) if status is not None else None
     found: list[dict[str, Any]] = []
     skipping, looked_at, last = after is not None, 0, None
-    for summary in Overview(redis, settings.key_prefix).runs():
+    for summary in Overview(redis, settings.key_prefix, owner=owner).runs():
         if skipping:
             skipping = summary.run >= (after or "")  # ids sort by the time of submission
             if skipping:
@@ -120,10 +121,20 @@ def _ending(run: OpenedRun) -> dict[str, Any]:
     if run.status not in ENDED:
         stage, _, tick = run.state.get("loop", "new:0").partition(":")
         return {"output": None, "reason": None, "ticks": int(tick) + (stage != Stage.NEW) if is_loop else None}
-    result = run.result(run.entries(None, *([LOOP] if is_loop else [])))
+    result = _result(run)
     reason = run.state.get("exceeded") or result.reason or run.state.get("output_fault") or run.state.get("missed")
     ticks = len(result.ticks) if result.ticks is not None else None
     return {"output": shown(result.output), "reason": reason, "ticks": ticks}
+
+
+def output(run: OpenedRun) -> Any:
+    """The whole output of a run; None where it has not ended, or has none."""
+    return _result(run).output if run.status in ENDED else None
+
+
+def _result(run: OpenedRun) -> Result:
+    """What has come of a run's global lane, and of its loop."""
+    return run.result(run.entries(None, *([LOOP] if run.definition.request is not None else [])))
 
 
 def _ms(field: str | None) -> int | None:

@@ -38,7 +38,7 @@ from .conversation import conversation
 from .instances import call, instance, instances
 from .moments import log
 from .opened import OpenedRun, Query
-from .overview import held, overview, runs
+from .overview import held, output, overview, runs
 from .places import place
 from .plan import plan
 from .sent import sent
@@ -94,6 +94,10 @@ class Page:
             case ["runs", run, "calls", index] if index.isascii() and index.isdigit() and len(index) <= 15:
                 return self._of(run, "calls", lambda opened: call(opened, int(index)), asked)
         raise NoSuchAnswer(f"there is nothing at {path[:200]!r}")
+
+    def output(self, run: str) -> Any:
+        """The whole output of a run. Raises as `answer`."""
+        return self._of(run, "", output, Query({}))
 
     def find(self, text: str) -> str:
         """The id of the run that a text means (see `Client.find`). Raises `RunNotFound`, `AmbiguousRun`."""

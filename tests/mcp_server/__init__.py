@@ -1,0 +1,1 @@
+"""The backend as an MCP server, asked by the SDK's client and by others."""

@@ -1,0 +1,36 @@
+"""Who asks, and what that admits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acts_celery.broker_config.tokens import Right
+from acts_celery.worker.web.refusals import Refused
+
+LOCAL: tuple[Right, ...] = ("read", "all")
+"""The rights of whoever has started the server: the settings reach all runs."""
+WRITING: tuple[Right, ...] = ("submit", "decide", "control")
+"""What `--write` adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody who uses the server."""
+
+    name: str
+    """As the audit trail has it."""
+    rights: frozenset[Right]
+    owner: str | None = None
+    """Whose the runs are that are submitted here. None: nobody's, whoever may see all runs sees them."""
+
+    @property
+    def only(self) -> str | None:
+        """The owner whose runs alone are seen; None where all are."""
+        return None if "all" in self.rights else self.owner
+
+    def require(self, right: Right, tool: str) -> None:
+        """Raise `Refused` where a tool takes a right that is not there."""
+        if right not in self.rights:
+            has = ", ".join(sorted(self.rights))
+            text = f"{tool} takes the right to {right}, and {self.name} has {has}"
+            raise Refused(403, "NotAdmitted", f"{text}: `acts mcp --write`, or its token in ACTS_MCP_TOKENS, gives it")
