@@ -3,8 +3,8 @@
 
 run      the main job on a real example: its plan, then what happened (with arguments: `acts run` on those)
 test     the tests, in four processes; arguments go to pytest (-n 0: in one)
-redis    each Lua script and each command on Debian's Redis, and the alert rules with Debian's Prometheus; both are
-         installed where they are missing
+redis    each Lua script and each command on Debian's Redis, the alert rules with Debian's Prometheus, the units with
+         its systemd; all are installed where they are missing
 page     the page of a run in Debian's Chromium, which is installed where it is missing
 nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
          Redis; the scripts and commands on Redis 6.2; half an hour of chaos
@@ -108,14 +108,15 @@ def test(arguments: list[str]) -> int:
 
 
 def redis(arguments: list[str]) -> int:
-    """Run what runs on each server on Debian's Redis, and what needs Debian's Prometheus."""
-    chosen = "(each_server or promtool) and not nightly"
+    """Run what runs on each server on Debian's Redis, and what needs Debian's Prometheus or systemd."""
+    chosen = "(each_server or tool) and not nightly"
     return (
         find(REDIS)
         or find("promtool", "prometheus")
+        or find("systemd-analyze", "systemd")
         or subprocess.call(
             [PYTHON, "-m", "pytest", "-m", chosen, *distribution(arguments), *arguments],
-            env={**os.environ, SERVER: REDIS, "PROMTOOL": "required"},
+            env={**os.environ, SERVER: REDIS, "TOOLS": "required"},
         )
     )
 

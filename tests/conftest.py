@@ -34,14 +34,14 @@ _LONGEST_FIRST = ("chaos", "worker", "acceptance", "security", "deploy", "nestfu
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on each server, and what needs a tool of Prometheus. Put the long folders first; modules keep
+    """Mark what runs on each server, and what needs a tool of Debian's. Put the long folders first; modules keep
     their order within a folder.
     """
     for item in items:
         if item.path.relative_to(_TESTS).with_suffix("").as_posix() in MODULES:
             item.add_marker("each_server")
-        if "promtool" in getattr(item, "fixturenames", ()):
-            item.add_marker("promtool")
+        if {"promtool", "systemd_analyze"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("tool")
     ranks = {name: rank for rank, name in enumerate(_LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))
 
@@ -49,9 +49,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Prometheus' own checks of figures, rules and their tests; Debian has it in the package `prometheus`."""
-    program = shutil.which("promtool")
-    if program is None and os.environ.get("PROMTOOL") == "required":
-        raise AssertionError("there is no promtool: apt install prometheus")
+    return _tool("promtool", "prometheus")
+
+
+@pytest.fixture(scope="session")
+def systemd_analyze() -> str:
+    """systemd's own checks of units."""
+    return _tool("systemd-analyze", "systemd")
+
+
+def _tool(name: str, package: str) -> str:
+    program = shutil.which(name)
+    if program is None and os.environ.get("TOOLS") == "required":
+        raise AssertionError(f"there is no {name}: apt install {package}")
     if program is None:
-        pytest.skip("there is no promtool: apt install prometheus")
+        pytest.skip(f"there is no {name}: apt install {package}")
     return program
