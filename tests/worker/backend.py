@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -153,6 +154,14 @@ def _end(process: subprocess.Popen[bytes] | Forked) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def heard(backend: Backend, text: str) -> None:
+    """Wait until a worker has said so."""
+    begun = time.monotonic()
+    while text not in backend.log.read_text(errors="replace"):
+        assert time.monotonic() - begun < DEADLINE_SECONDS, f"no worker has said {text!r}"
+        time.sleep(0.01)
 
 
 def ends(pid: int) -> bool:

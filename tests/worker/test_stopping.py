@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice, pairwise
@@ -16,7 +15,7 @@ from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.storage.keys import Keys
 
-from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for, status_of
+from .backend import DEADLINE_SECONDS, Backend, Meeting, heard, meeting_url, settings_for, status_of
 
 MOST_PAUSE_MS = 5_000
 
@@ -38,14 +37,6 @@ def chain(gate: str, length: int) -> list[dict[str, Any]]:
     first = {"_tool": "waitAtGate", "gate": gate, "value": 0, "_outputPath": "†state.s0"}
     rest = ({"_tool": "add", "a": f"†state.s{n}", "_outputPath": f"†state.s{n + 1}"} for n in range(length))
     return [first, *rest]
-
-
-def heard(backend: Backend, text: str) -> None:
-    """Wait until a worker has said so."""
-    begun = time.monotonic()
-    while text not in backend.log.read_text(errors="replace"):
-        assert time.monotonic() - begun < DEADLINE_SECONDS, f"no worker has said {text!r}"
-        time.sleep(0.01)
 
 
 def attempts(run: Run) -> set[int | None]:

@@ -50,6 +50,7 @@ from acts_celery.worker.wire.attempts import Attempt
 from acts_celery.worker.wire.messages import Delivery, attempt_in, delivery_task
 from acts_celery.worker.wire.task_messages import TaskMessage
 
+from .returns import Returns
 from .scheduler import Scheduler
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class Runtime:
         self.heartbeat = Heartbeat(queue, interval_seconds=interval, watchdog=self._watchdog)
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._publish_buffer = PublishBuffer(self._publish, self._refuse)
+        self.returns = Returns(self._publish_buffer.publish)
         self._refusing: set[asyncio.Task[None]] = set()
         self._delivering = ThreadPoolExecutor(1, thread_name_prefix="acts-deliver")
         self._deliveries = Batcher[Delivery, None](on_threads(self._delivering, self._deliver))
@@ -193,6 +195,7 @@ class Runtime:
 
     def leave(self) -> None:
         """This process is to end: no call of a lane begins here any more."""
+        self._loop.call_soon_threadsafe(self.returns.leave)
         if self._scheduler is not None:
             self._loop.call_soon_threadsafe(self._scheduler.leave)
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.lanes.lane_runner import LaneRunner
 from acts_celery.worker.lanes.recent import Recent
 from acts_celery.worker.lanes.services import Services
@@ -58,7 +57,7 @@ class Scheduler:
     async def drive(self, run: str, instance: str | None, *, was_lost: bool = False) -> list[str]:
         """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type.
 
-        `was_lost`: the lane was driven before, and gave no sign of life.
+        `was_lost`: the lane was driven before, and gave no sign of life. Raises `OtherFormat`.
         """
         with _task_of((run, instance)):
             if not was_lost:
@@ -94,7 +93,7 @@ class Scheduler:
     async def deliver(self, delivery: Delivery) -> None:
         """Commit the result of a remote call, and see to it that its lane goes on.
 
-        One without the token of its attempt is refused: its sender was never given the call.
+        One without the token of its attempt is refused: its sender was never given the call. Raises `OtherFormat`.
         """
         lane = delivery.attempt.id.run, delivery.attempt.id.instance
         with _task_of(lane):
@@ -179,11 +178,9 @@ class Scheduler:
 
 @contextmanager
 def _task_of(lane: LaneId) -> Iterator[None]:
-    """While a lane is worked on; a task of a run that cannot be worked on is dropped, with one line in the log."""
+    """While a lane is worked on; a task of a run that is not there is dropped, with one line in the log."""
     with lane_at_work(*lane):
         try:
             yield
         except RunGone:
             logger.warning("run %.200r is not in the log (any more): its task is dropped", lane[0])
-        except OtherFormat as error:
-            logger.warning("run %.200r is left to other workers: %s", lane[0], error)

@@ -24,7 +24,7 @@ from acts_celery.broker_config import (
 )
 from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.decisions import Failure
-from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.errors import MalformedMessage, OtherFormat
 from acts_celery.worker.process.figures import figures
 from acts_celery.worker.process.log_context import note_task
 from acts_celery.worker.process.refusals import count_refusal
@@ -38,8 +38,9 @@ from acts_celery.worker.wire.messages import (
     unpack_delivery,
 )
 from acts_celery.worker.wire.reports import Probe, unpack_probe
-from acts_celery.worker.wire.task_messages import SENT, LaneCall, unpack_lane_call
+from acts_celery.worker.wire.task_messages import MESSAGE_FORMAT, RETURNED, SENT, LaneCall, unpack_lane_call
 
+from .returns import require_message_format, task_of
 from .runtime import Runtime, Runtimes
 
 logger = logging.getLogger(__name__)
@@ -100,6 +101,17 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
         is_redelivered = bool((request["delivery_info"] or {}).get("redelivered"))
         if kind.once and is_redelivered:
             return
+        # A call does not read its run: what it was sent need not be kept for as long as it takes.
+        kept = () if kind.once else tuple(request["args"])
+        try:
+            require_message_format(request)
+            await carry_out(request, is_redelivered)
+        except OtherFormat as error:
+            task = task_of(kind.name, request, kept or request["args"])
+            if task is not None:
+                runtimes.current().returns.give_back(replace(task, is_forgotten=kind.ignores_result), error)
+
+    async def carry_out(request: Mapping[str, Any], is_redelivered: bool) -> None:
         message = kind.message(request["args"], request["kwargs"], limits)
         if isinstance(request["args"], list):
             request["args"].clear()  # Celery keeps them until the task has ended, and what they say is read
@@ -115,7 +127,9 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
     @wraps(kind.doing)
     def run(celery_task: Task, *arguments: object, **named: object) -> None:
         asked = celery_task.request
-        request = {"args": arguments, "kwargs": named, "delivery_info": asked.delivery_info, SENT: asked.get(SENT)}
+        named_headers = ((name, asked.get(name)) for name in (SENT, RETURNED, MESSAGE_FORMAT, "argsrepr"))
+        headers = {name: value for name, value in named_headers if value is not None}
+        request = {"args": arguments, "kwargs": named, "delivery_info": asked.delivery_info, **headers}
         runtimes.current().run(begin(request))
 
     options = {"ignore_result": True} if kind.ignores_result else {}

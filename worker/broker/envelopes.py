@@ -50,10 +50,10 @@ _SHARES_OF_CALLS: Final = 4
 
 def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
     """The same tasks in fewer messages."""
-    groups = defaultdict[tuple[str, str, bool], list[TaskMessage]](list)
+    groups = defaultdict[tuple[str, str, bool, int, int | None], list[TaskMessage]](list)
     for task in tasks:
-        groups[task.task, task.queue, task.is_forgotten].append(task)
-    for (name, _, _), group in groups.items():
+        groups[task.task, task.queue, task.is_forgotten, task.returned, task.format].append(task)
+    for (name, *_), group in groups.items():
         queued = max(len(group), *(task.queued for task in group))
         size = max(1, min(_MOST, queued // _SHARES.get(name, _SHARES_OF_CALLS)))
         for part in _parts(group, size):

@@ -12,7 +12,7 @@ from celery import Celery
 from kombu.exceptions import ChannelError
 
 from acts_celery.worker.errors import QueueRefused
-from acts_celery.worker.wire.task_messages import SENT, TASKS, TaskMessage
+from acts_celery.worker.wire.task_messages import MESSAGE_FORMAT, RETURNED, SENT, TASKS, TaskMessage
 
 from .cancellation import COMMAND
 from .envelopes import enveloped, sent_events
@@ -103,6 +103,10 @@ class Publisher:
             create_sent_event=is_told and task.envelope is None,
         )
         message.headers[SENT] = time.time()
+        if task.returned:
+            message.headers[RETURNED] = task.returned
+        if task.format is not None:
+            message.headers[MESSAGE_FORMAT] = task.format
         if task.envelope is not None:
             message.headers[TASKS] = len(task.envelope.parts)
         if message.sent_event is not None:

@@ -27,7 +27,7 @@ from .codes import MOST_CODES
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
 from .entries import Entry, read_entry, read_flat
-from .formats import FORMAT, upgraded
+from .formats import FORMAT, READ, require_format, upgraded
 from .grouping import GroupedCommands
 from .keys import Keys, due_runs, secret
 from .loop_entries import LOOP, LoopStep
@@ -172,14 +172,20 @@ class MessageLog:
         return committed
 
     async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
-        """Note that a lane is driven that was lost; says whether it may be: else its run is over (see drive.lua)."""
+        """Note that a lane is driven that was lost; says whether it may be: else its run is over (see drive.lua).
+
+        Raises `OtherFormat`.
+        """
         place = "the lane without an instance" if instance is None else f"lane {instance:.200}"
         reason = (
             f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
             "(ACTS_LIMIT_ATTEMPTS): see the logs of the workers, and fork the run once they can do it"
         )
-        request = {"lane": lane_token(instance), "most": most, "reason": reason}
-        if (await self._drive(self._keys(run), request))["is_driven"]:
+        request = {"lane": lane_token(instance), "most": most, "reason": reason, "formats": list(READ)}
+        found = await self._drive(self._keys(run), request)
+        if "format" in found:
+            require_format(found["format"])
+        if found["is_driven"]:
             return True
         await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
         return False

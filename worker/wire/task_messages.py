@@ -18,6 +18,12 @@ SENT: Final = "acts_sent"
 """The header of a message that says when it was published, in seconds since 1970: for figures alone."""
 TASKS: Final = "acts_tasks"
 """The header that says how many tasks an envelope had when it was published, likewise."""
+MESSAGE_FORMAT: Final = "acts_format"
+"""The header that says which format a message has; without it, the first one."""
+MESSAGES: Final = 1
+"""The format of our messages. Who raises it writes the header, and reads the one before."""
+RETURNED: Final = "acts_returned"
+"""The header that says how often a task was given back by workers that do not read it."""
 _MOST_PARTS: Final = 100
 """How many tasks are taken from one message."""
 _MOST_TOGETHER_BYTES: Final = 192 * 1024
@@ -48,6 +54,10 @@ class TaskMessage:
     """How many like it lie in the queue, as far as that is known."""
     envelope: Envelope | None = None
     """What it carries, where it is one."""
+    returned: int = 0
+    """How often workers have given it back that do not read it, or its run."""
+    format: int | None = None
+    """The one that it says it has, where it says so."""
 
 
 class LaneCall(NamedTuple):

@@ -3,15 +3,22 @@
 -- leaving in good order (commit.lua), or a step of the loop (loop.lua) counts as something. `state` has `drives:<lane>`.
 --
 -- USES: status
--- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded)
--- Answer: is_driven (whether it may be: else the run is over, perhaps by this, or gone)
+-- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded), formats (of runs that
+--          this version reads: no lane of another counts, since it is not driven)
+-- Answer: is_driven (whether it may be: else the run is over, perhaps by this, or gone), format (of the run; nil where it
+--          is gone)
 
-local status = redis.call('HGET', state, 'status')
-local is_driven = status == 'paused'
-if status == 'running' then
+local known = redis.call('HMGET', state, 'status', 'format')
+local status, format = known[1], tonumber(known[2] or nil)
+local reads = false
+for _, one in ipairs(request.formats) do
+    reads = reads or one == format
+end
+local is_driven = reads and status == 'paused'
+if reads and status == 'running' then
     is_driven = redis.call('HINCRBY', state, 'drives:' .. request.lane, 1) <= request.most
     if not is_driven then
         exceed(request.reason)
     end
 end
-return cmsgpack.pack({ is_driven = is_driven })
+return cmsgpack.pack({ is_driven = is_driven, format = format })
