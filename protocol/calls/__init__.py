@@ -10,6 +10,6 @@
 `elements`   calls that are carried out for each element of a list
 `approvals`  which calls a person decides on
 `contract`   what code takes and gives, and whether calls that were checked under another contract fit
-`trust`      what a tool says of who may decide on it
+`trust`      what a tool says of who may decide on it; `operator_trust` what the operator says besides
 `delegates`  the context of an isolated sub-request
 """

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.language.errors import Problem, Rejected, pointer
 from acts_celery.protocol.language.messages import Message
 
@@ -43,6 +44,8 @@ class SoFar:
     """The names that its calls may use (SPEC R4.2a)."""
     kept: Mapping[str | None, Sequence[Call]] = field(default_factory=dict)
     """The calls that have not begun and stay, where calls are added to them (SPEC R11.7), by instance."""
+    operator: OperatorTrust = field(default_factory=OperatorTrust)
+    """What the operator said of tools when the run was submitted."""
 
 
 def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Layout:
@@ -79,7 +82,10 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Layout:
 
 
 def _narrowed(known: Environment, so_far: SoFar) -> Environment:
-    """The environment with what the run allows: an amendment can call nothing else (SPEC R4.2a)."""
+    """The environment with what the run allows: an amendment can call nothing else (SPEC R4.2a); and with what was said
+    of tools when it was submitted.
+    """
+    known = replace(known, operator=known.operator | so_far.operator)
     if so_far.allow is None:
         return known
     return replace(known, allow=so_far.allow if known.allow is None else so_far.allow & known.allow)

@@ -17,6 +17,7 @@ from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.declarations import Declared
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.extending import contradictions, extended
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
@@ -57,6 +58,8 @@ class Environment:
     """Names that `config.approve` may hold besides those known here: a child run's parent has named them."""
     definitions: Definitions = _no_definition
     """The definition of a registered delegate, where it is not code."""
+    operator: OperatorTrust = field(default_factory=OperatorTrust)
+    """What the operator says of tools (SPEC R16.1)."""
     _read: dict[str, Contract] = field(default_factory=dict, compare=False, repr=False)
     """The contracts of activities, as far as they were asked for; kept by `dataclasses.replace`."""
 
@@ -137,6 +140,7 @@ def check_calls(
         reach={name: _reach(submission, known).of_delegate(name) for name in dict.fromkeys(_delegates_of(calls))},
         contracts=_marks(calls, known),
         asked=asked_of(submission, known) if submission.is_request or is_in_loop else NOTHING,
+        operator=known.operator,
     )
     if problems:
         raise RejectedCalls(_ordered(problems), layout)
@@ -157,6 +161,7 @@ def _reach(submission: Submission, known: Environment) -> Reach:
         known.activity,
         lambda name: submission.delegates.get(name) or known.definitions(name),
         tuple(delegates),
+        known.operator,
     )
 
 

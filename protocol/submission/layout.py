@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.approvals import read_approvals
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
 from acts_celery.protocol.graph.gathering import Joined
@@ -68,6 +69,8 @@ class Layout:
     """What is said of all that the delegates of its calls can call (SPEC R16.3)."""
     asked: ToolTrust = NOTHING
     """The same of the model of a loop, and of who else writes to its context."""
+    operator: OperatorTrust = field(default_factory=OperatorTrust)
+    """What the operator says of tools; it goes with the run."""
 
     @cached_property
     def returns(self) -> Mapping[str, Tool]:
@@ -93,6 +96,7 @@ class Layout:
             if (tool := tools.get(name)) is not None:
                 yield tool.trust
         yield self.reach.get(name, NOTHING)
+        yield self.operator.of(name)
 
     @property
     def held(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from acts_celery.protocol.calls.declarations import Declared, read_tools
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.calls.trust import ENDORSES, ToolTrust
 from acts_celery.protocol.state.labels import marks_of
@@ -29,6 +30,8 @@ class Reach:
     """Of a delegate that is not code."""
     delegates: Iterable[str]
     """All that there are, as far as that is known."""
+    operator: OperatorTrust
+    """What the operator says of any of them."""
     _seen: set[str] = field(default_factory=set)
 
     def of_tools(self, declared: Declared) -> ToolTrust:
@@ -50,11 +53,15 @@ class Reach:
             if tool.names("_delegate"):
                 for delegate in tool.choices("_delegate") or self.delegates:
                     yield from self._of_delegate(delegate)
-        yield from (known.trust for one in code if (known := self.activity(one)) is not None)
+        for one in code:
+            yield self.operator.of(one)
+            if (known := self.activity(one)) is not None:
+                yield known.trust
 
     def _of_delegate(self, name: str) -> Iterator[ToolTrust]:
         definition = self.definition(name) if name not in self._seen else None
         self._seen.add(name)
+        yield self.operator.of(name)
         if isinstance(definition, Mapping):
             context = definition.get("context")
             context = [message for message in context if isinstance(message, dict)] if isinstance(context, list) else []

@@ -24,6 +24,7 @@ from acts_celery.worker.registry.activities import Registry
 
 from .garbage import GarbageStep
 from .health_report import HealthStep
+from .operator_step import OperatorStep
 from .pool import POOL
 from .runtime import Runtimes, WorkerNameStep
 from .tasks import register_tasks
@@ -40,7 +41,9 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     app.amqp.Consumer = QueueConsumer
     set_up_logs(app, settings)
     app.conf.worker_pool = POOL
-    app.steps["worker"].update((WorkerNameStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep, MetricsStep))
+    app.steps["worker"].update(
+        (WorkerNameStep, OperatorStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep, MetricsStep)
+    )
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))

@@ -259,7 +259,8 @@ class Runtimes:
     def __init__(self, app: Celery, settings: Settings, registry: Registry) -> None:
         self._app = app
         self._settings = settings
-        self._registry = registry
+        self.registry = registry
+        """What the code of its calls is."""
         self._lock = threading.Lock()
         self._process = 0
         self._runtime: Runtime | None = None
@@ -272,7 +273,7 @@ class Runtimes:
         if self._runtime is None or self._process != os.getpid():
             with self._lock:
                 if self._runtime is None or self._process != os.getpid():
-                    self._runtime = Runtime(self._app, self._settings, self._registry, self._cancellations, self.worker)
+                    self._runtime = Runtime(self._app, self._settings, self.registry, self._cancellations, self.worker)
                     self._process = os.getpid()
         return self._runtime
 

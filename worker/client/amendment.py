@@ -242,6 +242,7 @@ def _so_far(run: _Found, first: int, *, keeps: bool) -> SoFar:
         delegates=definition.delegates,
         config=definition.config,
         allow=definition.allow,
+        operator=definition.operator,
     )
 
 

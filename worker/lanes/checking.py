@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected, check_amendment, check_in
 from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
 from acts_celery.protocol.calls.call import place_in
 from acts_celery.protocol.calls.delegates import declares_tools
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.calls.trust import ENDORSES
 from acts_celery.protocol.engine.loop_limits import PRICE_REMEDY
@@ -29,6 +30,7 @@ from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.registry.activities import registry as default_registry
+from acts_celery.worker.registry.operator_trust import operator_trust
 from acts_celery.worker.registry.request_definitions import KnownDelegates
 from acts_celery.worker.storage.loop_entries import LOOP
 
@@ -38,50 +40,62 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=Layout)
 
 
+class FromParent(TypedDict, total=False):
+    """What a submission is held against besides what is known here: the names that its calls may use, those that
+    `config.approve` may name, and what was said of tools where the run that it belongs to was submitted.
+    """
+
+    allow: Iterable[str] | None
+    approved: Iterable[str]
+    operator: OperatorTrust
+
+
 class Checker:
-    """Checks submissions and amendments. Without a `registry` the activities that the settings name are loaded."""
+    """Checks submissions and amendments. Without a `registry` the activities that the settings name are loaded.
+    Raises `ActivitiesError` for these, and for the file of what the operator says of tools.
+    """
 
     def __init__(self, settings: Settings, registry: Registry | None = None) -> None:
         if registry is None:
             load_code(settings)
         self._settings = settings
         self._registry = registry or default_registry
+        self._operator = operator_trust(settings)
         self._kept: Environment | None = None
 
-    def check(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
+    def check(self, value: Any, **known: Unpack[FromParent]) -> Plan:
         """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
-        known = self._known(allow, approved)
-        return self._completed(check_in(known, value), value)
+        return self._completed(check_in(self._known(**known), value), value)
 
-    def check_submission(self, value: Any, *, allow: Iterable[str] | None = None, approved: Iterable[str] = ()) -> Plan:
+    def check_submission(self, value: Any, **known: Unpack[FromParent]) -> Plan:
         """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
-        plan = self.check(value, allow=allow, approved=approved)
+        plan = self.check(value, **known)
         is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
         if is_asked and not self._has_model:
             text = "a request needs a model, and none is configured: set ACTS_MODEL, or give a solution"
             raise Rejected([Problem(pointer("schema"), text)])
         return _supported(plan)
 
-    def request(
-        self,
-        value: Any,
-        *,
-        allow: Iterable[str] | None = None,
-        approved: Iterable[str] = (),
-        wire: str | None = None,
-    ) -> Request:
+    def request(self, value: Any, *, wire: str | None = None, **known: Unpack[FromParent]) -> Request:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. It goes by the model's own `wire`
         where none is given. Raises `protocol.Rejected`.
         """
-        request = replace(read_request(value, self._known(allow, approved)), explain=explained)
+        request = replace(read_request(value, self._known(**known)), explain=explained)
         if wire is None:
             model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
             wire = model.wire if model is not None else JSON
         return replace(request, is_native=True) if wire == TOOLS and can_be_carried(request) else request
 
-    def _known(self, allow: Iterable[str] | None, approved: Iterable[str]) -> Environment:
+    def _known(
+        self,
+        allow: Iterable[str] | None = None,
+        approved: Iterable[str] = (),
+        operator: OperatorTrust | None = None,
+    ) -> Environment:
+        own = self._environment
+        said = own.operator | operator if operator is not None else own.operator
         allowed = None if allow is None else frozenset(allow)
-        return replace(self._environment, allow=allowed, approved=tuple(approved), model=self._has_model)
+        return replace(own, allow=allowed, approved=tuple(approved), operator=said, model=self._has_model)
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
@@ -153,6 +167,7 @@ class Checker:
             activities=activities,
             delegates=self._known_delegates,
             definitions=self._known_delegates.definition,
+            operator=self._operator,
             model=self._has_model,
             strict_meta=self._settings.strict_meta,
             limits=limits_of(self._settings),

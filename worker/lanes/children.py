@@ -158,8 +158,8 @@ class Children:
             "delegates": definition.delegates,
             "config": child_config(definition.config, own.get("config") or {}, left, self._settings),
         }
-        approved = definition.config.get("approve", ())
-        return self._checker.check_submission(value, allow=definition.allow, approved=approved)
+        approved, operator = definition.config.get("approve", ()), definition.operator
+        return self._checker.check_submission(value, allow=definition.allow, approved=approved, operator=operator)
 
 
 def child_config(

@@ -48,9 +48,9 @@ def request_of(view: LoopView, checker: Checker) -> Request:
             "delegates": view.definition.delegates,
             "config": config,
         }
-        view.asks = checker.request(
-            whole, allow=view.definition.allow, approved=config.get("approve", ()), wire=view.wire
-        )
+        approved, operator = config.get("approve", ()), view.definition.operator
+        allow = view.definition.allow
+        view.asks = checker.request(whole, allow=allow, approved=approved, operator=operator, wire=view.wire)
     return view.asks
 
 

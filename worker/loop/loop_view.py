@@ -228,6 +228,7 @@ class LoopView:
             delegates=definition.delegates,
             config=definition.config,
             allow=definition.allow,
+            operator=definition.operator,
         )
 
     def feed(self, entries: Iterable[Entry]) -> None:

@@ -17,6 +17,7 @@ from acts_celery.protocol import Plan
 from acts_celery.protocol.calls.approvals import Approvals, read_approvals
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.contract import merged
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.calls.trust import said_of
 from acts_celery.protocol.graph.gathering import Gathers
@@ -131,6 +132,8 @@ class Definition:
     """
     trust: Trusts = field(default_factory=dict)
     """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
+    operator: OperatorTrust = field(default_factory=OperatorTrust)
+    """What the operator said of tools when it was submitted: that holds for calls that come later, too."""
 
     @property
     def refuses_untrusted(self) -> bool:
@@ -219,6 +222,7 @@ def pack_definition(plan: Plan) -> bytes:
             **({"request": _request(plan)} if submission.is_request else {}),
             **_pack_contracts(plan),
             **pack_trust(plan.trust),
+            **({"operator": plan.operator.to_dict()} if plan.operator else {}),
             **({"lazy": True} if plan.waits_for_approval else {}),
         }
     )
@@ -265,6 +269,7 @@ def _read_definition(data: bytes) -> Definition:
         request=fields.get("request"),
         contracts=fields.get("contracts", {}),
         trust=unpack_trust(fields),
+        operator=OperatorTrust.read(fields.get("operator", {})),
         is_lazy=fields.get("lazy", False),
     )
 

@@ -21,6 +21,7 @@ from acts_celery.worker.errors import ActivitiesError
 from .layer import Layer
 from .mcp import examine_mcp
 from .models import examine_models
+from .operator import examine_operator
 from .servers import examine_servers
 
 _PACKAGES: Final = ("acts-celery", "celery", "kombu", "redis", "msgpack")
@@ -34,7 +35,8 @@ def examine(common: Common) -> list[Layer]:
     layers = [layer, _versions()]
     if settings is None:
         return layers
-    layers += [_activities(settings), examine_models(settings), *examine_mcp(settings), *examine_servers(settings)]
+    layers += [_activities(settings), *examine_operator(settings), examine_models(settings), *examine_mcp(settings)]
+    layers += examine_servers(settings)
     return [_without_secrets(found, settings) for found in layers]
 
 
