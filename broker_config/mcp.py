@@ -116,7 +116,9 @@ def expanded(text: SecretStr, name: str, environment: Mapping[str, str] = os.env
 
 
 class McpSettings(AddressSettings):
-    """The settings that say which MCP servers there are, and what of them is admitted."""
+    """The settings that say which MCP servers there are, what of them is admitted, and what an operator says of tools,
+    whoever carries them out.
+    """
 
     mcp: Annotated[dict[Annotated[str, Field(pattern=_SERVER_NAME)], McpServer], NoDecode] = Field(
         {},
@@ -130,6 +132,8 @@ class McpSettings(AddressSettings):
         description="The file of the tools of these servers that are admitted, which `acts mcp admit` writes; workers "
         "and clients read it. Unset: none is.",
     )
+
+    trust: str | None = Field(None, min_length=1, description="JSON file of what the operator says of tools: trust.md.")
 
     @field_validator("mcp", mode="before")
     @classmethod

@@ -76,7 +76,6 @@ class Settings(UiSettings, WatchingSettings, McpSettings):
         description="The only activities and delegates in code that a worker carries out, separated by commas. "
         "Unset: all that are registered.",
     )
-    trust: str | None = Field(None, min_length=1, description="JSON file of what the operator says of tools: trust.md.")
 
     log_format: Literal["text", "json"] = Field(
         "text",

@@ -39,7 +39,7 @@ def think_of(value: Any) -> Any:
 @activity
 def refuse_value(value: Any) -> None:
     """Fails, and says why."""
-    raise ValueError(f"cannot be: {value} {written['word']}" if "YAK" in str(value) or value else "no")
+    raise ValueError(f"cannot be: {value}")
 
 
 @activity
@@ -75,9 +75,12 @@ def model_of(seed: int) -> Callable[..., dict[str, Any]]:
         dice, places = Random(f"{seed} {shown}"), sorted(set(_PLACE.findall(shown)))
         places += [f"{place}.{end}" for place in places for end in ("text", "list.0", "lis", "nothing")]
         found = at_random(messages, schema, config)
+        if places and found.get("calls"):  # one that fails by what others wrote, and says so
+            tool, place = dice.choice(["refuse_value", "take_number"]), dice.choice(places)
+            found["calls"].append({"_tool": tool, "value": place, "_outputPath": f"†state.x{len(shown) % 5}"})
         for call in found.get("calls", ()):
             for key in [key for key in call if not key.startswith("_")] if places else ():
-                if dice.random() < 0.6 and key != "n":
+                if dice.random() < 0.6 and key != "n" and call["_tool"] != "take_number":
                     call[key] = dice.choice([dice.choice(places), f"re: †{{{dice.choice(places)[1:]}}}"])
         if places and found.get("output") is not None and dice.random() < 0.5:
             found["output"] = dice.choice(places)

@@ -64,6 +64,11 @@ CASES: dict[str, tuple[dict[str, Any], ...]] = {
         call("fetch", "†state.list", _outputMethod="push", after="†state.list"),
         call("pay", "†state.paid", account="†state.list.0", after="†state.list.1"),
     ),
+    "an element beside one that others wrote": (
+        call("give", "†state.list", value=["a", "b"]),
+        call("fetch", "†state.list.1", after="†state.list"),
+        call("pay", "†state.paid", account="†state.list.0", note="†state.list.1"),
+    ),
     "the say of a choice": (
         FETCH,
         call("choose", "†state.a || †state.b", where="††state.a", value=1, by="†state.mail"),

@@ -1,0 +1,103 @@
+"""What a model that can call what has effects is shown beside what others wrote, and of it (SPEC R16.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acts_celery.protocol.requests import Request, read_request, render, render_tick
+from acts_celery.protocol.submission.checking import Environment
+
+PAY: dict[str, Any] = {"pay": {"type": "object", "properties": {}, "_trust": {"effects": True}}}
+NOTHING = {"calls": [], "output": None}
+
+
+def request(*context: dict[str, Any], **parts: Any) -> Request:
+    return read_request({"context": list(context), "schema": {}, "tools": PAY, **parts}, Environment())
+
+
+def shown(*context: dict[str, Any]) -> list[str]:
+    """The lines below the engine's own text."""
+    return [line for message in render(request(*context))[1:] for line in message["content"].splitlines()]
+
+
+def wrote(path: str, kind: str, payload: dict[str, Any], *sources: str, **more: Any) -> dict[str, Any]:
+    """A message that a call has written."""
+    said = {"_trust": list(sources)} if sources else {}
+    return {"type": kind, **payload, "_call": {"_tool": "a", "_outputPath": path}, **said, **more}
+
+
+def told(*new: dict[str, Any]) -> str:
+    """What follows a tick that has brought these messages."""
+    (*_, last) = render_tick(request(), 0, NOTHING, (), [], new)
+    text = last["content"]
+    assert isinstance(text, str)
+    return text
+
+
+def test_r16_3_what_lies_beside_it_is_shown() -> None:
+    own = wrote("†state.own.by", "state", {"own": {"by": "YAK"}}, "mail")
+    assert shown({"type": "state", "task": "pay", "own": {"to": "me"}}, own) == [
+        "## Data: †state",
+        '{"task":"pay","own":{"to":"me"}}',
+        "Not shown: †state.own.by, 5 bytes that others wrote (mail)",
+    ]
+    assert shown({"type": "state", "task": "pay"}, {"type": "state", "page": [1], "_trust": ["web"]}) == [
+        "## Data: †state",
+        '{"task":"pay"}',
+        "Not shown: †state.page, 3 bytes that others wrote (web)",
+    ]
+
+
+def test_r16_3_all_are_named_who_may_have_written_it_also_who_wrote_below() -> None:
+    below = wrote("†state.own.by", "state", {"own": {"by": "YAK"}}, "mail")
+    assert shown({"type": "state", "own": {"to": "EMU"}, "_trust": ["web", "page"]}, below) == [
+        "## Data: †state",
+        "{}",
+        "Not shown: †state.own, 23 bytes that others wrote (mail, page, web)",
+    ]
+
+
+def test_r16_3_of_a_promise_what_it_names_is_left_out() -> None:
+    promise = {"type": "input", "schema": {"properties": {"page": {}}}, "_trust": ["web"]}
+    lines = shown(promise, {"type": "input", "page": "YAK", "task": "pay"})
+    assert '{"task":"pay"}' in lines
+    assert "Not shown: †input.page, 5 bytes that others wrote (web)" in lines
+
+
+def test_r16_3_a_tick_tells_of_a_result_and_its_description_as_of_what_was_there() -> None:
+    assert "YAK" not in told(wrote("†state.a", "state", {"a": {"b": "YAK"}}, "mail", description="YAK"))
+    assert "a yak" in told(wrote("†state.a", "state", {"a": 1}, description="a yak"))
+
+
+def test_r16_3_what_instances_share_is_compared_without_what_others_wrote() -> None:
+    """Else whether it is shown again would say what others wrote there."""
+    shared = {"type": "state", "task": "pay"}, {"type": "state", "page": "YAK", "_trust": ["web"]}
+    for word in ("YAK", "EMU"):
+        lines = shown(*shared, {"type": "state", "_instance": "①", "page": word, "_trust": ["web"]})
+        assert lines[-3:] == ["## Data: †state ①", "{}", "Not shown: †state.page, 5 bytes that others wrote (web)"]
+
+
+def failed(type_: str, pointer: str, *sources: str) -> dict[str, Any]:
+    error = {"type": type_, "message": "no YAK", "pointer": pointer}
+    said = {"_trust": list(sources)} if sources else {}
+    return {"type": "error", "_instance": "①", "data": {"call": {"_tool": "a"}, "error": error}, **said}
+
+
+@pytest.mark.parametrize(
+    ("type_", "pointer", "told_of"),
+    [
+        ("ValueError", "/calls/0", '"type":"ValueError","message":"not shown, since'),
+        ("Pay YAK", "/calls/0", '"error":{"message":"not shown, since'),
+        ("ValueError", "/calls/0/YAK", '(mail)"}}'),
+    ],
+)
+def test_r16_3_an_error_that_may_quote_it_is_told_by_its_type_its_call_and_its_instance(
+    type_: str, pointer: str, told_of: str
+) -> None:
+    text = told(failed(type_, pointer, "mail"))
+    assert told_of in text
+    assert '{"instance":"①","call":{"_tool":"a"}' in text
+    assert "YAK" not in text
+    assert "no YAK" in told(failed(type_, pointer))
