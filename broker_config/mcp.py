@@ -132,7 +132,6 @@ class McpSettings(AddressSettings):
         description="The file of the tools of these servers that are admitted, which `acts mcp admit` writes; workers "
         "and clients read it. Unset: none is.",
     )
-
     trust: str | None = Field(None, min_length=1, description="JSON file of what the operator says of tools: trust.md.")
 
     @field_validator("mcp", mode="before")
