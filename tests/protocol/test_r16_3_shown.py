@@ -10,7 +10,7 @@ from acts_celery.protocol.requests import Request, read_request, render, render_
 from acts_celery.protocol.submission.checking import Environment
 
 PAY: dict[str, Any] = {"pay": {"type": "object", "properties": {}, "_trust": {"effects": True}}}
-NOTHING = {"calls": [], "output": None}
+NOTHING: dict[str, Any] = {"calls": [], "output": None}
 
 
 def request(*context: dict[str, Any], **parts: Any) -> Request:
