@@ -14,10 +14,14 @@ from pydantic_settings import NoDecode
 
 from acts_celery.broker_config.addresses import AddressSettings
 from acts_celery.broker_config.errors import NotConfigured
-from acts_celery.broker_config.urls import MASK, mask_url
+from acts_celery.broker_config.tokens import AccessToken, Right, check_tokens, read_tokens
+from acts_celery.broker_config.urls import MASK, check_site, mask_url
 from acts_celery.broker_config.wording import NAME_PATTERN
 
-__all__ = ["McpServer", "McpSettings"]
+__all__ = ["MCP_RIGHTS", "McpServer", "McpSettings"]
+
+MCP_RIGHTS: Final[tuple[Right, ...]] = ("read", "submit", "decide", "control", "all")
+"""What a token of `acts mcp` admits."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST: Final = 3
@@ -133,6 +137,33 @@ class McpSettings(AddressSettings):
         "and clients read it. Unset: none is.",
     )
     trust: str | None = Field(None, min_length=1, description="JSON file of what the operator says of tools: trust.md.")
+
+    mcp_tokens: SecretStr | None = Field(
+        None,
+        description="Who may use `acts mcp --http`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS: `read`, "
+        "`submit`, `decide`, `control` and `all`, with + between them; whoever enters may read. A token sees the runs "
+        "that were submitted under its name, with `all` every run. @FILE reads them from a file. Unset: `acts mcp "
+        "--http` makes a token for its own machine.",
+    )
+    mcp_url: str | None = Field(
+        None,
+        description="Where `acts mcp --http` is, as clients see it (http or https): behind a proxy. Unset: where it "
+        "listens.",
+    )
+
+    @field_validator("mcp_tokens")
+    @classmethod
+    def _check_mcp_tokens(cls, value: SecretStr | None) -> SecretStr | None:
+        return check_tokens(value, MCP_RIGHTS)
+
+    @field_validator("mcp_url")
+    @classmethod
+    def _check_mcp_url(cls, value: str | None) -> str | None:
+        return check_site(value)
+
+    def read_mcp_tokens(self) -> tuple[AccessToken, ...]:
+        """The tokens, read from their file where one is named. Raises `SettingsError`."""
+        return read_tokens(self.mcp_tokens, "MCP_TOKENS", MCP_RIGHTS)
 
     @field_validator("mcp", mode="before")
     @classmethod

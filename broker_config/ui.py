@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
 from acts_celery.broker_config.addresses import AddressSettings
 from acts_celery.broker_config.tokens import AccessToken, Right, check_tokens, read_tokens
-from acts_celery.broker_config.urls import REDIS_SCHEMES, SecretUrl, check_url, redis_url_of
+from acts_celery.broker_config.urls import REDIS_SCHEMES, SecretUrl, check_site, check_url, redis_url_of
 
 __all__ = ["UI_RIGHTS", "UiSettings"]
 
@@ -54,14 +53,7 @@ class UiSettings(AddressSettings):
     @field_validator("ui_url")
     @classmethod
     def _check_ui_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("should be http:// or https://, a host, and perhaps a port")
-        if parts.path not in ("", "/") or parts.username is not None:
-            raise ValueError("the pages are at the root of a host: it has no path, user or password")
-        return value.rstrip("/")
+        return check_site(value)
 
     @property
     def for_reading(self) -> Self:

@@ -206,3 +206,15 @@ def plain_hosts(url: str) -> tuple[str, ...]:
     return tuple(
         host for host in hosts if host and host != "localhost" and not host.startswith("127.") and host != "::1"
     )
+
+
+def check_site(value: str | None) -> str | None:
+    """The address of a web server of ours, without a `/` at its end. Raises ValueError for what is none."""
+    if value is None:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("should be http:// or https://, a host, and perhaps a port")
+    if parts.path not in ("", "/") or parts.username is not None:
+        raise ValueError("the server is at the root of a host: it has no path, user or password")
+    return value.rstrip("/")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import select
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx2
 from mcp import Client, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
-from tests.worker.backend import Backend
+from tests.acceptance.forks import Forked
+from tests.worker.backend import DEADLINE_SECONDS, Backend
 
 SECONDS = 60
 
@@ -24,6 +30,26 @@ class ToolFailed(Exception):
         super().__init__(f"{error['type']}: {error['message']}")
 
 
+@contextmanager
+def served(backend: Backend, *arguments: str, **extra: str) -> Iterator[dict[str, Any]]:
+    """`acts mcp --http` on a free port; what it has printed."""
+    log = backend.folder / "mcp.log"
+    with ExitStack() as stack:
+        nothing, said_errors = stack.enter_context(Path(os.devnull).open("rb")), stack.enter_context(log.open("ab"))
+        reading, writing = os.pipe()
+        said = stack.enter_context(os.fdopen(reading, "rb"))
+        command = ["mcp", "--http", "--json", "--port", "0", *arguments]
+        with os.fdopen(writing, "wb") as out:
+            files = (nothing, out, said_errors)
+            started = Forked(command, env=backend.environment(**extra), folder=backend.folder, files=files)
+        process = stack.enter_context(started)
+        stack.callback(process.terminate)
+        ready, _, _ = select.select([said], [], [], DEADLINE_SECONDS)
+        line = said.readline() if ready else b""
+        assert line, f"acts mcp did not start: {log.read_text(errors='replace')[-3000:]}"
+        yield json.loads(line)
+
+
 @asynccontextmanager
 async def on_stdio(backend: Backend, *arguments: str) -> AsyncIterator[Client]:
     """A client that has started the command."""
@@ -32,6 +58,15 @@ async def on_stdio(backend: Backend, *arguments: str) -> AsyncIterator[Client]:
         command=sys.executable, args=command, env=backend.environment(), cwd=str(backend.folder)
     )
     async with asyncio.timeout(SECONDS), Client(stdio_client(started)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def over_http(url: str, token: str | None) -> AsyncIterator[Client]:
+    """A client that sends a token."""
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    http = httpx2.AsyncClient(headers=headers, timeout=SECONDS)
+    async with asyncio.timeout(SECONDS), http, Client(streamable_http_client(url, http_client=http)) as client:
         yield client
 
 

@@ -1,4 +1,7 @@
-"""The tools of MCP servers as activities: those of `ACTS_MCP` that are admitted, under `SERVER.TOOL`."""
+"""The tools of MCP servers as activities: those of `ACTS_MCP` that are admitted, under `SERVER.TOOL`.
+
+Their results are untrusted, and they have effects (SPEC R16.1), unless the operator or the tool says otherwise.
+"""
 
 from __future__ import annotations
 

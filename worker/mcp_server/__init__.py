@@ -8,6 +8,7 @@
 `answers`     what a tool gives, and what went wrong, as MCP has it
 `server`      the server of the protocol, the same for both transports
 `stdio`       one client, over standard input and output
+`over_http`   many clients, each with a token
 
 All that a tool does is a method of the client. What a run holds is data in an answer, cut where it is large; nothing
 of it is an instruction to whoever reads it.

@@ -1,6 +1,7 @@
 """What a tool gives, as MCP has it: structured content, and the same as a text; or an error as a text of JSON.
 
-What is said of an error is what the pages say: a sentence that tells what to do, and nothing of the inside.
+Values that others wrote (SPEC R16) are data in it, and nowhere else. What is said of an error is what the pages say: a
+sentence that tells what to do, and nothing of the inside.
 """
 
 from __future__ import annotations

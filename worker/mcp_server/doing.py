@@ -1,4 +1,4 @@
-"""The tools that submit, decide and cancel."""
+"""The tools that submit, decide (SPEC R14.2) and cancel."""
 
 from __future__ import annotations
 

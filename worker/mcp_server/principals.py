@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from acts_celery.broker_config.tokens import Right
 from acts_celery.worker.web.refusals import Refused
 
-LOCAL: tuple[Right, ...] = ("read", "all")
-"""The rights of whoever has started the server: the settings reach all runs."""
-WRITING: tuple[Right, ...] = ("submit", "decide", "control")
-"""What `--write` adds."""
+_LOCAL: Final[tuple[Right, ...]] = ("read", "all")
+_WRITING: Final[tuple[Right, ...]] = ("submit", "decide", "control")
+
+
+def local_rights(*, write: bool) -> frozenset[Right]:
+    """The rights of whoever has started the server, whose settings reach all runs; with `write` also to change them."""
+    return frozenset((*_LOCAL, *(_WRITING if write else ())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from redis import Redis
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
@@ -26,6 +26,7 @@ from acts_celery.worker.page.opened import Query
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.web.access import Access, Visitor
+from acts_celery.worker.web.bodies import body_of
 from acts_celery.worker.web.guard import Guard
 from acts_celery.worker.web.reading import Reader, encoded
 from acts_celery.worker.web.refusals import Refused
@@ -44,8 +45,6 @@ PAGES: Final = Site(
 _FRONT: Final = "page.html"
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _DEED_THREADS: Final = 8
-_BODY_SECONDS: Final = 30.0
-"""How long the body of a request may take to come."""
 
 
 class Pages:
@@ -139,7 +138,7 @@ class Pages:
             raise Refused(404, "NoSuchDeed", f"there is no such deed; there are {', '.join(DEEDS)}")
         visitor.require(DEEDS[name].right)
         limits = limits_of(self._settings)
-        data = await _body(request, limits.call_bytes)
+        data = await body_of(request, limits.call_bytes, "ACTS_LIMIT_CALL_BYTES")
 
         def done() -> bytes:
             deed = read_deed(name, decode(data, limits) if data.strip() else {})
@@ -160,20 +159,6 @@ def _visitor(request: Request) -> Visitor:
 
 def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body, headers=headers, media_type="application/json")
-
-
-async def _body(request: Request, most_bytes: int) -> bytes:
-    """The body of a request, as large as it may be. Raises `Refused`."""
-    parts, size = list[bytes](), 0
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for part in request.stream():
-                parts.append(part)
-                if (size := size + len(part)) > most_bytes:
-                    raise Refused(413, "TooLarge", f"the body has more than {most_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
-    except (TimeoutError, ClientDisconnect):
-        raise Refused(408, "TooSlow", f"the body has not come within {_BODY_SECONDS:g} seconds") from None
-    return b"".join(parts)
 
 
 def _read_assets() -> dict[str, Response]:
