@@ -43,12 +43,13 @@ if TYPE_CHECKING:
     from .protocol.engine.statuses import CallStatus
     from .worker.client.async_client import AsyncClient, AsyncRun
     from .worker.client.authoring import Draft, Ref, ref
+    from .worker.client.call_results import CallResult
     from .worker.client.client import Client
     from .worker.client.files import File
     from .worker.client.local import LocalClient, local
     from .worker.client.log_entries import LogEntry
     from .worker.client.progress import Event
-    from .worker.client.results import CallResult, Result
+    from .worker.client.results import Result
     from .worker.client.run_status import RunStatus
     from .worker.client.runs import Run
     from .worker.models.errors import (
@@ -134,7 +135,7 @@ _HOMES: Final = {
     "AsyncClient": "acts_celery.worker.client.async_client",
     "AsyncRun": "acts_celery.worker.client.async_client",
     "BadRequest": "acts_celery.worker.models.errors",
-    "CallResult": "acts_celery.worker.client.results",
+    "CallResult": "acts_celery.worker.client.call_results",
     "CallStatus": "acts_celery.protocol.engine.statuses",
     "Client": "acts_celery.worker.client.client",
     "Content": "acts_celery.worker.registry.trust",

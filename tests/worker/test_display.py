@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from acts_celery import CallStatus
-from acts_celery.worker.client.results import CallResult, Result
+from acts_celery.worker.client.call_results import CallResult
+from acts_celery.worker.client.results import Result
 
 
 def result(calls: list[CallResult], **data: object) -> Result:

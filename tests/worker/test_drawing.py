@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from acts_celery.worker.client.call_results import CallResult
 from acts_celery.worker.client.drawing import draw
-from acts_celery.worker.client.results import CallResult, Result, TickResult
+from acts_celery.worker.client.results import Result, TickResult
 
 
 def call(index: int, status: str = "done", instance: str | None = None, **more: object) -> CallResult:

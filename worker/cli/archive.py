@@ -1,37 +1,76 @@
-"""`acts export`, `acts import`: a run as one file, and back (SPEC R11.5)."""
+"""`acts export`, `acts import`: a run as one file, or many, and back (SPEC R11.5)."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import click
 
+from acts_celery.worker.errors import RunNotFound
+
+from .bundles import bundled
+from .choosing import Chosen, chosen_options
 from .failures import COMPLETED, REJECTED, Failed, documented
 from .inspect import found_run
 from .options import Common, common_options
 from .output import flush, print_either, print_lines, tell
-from .writing import write_whole
+from .rendering import counted
+from .tables import write_tables
+from .writing import make_folder, write_whole
 
 
-@click.command(short_help="Write a run as one file.")
-@click.argument("run", metavar="RUN")
-@click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Default: standard output."
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is written of a run."""
+
+    script: bool
+    plan: bool
+    tick: int | None
+    jsonl: str | None
+
+
+form_options: Final = bundled(
+    "form",
+    Form,
+    click.option("--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL."),
+    click.option(
+        "--plan", is_flag=True, help="Write its calls as a plan, with their tools, to run again with other data."
+    ),
+    click.option(
+        "--tick", type=click.IntRange(min=0), metavar="N", help="With --plan: the calls of this tick of its loop."
+    ),
+    click.option(
+        "--jsonl", metavar="FOLDER", help="Write tables for analysis there; - writes them to standard output."
+    ),
 )
-@click.option("--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL.")
-@click.option("--plan", is_flag=True, help="Write its calls as a plan, with their tools, to run again with other data.")
+
+
+@click.command(short_help="Write a run as one file, or many, or tables of them.")
+@click.argument("run", metavar="[RUN]", required=False)
+@chosen_options
+@click.option("--all", "is_all", is_flag=True, help="All runs, also those under way.")
 @click.option(
-    "--tick", type=click.IntRange(min=0), metavar="N", help="With --plan: the calls of this tick of its loop."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Default: standard output. Of many: a folder.",
 )
+@form_options
 @common_options
-def export(run: str, output: Path | None, *, script: bool, plan: bool, tick: int | None, common: Common) -> int:
-    """Write RUN as one file: its log, its definition and its result, as JSON lines.
+def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool, form: Form, common: Common) -> int:
+    """Write RUN as one file: its log, its definition and its result, as JSON lines; or those that the options choose,
+    each as a file in a folder.
 
     The first line has the result as `acts show --json` prints it, so no server is needed to read the file.
+
+    With --jsonl the runs are written as tables, which pandas and DuckDB read: runs.jsonl, calls.jsonl, ticks.jsonl and
+    messages.jsonl in a folder, or one after the other to standard output, each line with its "table".
 
     With --script the file is one for ACTS_MODEL=scripted:FILE.json: the same request then has the same answers.
 
@@ -40,22 +79,58 @@ def export(run: str, output: Path | None, *, script: bool, plan: bool, tick: int
 
     Exit codes: 0 written, 3 no server, or the file cannot be written, 4 no such run or tick.
     """
-    if plan + script > 1 or (tick is not None and not plan):
-        raise Failed("give --script, or --plan and with it --tick", REJECTED)
+    is_many = run is None
+    if is_many != (is_all or bool(chosen)):
+        raise click.UsageError("name a run, or say which: --older-than, --status, --name, --all")
+    forms = [form.script, form.plan, form.jsonl is not None]
+    if sum(forms) > 1 or (form.tick is not None and not form.plan):
+        raise click.UsageError("give one of --script, --plan and --jsonl; --tick goes with --plan")
+    if form.jsonl is not None:
+        if output is not None:
+            raise click.UsageError("--jsonl names the folder; give no --output with it")
+        return write_tables(run, form.jsonl, chosen, common)
+    if is_many:
+        if output is None or form.script or form.plan:
+            raise click.UsageError(
+                "many runs are written as tables (--jsonl), or each as a file in a folder (-o FOLDER)"
+            )
+        return _export_many(output, chosen, common)
+    assert run is not None
+    return _export_one(run, output, form, common)
+
+
+def _export_one(run: str, output: Path | None, form: Form, common: Common) -> int:
     from acts_celery.protocol.language.visible import json_text
 
     with found_run(run, common) as found:
         lines: Callable[[], Iterable[str]] = found.export
-        if script:
+        if form.script:
             lines = lambda: [found.script()]  # noqa: E731
-        elif plan:
-            lines = lambda: [json_text(found.export_plan(tick, warn=tell), indent=1)]  # noqa: E731
+        elif form.plan:
+            lines = lambda: [json_text(found.export_plan(form.tick, warn=tell), indent=1)]  # noqa: E731
         if output is None:
             print_lines(lines())
             flush()
             return COMPLETED
         write_whole(output, (f"{line}\n" for line in lines()))
         tell(f"run {found.id} is in {output}")
+    return COMPLETED
+
+
+def _export_many(folder: Path, chosen: Chosen, common: Common) -> int:
+    """Write each run as a file of its own."""
+    from acts_celery.worker.client.client import Client
+
+    make_folder(folder)
+    written = 0
+    with Client(common.settings()) as client:
+        for summary in client.runs(**chosen.criteria()):
+            with suppress(RunNotFound):  # it was deleted meanwhile
+                write_whole(
+                    folder / f"{summary.run}.jsonl", (f"{line}\n" for line in client.run_of(summary.run).export())
+                )
+                written += 1
+    tell(f"{counted(written, 'run')} written to {folder}")
     return COMPLETED
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .bundles import bundled
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from acts_celery.worker.client.run_status import RunStatus
 
 _WRITTEN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)\Z", re.ASCII)
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -44,3 +49,31 @@ DURATION: Final = Amount("duration", _SECONDS, "30d")
 """Seconds, written as `30d`, `12h`, `15m`, `90s` or `90`."""
 SIZE: Final = Amount("size", _BYTES, "500MB")
 """Bytes, written as `500MB` or `2GiB`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which runs the options name."""
+
+    older_than: float | None
+    status: RunStatus | None
+    name: str | None
+
+    def __bool__(self) -> bool:
+        """Whether any was given."""
+        return any(value is not None for value in (self.older_than, self.status, self.name))
+
+    def criteria(self) -> dict[str, Any]:
+        """As `Client.runs` and `Client.deletable_runs` take them."""
+        return {"older_than_seconds": self.older_than, "status": self.status, "name": self.name}
+
+
+chosen_options: Final = bundled(
+    "chosen",
+    Chosen,
+    click.option("--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m."),
+    click.option(
+        "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that ended with this status."
+    ),
+    click.option("--name", metavar="TEXT", help="Runs of this name or with this tag."),
+)

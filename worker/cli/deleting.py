@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .choosing import DURATION, SIZE
+from .choosing import SIZE, Chosen, chosen_options
 from .failures import COMPLETED
 from .inspect import found_run
 from .options import Common, common_options
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from acts_celery.worker.client.client import Client
     from acts_celery.worker.client.deleting import DeletableRun, DeletableRuns
-    from acts_celery.worker.client.run_status import RunStatus
 
 _SHOWN: Final = 20
 """Runs that are listed before they are deleted."""
@@ -27,16 +26,12 @@ _SHOWN: Final = 20
 
 @click.command(short_help="Forget runs that have ended, one or many.")
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option("--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m.")
-@click.option(
-    "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that have ended with this status."
-)
-@click.option("--name", metavar="TEXT", help="Runs of this name or with this tag.")
+@chosen_options
 @click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as take so much memory: 500MB.")
 @click.option("--largest", is_flag=True, help="The largest first, not those that ended first.")
 @click.option("--yes", "-y", is_flag=True, help="Delete them. Without it many runs are only listed.")
 @common_options
-def delete(run: str | None, *, yes: bool, common: Common, **asked: Any) -> int:
+def delete(run: str | None, *, chosen: Chosen, free: float | None, largest: bool, yes: bool, common: Common) -> int:
     """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
 
     Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs
@@ -45,8 +40,7 @@ def delete(run: str | None, *, yes: bool, common: Common, **asked: Any) -> int:
 
     Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
     """
-    is_asked = any(value not in (None, False) for value in asked.values())
-    if (run is None) != is_asked:
+    if (run is None) != (bool(chosen) or free is not None or largest):
         raise click.UsageError("name a run, or say which: --older-than, --status, --name, --free, --largest")
     if run is not None:
         with found_run(run, common) as found:
@@ -56,30 +50,13 @@ def delete(run: str | None, *, yes: bool, common: Common, **asked: Any) -> int:
     from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
-        choice = _chosen(client, **asked)
+        most = int(free) if free is not None else None
+        choice = client.deletable_runs(**chosen.criteria(), free_bytes=most, is_largest_first=largest)
         if not yes:
             _print_choice(choice, common)
             return COMPLETED
         _delete(client, choice, common)
     return COMPLETED
-
-
-def _chosen(
-    client: Client,
-    *,
-    older_than: float | None,
-    status: RunStatus | None,
-    name: str | None,
-    free: float | None,
-    largest: bool,
-) -> DeletableRuns:
-    return client.deletable_runs(
-        status=status,
-        name=name,
-        older_than_seconds=older_than,
-        free_bytes=int(free) if free is not None else None,
-        is_largest_first=largest,
-    )
 
 
 def _print_choice(choice: DeletableRuns, common: Common) -> None:

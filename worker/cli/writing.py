@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 from .failures import Failed
 
 
 def write_whole(path: Path, parts: Iterable[str]) -> None:
     """Write the parts of a text, in a file beside it that then takes its place. Raises `Failed`."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with writing_whole([path]) as (file,):
+        file.writelines(parts)
+
+
+@contextmanager
+def writing_whole(paths: Sequence[Path]) -> Iterator[list[IO[str]]]:
+    """Files to write texts to, beside those whose places they take at the end, if all went well. Raises `Failed`."""
+    drafts = [path.with_name(f"{path.name}.{os.getpid()}.part") for path in paths]
+    at = paths[0]
     try:
-        with draft.open("w", encoding="utf-8", errors="surrogatepass") as file:
-            file.writelines(parts)
-        draft.replace(path)
+        with ExitStack() as stack:
+            yield [stack.enter_context(draft.open("w", encoding="utf-8", errors="surrogatepass")) for draft in drafts]
+        for draft, at in zip(drafts, paths, strict=True):
+            draft.replace(at)
+    except OSError as error:
+        raise Failed(f"{at}: {error.strerror or error}") from error
+    finally:
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none. Raises `Failed`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failed(f"{path}: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -19,6 +19,8 @@
 `run_status`     its status, and its calls counted by theirs
 `output_types`   the class that an output is a value of
 `results`        a result, folded from the log
+`call_results`   how its single calls stand
+`tables`         runs as rows, for analysis
 `instance_status`  how each instance stands
 `collecting`     searching for garbage while much is made
 `timings`        when calls began and ended, and what they waited for

@@ -130,6 +130,7 @@ class AsyncClient(Twin[Client]):
     runs = iterated(Client.runs)
     deletable_runs = awaited(Client.deletable_runs)
     delete_runs = iterated(Client.delete_runs)
+    export_rows = iterated(Client.export_rows)
     import_run = converted(Client.import_run, _async_run)
 
     def run_of(self, run: str | Run) -> AsyncRun:

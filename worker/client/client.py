@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
+from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.process.open_telemetry import current_place
 from acts_celery.worker.registry.activities import Registry
@@ -192,6 +194,32 @@ class Client:
 
         with redis_errors(self.settings):
             yield from Deleter(self._redis, self.settings).delete(runs)
+
+    def export_rows(
+        self,
+        *,
+        run: str | None = None,
+        status: RunStatus | None = None,
+        name: str | None = None,
+        older_than_seconds: float | None = None,
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Runs as flat rows for analysis (docs/operations.md), each with the name of its table: `runs`, `calls`,
+        `ticks`, `messages`. The newest run comes first; of each a few instances are read at a time. A run that is
+        deleted meanwhile is left out. Raises `RunNotFound` for a `run` that is not there, `OtherFormat`,
+        `InfrastructureError`.
+        """
+        from .overview import Which
+        from .tables import rows_of
+
+        which, is_found = Which(status, name, older_than_seconds), False
+        with redis_errors(self.settings):
+            for summary, state in self._overview.with_states():
+                if run in (None, summary.run) and which.admits(summary):
+                    is_found = True
+                    with suppress(RunNotFound):
+                        yield from rows_of(self._redis, self.settings.key_prefix, summary, state)
+        if run is not None and not is_found:
+            raise RunNotFound(run)
 
     def import_run(self, lines: Iterable[str | bytes]) -> Run:
         """Import a run that another backend has exported; it can be read and forked here, under its id.

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
-from .results import CallResult, Result
+from .call_results import CallResult
+from .results import Result
 
 _MOST: Final = 60
 """Calls that are drawn of one run; instances of one call are one node."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .results import CallResult
+    from .call_results import CallResult
 
 _UNDER_WAY: Final = frozenset({"waiting", "running", "held"})
 """The statuses of calls that have not ended."""

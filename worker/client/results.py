@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -11,96 +11,30 @@ from typing import Any, Final, Generic, TypeVar
 from redis import Redis
 from redis.client import Pipeline
 
-from acts_celery.protocol.engine.costs import CURRENCY, Cost
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
-from acts_celery.protocol.engine.statuses import CallStatus, Status
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.errors import OutputUnfit, RunNotFound
 from acts_celery.worker.storage.codes import Code, codes_of, read_codes
 from acts_celery.worker.storage.definition import Definition, unpack_definition
-from acts_celery.worker.storage.entries import Entry, id_key, moment_ms
+from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
 from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.wire.attempts import call_name
 
 from .background import Background, read_background
+from .call_results import CallResult, LaneCalls
 from .collecting import collecting_seldom
 from .display import counted, html
 from .instance_status import instance_statuses
 from .output_types import OutputT, output_type, typed
 from .progress import Progress
 from .run_status import RunStatus, run_status
-from .timings import Timing, Waits, timing_of
 
 T = TypeVar("T")
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
-
-CANCELLED: Final = "the run was cancelled"
-"""Why a call that had not ended was skipped."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """The state of one call of one instance. `id` is stable: it is the call's idempotency key within the run."""
-
-    id: str
-    index: int
-    tool: str
-    instance: str | None
-    status: CallStatus
-    error: Mapping[str, Any] | None = None
-    reason: str | None = None
-    tick: int | None = None
-    """Which tick of a loop brought it (SPEC R13.9)."""
-    child: str | None = None
-    """The run that has answered it, or is to (SPEC R9.3)."""
-    elements: Elements | None = None
-    """Of a call that is carried out for each element, and has begun."""
-    timing: Timing | None = None
-    """When it began and ended, where it has."""
-    worker: str | None = None
-    """Which worker has carried it out (SPEC R11.9); None before that, and where none has: it was sent and forgotten,
-    answered by a person, skipped, or is carried out for each element by several.
-    """
-    version: str | None = None
-    """Which version of its code that was; None where a model has answered, too."""
-    cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost: `requests`, `tokens` that were charged, `usage`, `seconds`, `money` and
-    `currency` where the price is known, the `model` of a single request, `calls`, how many its run has started (SPEC
-    R13.3).
-    """
-    stale: bool = False
-    """Whether it has read what a retry may have written otherwise since (SPEC R11.8)."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON; `tick` is there in a loop only, `child` if a child run answers the call, `elements` if it has
-        `_each`, `timing` if it has begun or ended, `cost` where a model was asked,
-        `stale` where it is.
-        """
-        tick = {"tick": self.tick} if self.tick is not None else {}
-        child = {"child": self.child} if self.child is not None else {}
-        timing = {"timing": self.timing.to_dict()} if self.timing is not None else {}
-        return {
-            "id": self.id,
-            "index": self.index,
-            "tool": self.tool,
-            "instance": self.instance,
-            "status": self.status,
-            "error": dict(self.error) if self.error is not None else None,
-            "reason": self.reason,
-            "worker": self.worker,
-            "version": self.version,
-            **tick,
-            **child,
-            **({"elements": self.elements.to_dict()} if self.elements is not None else {}),
-            **timing,
-            **({"cost": dict(self.cost)} if self.cost is not None else {}),
-            **({"stale": True} if self.stale else {}),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +171,9 @@ class Assembly:
             seconds = definition.config["promise_seconds"]
             reason = f"{', '.join(run.missed)}: promised, and not there within {seconds:g} s"
         reason = run.exceeded or reason
-        calls = sorted(self._calls(status, at_work, waits), key=lambda call: call.index)
+        found = LaneCalls(run, self._codes, status, at_work, waits=waits)
+        calls = sorted((call for lane in run.lanes for call in found.of(lane)), key=lambda call: call.index)
         instances = {instance: fold.snapshot() for instance, fold in folds.items() if instance is not None}
-        stopped = self._stopped(status)
         return Result(
             run=self._run,
             status="failed" if reason is not None else status,
@@ -248,58 +182,11 @@ class Assembly:
             global_data=shared.snapshot(),
             instances=instances,
             calls=calls,
-            instance_status=instance_statuses(instances, calls, status, stopped.reason if stopped else None),
+            instance_status=instance_statuses(instances, calls, status, found.stop_reason),
             conflicts=tuple(dict.fromkeys(conflicts)),
             ticks=_ticks(run.loop, calls) if run.loop is not None else None,
             cost=_cost(run, status),
         )
-
-    def _stopped(self, status: str) -> End | None:
-        """How a call has ended that had not when the run was."""
-        reason = CANCELLED if status == "cancelled" else self._state.exceeded
-        return End("", Status.SKIPPED, None, reason, None) if reason is not None else None
-
-    def _calls(
-        self, status: str, at_work: Mapping[tuple[str | None, int], int], with_waits: bool
-    ) -> Iterator[CallResult]:
-        run = self._state
-        waits = Waits(run.definition, run.shared.record) if with_waits else None
-        stopped = self._stopped(status)
-        for instance, lane in run.lanes.items():
-            before = waits.of(lane.record, instance) if waits is not None and lane.records else _NONE
-            ticks = lane.ticks
-            for index, call in lane.known.items():
-                state, attempts = lane.call(index), at_work.get((instance, index))
-                end = state.end or stopped
-                timing = Timing(attempts=attempts) if end is None and attempts is not None else None
-                if state.end is not None:
-                    ready_ms = self._ready(lane, state.since_ms, before.get(index))
-                    timing = timing_of(state.end.id, state.end.spent, since_ms=ready_ms)
-                code = self._codes.get(end.code) if end is not None and end.code is not None else None
-                yield CallResult(
-                    id=call_name(index, instance),
-                    index=index,
-                    tool=call.tool,
-                    instance=instance,
-                    status=(end.status if end is not None else _under_way(state, attempts is not None)).value,
-                    error=end.error if end is not None else None,
-                    reason=end.reason if end is not None else None,
-                    tick=ticks.get(index),
-                    child=state.child,
-                    elements=state.elements,
-                    timing=timing,
-                    worker=code.worker if code is not None else None,
-                    version=code.version if code is not None else None,
-                    cost=_shown_cost(state.cost),
-                    stale=state.is_stale,
-                )
-
-    def _ready(self, lane: LaneState, since_ms: int, before: Iterable[int] | None) -> int | None:
-        """When all that a call waited for had ended; None where that is not asked for."""
-        if before is None:
-            return None
-        ends = (lane.end(index) or self._state.shared.end(index) for index in before)
-        return max((since_ms, *(moment_ms(end.id) for end in ends if end is not None)))
 
 
 def _cost(run: RunState, status: str) -> Cost | None:
@@ -308,14 +195,6 @@ def _cost(run: RunState, status: str) -> Cost | None:
         return loop.cost + loop.open_cost if status in ENDED else loop.cost
     costs = [Cost.read(call.cost) for lane in run.lanes.values() for call in lane.calls.values() if call.cost]
     return sum(costs, Cost()) if costs else None
-
-
-def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What a call has cost, for readers: an amount in the currency, where its price is known."""
-    if cost is None or "nanodollars" not in cost:
-        return cost
-    kept = {key: value for key, value in cost.items() if key != "nanodollars"}
-    return {**kept, "money": Cost.read(cost).money, "currency": CURRENCY}
 
 
 def _ticks(loop: Loop, calls: Iterable[CallResult]) -> tuple[TickResult, ...]:
@@ -331,13 +210,6 @@ def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
     assert tick.solution is not None
     paid = {key: tick.solution[key] for key in ("model", "usage")} | {"cost": tick.cost}
     return TickResult(tick.number, **paid, calls=tuple(calls), errors=tick.errors, set_aside=tick.set_aside)
-
-
-def _under_way(call: CallState, is_at_work: bool) -> Status:
-    """How a call stands that has not ended."""
-    if is_at_work or call.child is not None or call.elements is not None:
-        return Status.RUNNING
-    return Status.HELD if call.is_held else Status.WAITING
 
 
 def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.statuses import FINAL, Status
+from acts_celery.worker.client.call_results import CallResult
 from acts_celery.worker.client.instance_status import instance_status
-from acts_celery.worker.client.results import CallResult
 from acts_celery.worker.errors import BadQuery, NoSuchCall
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.wire.attempts import call_name
