@@ -6,6 +6,7 @@
 `visibility`  who can see what
 `reach`       what a model can do by a request
 `provenance`  which messages a value came from
+`deployment`  which calls of runs under way will be refused by code that is to come; most by their `plain_parameters`
 `analyse`     what speaks against a valid submission, as `finding`s with the codes of the `catalogue`
     order     `order` of the calls in all `worlds` of the `lane_views`: `order_races` by the `order_effects` of writes,
               and `order_switches` that keep readers apart

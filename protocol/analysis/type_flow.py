@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import list_schema
-from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.graph.promises import Promises
 from acts_celery.protocol.graph.writers import Writers
@@ -26,7 +26,7 @@ from acts_celery.protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, V
 from acts_celery.protocol.state.operations import Method
 from acts_celery.protocol.submission.layout import Layout
 
-_MOST_WRITERS: Final = 8
+MOST_WRITERS: Final = 8
 """Where more calls write, nothing is said of what stands there."""
 _ERROR: Final = {
     "type": "object",
@@ -51,26 +51,28 @@ class Source:
     """What the context holds."""
 
 
-class TypeFlow:
-    """What calls promise; the same in all lanes."""
+class Results:
+    """What calls promise of their results, and what those leave where they are written."""
 
-    def __init__(self, layout: Layout, algebra: Algebra) -> None:
-        self._layout = layout
+    def __init__(
+        self, tools: Mapping[str, Tool], returns: Mapping[str, Tool], delegates: Mapping[str, Any], algebra: Algebra
+    ) -> None:
+        self._tools = tools
+        self._returns = returns
+        self._delegates = delegates
         self._algebra = algebra
         self._promises: dict[tuple[str, str, str, bool], Values] = {}
-        self._inputs = Promises(layout.submission.context)
-        self._announced: dict[tuple[int, Reference], Values] = {}
 
     def schemas(self, call: Call) -> list[Schema]:
         """The schemas that a call's result has to fit."""
         if call.given is not MISSING:
             return [{"const": call.given}]
-        tool = self._layout.tools.get(call.tool)
+        tool = self._tools.get(call.tool)
         if call.runner.executor is Executor.ACTIVITY and (tool is None or tool.output_schema is None):
-            tool = self._layout.returns.get(call.runner.name)  # the function's own annotation
+            tool = self._returns.get(call.runner.name)  # the function's own annotation
         found = [tool.output_schema] if tool is not None and tool.output_schema is not None else []
         if call.runner.executor is Executor.DELEGATE:
-            definition = self._layout.submission.delegates.get(call.runner.name)
+            definition = self._delegates.get(call.runner.name)
             schema = definition.get("schema") if isinstance(definition, Mapping) else None
             found += [schema] if isinstance(schema, dict | bool) else []
         return [list_schema(schema) for schema in found or [True]] if call.each else found
@@ -86,15 +88,6 @@ class TypeFlow:
                 promised = self._algebra.described_by(schema)
                 self._promises[key] = self._algebra.both(self._promises[key], promised)
         return self._promises[key]
-
-    def announced(self, place: Reference, instance: str | None) -> Iterator[Source]:
-        """What the schemas of input messages say of a value that comes later (SPEC R6.3)."""
-        for promise in self._inputs.seen_by(instance):
-            key = promise.at, place
-            if key not in self._announced and promise.names(place):
-                self._announced[key] = self._algebra.made_of(promise.schema_of(place))
-            if key in self._announced:
-                yield Source(self._announced[key], promised=self._announced[key])
 
     def effects(self, call: Call, place: Reference) -> Iterator[Source]:
         """What a call may leave at a place, by each of its output paths there."""
@@ -132,13 +125,32 @@ class TypeFlow:
         found = self._algebra.along(result, rest)
         return of_types(types_of(found)) if "object" in types_of(found) else found  # an object may come to hold more
 
+
+class TypeFlow(Results):
+    """What may stand at places, by what calls promise; the same in all lanes."""
+
+    def __init__(self, layout: Layout, algebra: Algebra) -> None:
+        super().__init__(layout.tools, layout.returns, layout.submission.delegates, algebra)
+        self._layout = layout
+        self._inputs = Promises(layout.submission.context)
+        self._announced: dict[tuple[int, Reference], Values] = {}
+
+    def announced(self, place: Reference, instance: str | None) -> Iterator[Source]:
+        """What the schemas of input messages say of a value that comes later (SPEC R6.3)."""
+        for promise in self._inputs.seen_by(instance):
+            key = promise.at, place
+            if key not in self._announced and promise.names(place):
+                self._announced[key] = self._algebra.made_of(promise.schema_of(place))
+            if key in self._announced:
+                yield Source(self._announced[key], promised=self._announced[key])
+
     def sources(self, lane: Lane, writers: Writers, reader: Call, place: Reference) -> tuple[Source, ...]:
         """All origins of what a call may read at a place, by all who write in its lane; none where they are too many,
         or one promises nothing.
         """
-        found = dict.fromkeys(index for line in writers.lines(place) for index in line.calls[: _MOST_WRITERS + 2])
+        found = dict.fromkeys(index for line in writers.lines(place) for index in line.calls[: MOST_WRITERS + 2])
         found.pop(reader.index, None)
-        if place.kind == ERROR or len(found) > _MOST_WRITERS:
+        if place.kind == ERROR or len(found) > MOST_WRITERS:
             return ()
         calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(found)]
         sources = [source for writer in calls for source in self.effects(writer, place)]

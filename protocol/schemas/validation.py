@@ -90,9 +90,14 @@ class Checker:
         """Whether a value fits. Raises `ValueError` for one that is none of JSON."""
         return self._validator.is_valid(value)
 
-    def errors(self, value: Any, *, mask: str | None = None) -> list[ValidationError]:
-        """What is wrong with a value that does not fit, as far as it can be said; with a mask, without the value."""
-        validator = self._validator if mask is None else self._made(mask)
+    @cached_property
+    def _masked(self) -> Draft202012Validator:
+        """What says what is wrong with a secret value."""
+        return self._made(MASK)
+
+    def errors(self, value: Any, *, is_secret: bool = False) -> list[ValidationError]:
+        """What is wrong with a value that does not fit, as far as it can be said; of a secret one, without it."""
+        validator = self._masked if is_secret else self._validator
         if self.work.listing(value) <= _MOST_LISTED:
             return list(validator.iter_errors(value))
         try:
@@ -127,7 +132,7 @@ class Checker:
         try:
             if self._validator.is_valid(value):
                 return []
-            errors = self.errors(value, mask=None if known is None else MASK)
+            errors = self.errors(value, is_secret=known is not None)
         except ValueError as error:
             told = shortened(str(error)) if known is None else type(error).__name__
             return [Problem(pointer(*at), f"the value is not a JSON value: {told}")]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .check_runs import AllRuns, check_runs, runs_options
 from .checked import ignore_option
 from .failures import COMPLETED, REJECTED, Failed, documented
 from .ignored import reported
 from .options import Common, common_options, load_registry
 from .output import escaped, print_json, print_lines, print_text, tell
 from .rendering import call_name, counted, finding_line, heading, reach_lines, sight_lines, simulation_lines
-from .source import Source, source_options
+from .source import Source, optional_source_options
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding, Plan
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     "--simulate", "simulated", is_flag=True, help="Run it in memory, with values that are made from the schemas."
 )
 @ignore_option
-@source_options
+@runs_options
+@optional_source_options
 @common_options
 def check(
     mermaid: bool,
@@ -39,14 +41,25 @@ def check(
     simulated: bool,
     ignore: tuple[str, ...],
     *,
+    runs: AllRuns,
     source: Source,
     common: Common,
 ) -> int:
     """Check FILE (or - for standard input) and run nothing. Prints all errors; or, if there are none, which calls run
     when (waves), the branches and the findings.
 
-    Exit codes: 0 valid, 2 not.
+    With --runs: hold the calls of runs that have not ended against code that is not deployed yet.
+
+    Exit codes: 0 valid, 2 not; with --runs 1 where calls will be refused, 3 no server.
     """
+    if runs.are_meant:
+        if source != Source("", (), (), ()) or mermaid or simulated or who_sees is not None or ignore:
+            raise click.UsageError("--runs looks at all runs: it takes --activities, --gone and no FILE")
+        return check_runs(runs.gone, common)
+    if runs.gone:
+        raise click.UsageError("--gone goes with --runs")
+    if not source.file:
+        raise click.UsageError("Missing argument 'FILE'.")
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
         value, _ = source.read(settings)

@@ -56,10 +56,7 @@ class Source:
         return files.put_into(value), files.contents
 
 
-source_options: Final = bundled(
-    "source",
-    Source,
-    click.argument("file"),
+_beside: Final = (
     allow_option,
     click.option(
         "--context",
@@ -76,7 +73,10 @@ source_options: Final = bundled(
         help="The picture, PDF or text that FILE names so: a part {type: file, file: NAME} of a message; repeatable.",
     ),
 )
+source_options: Final = bundled("source", Source, click.argument("file"), *_beside)
 """What is submitted, as `source`."""
+optional_source_options: Final = bundled("source", Source, click.argument("file", required=False, default=""), *_beside)
+"""The same for a command that may be without: its `file` is empty then."""
 
 
 def read_submission(file: str, settings: Settings) -> Any:

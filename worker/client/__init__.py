@@ -40,6 +40,7 @@
 `sending`        adding data messages to a run under way
 `people`         what waits for a person, and deciding on it
 `descendants`    the same in its child runs
+`deployments`    the runs under way, held against code that is to come
 `plans`          the plan of a run in mode lazy
 `replacing`      other calls in place of a held one
 `loops`          more ticks for a loop, something said in it, what it asked

@@ -1,0 +1,346 @@
+"""Deployment: which calls of runs under way the contracts of code that is to come will not admit (SPEC R17.2).
+
+A call *will* be refused, should it begin, where no value of what is not known yet could put it right. It *may* be where
+not all that may come provably fits. What may come is what the writers promise, as far as the call's own tool admits it:
+else the call fails by that, and not for its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.contract import Contract
+from acts_celery.protocol.calls.elements import elements_of, list_problems
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.language.errors import Conflict, Unresolved, pointer
+from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.language.templates import Template, assumed_meaning
+from acts_celery.protocol.schemas import Schema
+from acts_celery.protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, told
+from acts_celery.protocol.schemas.leniency import holds_expression
+from acts_celery.protocol.state.fold import Fold
+
+from .plain_parameters import PlainParameters, is_plain
+from .type_flow import MOST_WRITERS, Results
+
+_BUDGET: Final = 5_000_000
+"""What the analysis of one run may cost (see `Algebra`)."""
+
+Refuses = Callable[[Call, Mapping[str, Any], str], str | None]
+"""Why code does not admit a call with resolved parameters that was checked under the contract of a mark."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the calls of a run were checked by."""
+
+    tools: Mapping[str, Tool]
+    returns: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    contracts: Mapping[str, str]
+    """The marks of the activities' contracts."""
+
+
+@dataclass(frozen=True)
+class Coming:
+    """Code that is to come: the activities that it has, and what there is no code for any more."""
+
+    contracts: Mapping[str, Contract]
+    gone: frozenset[str] = frozenset()
+    refuses: Mapping[str, Refuses] = field(default_factory=dict)
+    """How the code itself decides on parameters that are known, by the activity, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A call that will be refused by the code that is to come, or may be."""
+
+    index: int | None
+    """None where the model of a loop may still write it."""
+    instance: str | None
+    tool: str
+    code: str
+    """The activity or the delegate."""
+    is_certain: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "index": self.index,
+            "instance": self.instance,
+            "tool": self.tool,
+            "code": self.code,
+            "refused": "will" if self.is_certain else "may",
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Part:
+    """The open calls of one lane, as they stand now."""
+
+    instance: str | None
+    fold: Fold
+    calls: Sequence[Call]
+    """Those of the lane that have not ended."""
+    shared: Sequence[Call] = ()
+    """Those of the global lane, where it is another one."""
+    given: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """The parameters of calls that were resolved already: they were held, or are carried out for each element."""
+    ended: Mapping[int, Collection[int]] = field(default_factory=dict)
+    """Of calls that are carried out for each element, the numbers of those that have ended, from 0."""
+    at_work: Collection[int] = ()
+    """The calls that code is at work on: they begin again only where their worker is lost."""
+
+
+class Forecast:
+    """Holds the calls of one run against code that is to come."""
+
+    def __init__(self, checked: Checked, coming: Coming) -> None:
+        self._checked = checked
+        self._coming = coming
+        self._algebra = Algebra(_BUDGET)
+        self._results = Results(checked.tools, checked.returns, checked.delegates, self._algebra)
+        self._writers: dict[tuple[int, ...], Writers] = {}
+        self._kept: list[Sequence[Call]] = []
+        self._plain: dict[int, tuple[Call, PlainParameters | None]] = {}
+        self._settled: dict[tuple[int, int, Expression], bool] = {}
+        self._of_values: dict[tuple[Any, ...], tuple[bool, str] | None] = {}
+        self._of_results: dict[tuple[str, str], tuple[bool, str] | None] = {}
+        self._taken: dict[tuple[str, str], Values] = {}
+
+    def concerns(self, call: Call) -> bool:
+        """Whether the code of a call changes."""
+        name = call.runner.name
+        if call.runner.executor is Executor.DELEGATE:
+            return name in self._coming.gone and name not in self._checked.delegates and name != ANONYMOUS
+        if call.runner.executor is not Executor.ACTIVITY:
+            return False
+        contract, mark = self._coming.contracts.get(name), self._checked.contracts.get(name)
+        return name in self._coming.gone or (contract is not None and mark is not None and not contract.is_of(mark))
+
+    def of(self, part: Part) -> Iterator[Refusal]:
+        """The calls of a lane that will be refused, or may be."""
+        concerned = [call for call in part.calls if self.concerns(call)]
+        if not concerned:
+            return
+        writers = self._writing(part)
+        for call in concerned:
+            found = self._of_call(call, part, writers)
+            if found is not None:
+                is_certain, reason = found
+                is_certain = is_certain and call.index not in part.at_work
+                yield Refusal(call.index, part.instance, call.tool, call.runner.name, is_certain, reason)
+
+    def _writing(self, part: Part) -> Writers:
+        """The open calls that may still write for a lane; lanes with the same ones share it."""
+        key = tuple(map(id, (*part.calls, *part.shared)))
+        if key not in self._writers:
+            self._kept.append((*part.calls, *part.shared))  # else another call may have the identity of one
+            shared = Writers(part.shared) if part.shared else None
+            self._writers[key] = Writers(part.calls, shared) if shared is not None else Writers(part.calls)
+        return self._writers[key]
+
+    def _of_call(self, call: Call, part: Part, writers: Writers) -> tuple[bool, str] | None:
+        name = call.runner.name
+        if name in self._coming.gone:
+            return True, f"there is no code under the name {name!r} any more"
+        contract, mark = self._coming.contracts[name], self._checked.contracts[name]
+        found = self._of_parameters(call, part, writers, contract, mark)
+        if found is not None and found[0]:
+            return found
+        of_result = self._of_result(call, contract)
+        return of_result if found is None or (of_result is not None and of_result[0]) else found
+
+    def _of_parameters(
+        self, call: Call, part: Part, writers: Writers, contract: Contract, mark: str
+    ) -> tuple[bool, str] | None:
+        given = part.given.get(call.index)
+        if given is None:
+            known = partial(self._known, call, writers)
+            plain = self._plain_of(call, contract, mark)
+            if plain is not None and plain.misfit(part.fold, known) == "":
+                return None
+            given = {key: _evaluated(value, known, part.fold) for key, value in call.parameters.items()}
+        for parameters in self._executions(call, given, part):
+            if not holds_expression(parameters):
+                if (why := self._refusal(call, parameters, contract, mark)) is not None:
+                    return True, why
+                continue
+            problems = contract.problems({**call.meta_properties, **parameters}, mark, lenient=True)
+            if problems:
+                return True, "; ".join(map(str, problems))
+        if not holds_expression(given):
+            return None
+        return self._of_unknown(call, given, part, writers, contract)
+
+    def _plain_of(self, call: Call, contract: Contract, mark: str) -> PlainParameters | None:
+        if id(call) not in self._plain:
+            self._plain[id(call)] = call, PlainParameters.of(call, contract, mark)
+        return self._plain[id(call)][1]
+
+    def _refusal(self, call: Call, parameters: Mapping[str, Any], contract: Contract, mark: str) -> str | None:
+        if (refuses := self._coming.refuses.get(contract.name)) is not None:
+            return refuses(call, parameters, mark)
+        problems = contract.problems({**call.meta_properties, **parameters}, mark)
+        return "; ".join(map(str, problems)) if problems else None
+
+    def _executions(self, call: Call, given: Mapping[str, Any], part: Part) -> Iterator[Mapping[str, Any]]:
+        """What the call is carried out with, once or for each element that has not ended; as far as it is known."""
+        if not call.each or any(isinstance(given.get(name), Expression) for name in call.each):
+            yield given
+        elif not list(list_problems(call, given)):
+            ended = part.ended.get(call.index, ())
+            yield from (one for number, one in enumerate(elements_of(call, given)) if number not in ended)
+
+    def _known(self, call: Call, writers: Writers, expression: Expression) -> bool:
+        """Whether an expression can be read now, and no open call may write there any more."""
+        key = id(writers), call.index, expression
+        if key not in self._settled:
+            places = expression.references
+            is_settled = bool(places) and not call.gather and all(place.kind != ERROR for place in places)
+            self._settled[key] = is_settled and not any(_open(writers, place, call) for place in places)
+        return self._settled[key]
+
+    def _of_unknown(
+        self, call: Call, given: Mapping[str, Any], part: Part, writers: Writers, contract: Contract
+    ) -> tuple[bool, str] | None:
+        """What of the parameters that are not known yet need not fit."""
+        if not is_plain(contract):
+            return False, "what it takes hangs on several parameters at once, and not all are known yet"
+        doubt: tuple[bool, str] | None = None
+        for key, value in given.items():
+            if not holds_expression(value):
+                continue
+            found = self._kept_of_value(call, key, value, part, writers, contract)
+            if found is not None and found[0]:
+                return found
+            doubt = doubt or found
+        return doubt
+
+    def _kept_of_value(
+        self, call: Call, key: str, value: Any, part: Part, writers: Writers, contract: Contract
+    ) -> tuple[bool, str] | None:
+        """`_of_value`, once for all instances for which it is the same."""
+        if not isinstance(value, Expression):
+            return self._of_value(call, key, value, part, writers, contract)
+        is_there = tuple(map(part.fold.exists, value.references))
+        kept = id(writers), call.index, key, is_there
+        if kept not in self._of_values:
+            self._of_values[kept] = self._of_value(call, key, value, part, writers, contract)
+        return self._of_values[kept]
+
+    def _of_value(
+        self, call: Call, key: str, value: Any, part: Part, writers: Writers, contract: Contract
+    ) -> tuple[bool, str] | None:
+        wanted = contract.tool.compiled.excerpt_at((key,))
+        if wanted is None:
+            return None
+        values = self._values(value, call, part, writers) if key not in call.each else EVERYTHING
+        taken = self._algebra.both(values, self._admitted(call, key))
+        told_of = f"{pointer(key)}: what comes is {told(taken)}, and {told(self._algebra.made_of(wanted))} is taken"
+        if not self._algebra.fit(taken, self._algebra.made_of(wanted)):
+            return True, told_of
+        return None if self._algebra.covered(taken, wanted) else (False, told_of)
+
+    def _admitted(self, call: Call, key: str) -> Values:
+        """What the call's own tool admits of a parameter."""
+        if (call.tool, key) not in self._taken:
+            tool = self._checked.tools.get(call.tool)
+            said = tool.compiled.excerpt_at((key,)) if tool is not None else None
+            self._taken[call.tool, key] = self._algebra.made_of(said) if said is not None else EVERYTHING
+        return self._taken[call.tool, key]
+
+    def _values(self, value: Any, call: Call, part: Part, writers: Writers) -> Values:
+        """All that may come of a parameter."""
+        if isinstance(value, Expression):
+            return self._of_expression(value, call, part, writers)
+        return self._algebra.made_of(self._schema(value, call, part, writers))
+
+    def _schema(self, value: Any, call: Call, part: Part, writers: Writers) -> Schema:
+        match value:
+            case Expression():
+                return cast("Schema", self._of_expression(value, call, part, writers).schema.to_json_schema())
+            case Template():
+                return {"type": "string"}
+            case dict() if holds_expression(value):
+                below = {key: self._schema(item, call, part, writers) for key, item in value.items()}
+                return {"type": "object", "properties": below, "required": [*below], "additionalProperties": False}
+            case list() if holds_expression(value):
+                items = [self._schema(item, call, part, writers) for item in value]
+                return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+        return {"const": value}
+
+    def _of_expression(self, expression: Expression, call: Call, part: Part, writers: Writers) -> Values:
+        """All that an expression may read; everything where that is not known."""
+        found = NOTHING
+        for place in expression.references:
+            open_ = _open(writers, place, call)
+            if call.gather or place.kind == ERROR or part.fold.exists(place) or not 0 < len(open_) <= MOST_WRITERS:
+                return EVERYTHING
+            for writer in (one for one in (*part.calls, *part.shared) if one.index in open_):
+                for source in self._results.effects(writer, place):
+                    found = Values(found.schema.union(source.values.schema))
+        return found if expression.references else EVERYTHING
+
+    def _of_result(self, call: Call, contract: Contract) -> tuple[bool, str] | None:
+        """What the run expects of the call's result and the code that is to come does not promise (SPEC R4.6)."""
+        if call.output is None:
+            return None
+        key = call.tool, contract.name
+        if key not in self._of_results:
+            self._of_results[key] = self._compared(call, contract)
+        return self._of_results[key]
+
+    def _compared(self, call: Call, contract: Contract) -> tuple[bool, str] | None:
+        tool = self._checked.tools.get(call.tool)
+        if tool is None or tool.compiled_output is None:
+            tool = self._checked.returns.get(contract.name)
+        if tool is None or tool.compiled_output is None:
+            return None
+        expected, promised = tool.compiled_output.document, contract.tool.compiled_output
+        if promised is None:
+            return False, "it says no more what it returns, and the run expects something of that"
+        given = self._algebra.made_of(promised.document)
+        wanted = self._algebra.made_of(expected)
+        if self._algebra.covered(given, expected):
+            return None
+        is_certain = contract.tool.output_schema is not None and not self._algebra.fit(given, wanted)
+        return is_certain, f"/_output: it returns {told(given)}, and the run expects {told(wanted)}"
+
+
+def _open(writers: Writers, place: Reference, call: Call) -> set[int]:
+    """The open calls but for this one that may write at a place, below or above it."""
+    return {index for line in writers.lines(place) for index in line.calls} - {call.index}
+
+
+def _evaluated(value: Any, is_known: Callable[[Expression], bool], fold: Fold) -> Any:
+    """A value with the expressions and templates replaced that are known; the others stand in it."""
+    match value:
+        case str():
+            return _meant(value, is_known, fold)
+        case dict():
+            return {key: _evaluated(item, is_known, fold) for key, item in value.items()}
+        case list():
+            return [_evaluated(item, is_known, fold) for item in value]
+    return value
+
+
+def _meant(text: str, is_known: Callable[[Expression], bool], fold: Fold) -> Any:
+    found = assumed_meaning(text)
+    try:
+        match found:
+            case Expression() if is_known(found):
+                return fold.read(found)
+            case Template(parts) if all(isinstance(part, str) or is_known(part) for part in parts):
+                return "".join(part if isinstance(part, str) else fold.text(part) for part in parts)
+    except (Unresolved, Conflict):
+        pass
+    return found
