@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from acts_celery.broker_config import (
@@ -29,6 +30,8 @@ OLDEST_SERVER: Final = (6, 2)
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 1.5
 PINGS: Final = 3
+ALONE_SECONDS: Final = 60
+"""Without a sweep for so long, no worker looks after the runs; one comes every second."""
 
 _FREES: Final = "delete runs that have ended: `acts delete --free 500MB` says which, with --yes it does"
 
@@ -45,6 +48,7 @@ def examine_servers(settings: Settings) -> Iterator[Layer]:
     if settings.ui_redis_url is not None:
         yield _pages(settings.for_reading)
     if log.ok:
+        yield from _left_alone(settings)
         yield from _dead_letters(settings)
     if not broker.ok:
         for name in ("workers", "queues"):
@@ -130,6 +134,27 @@ def _warn_of_connection(layer: Layer, url: str) -> None:
         layer.warn(
             f"the certificate of {', '.join(hosts)} is not verified: another server could answer in its place", remedy
         )
+
+
+def _left_alone(settings: Settings) -> Iterator[Layer]:
+    """Since when no worker has looked after the runs: as of then a log is that was restored from a backup."""
+    from acts_celery.worker.storage.clock import date_of, server_ms
+    from acts_celery.worker.storage.connections import connect
+    from acts_celery.worker.storage.keys import active_runs, recovery
+
+    layer = Layer("runs")
+    with asked(layer, "look at the server of the log"), connect(settings) as redis:
+        heard: Any = redis.hget(recovery(settings.key_prefix), "heard")
+        left: Any = redis.zcard(active_runs(settings.key_prefix))
+        if heard is not None and left and server_ms(redis) - float(heard) > ALONE_SECONDS * 1000:
+            since = date_of(datetime.fromtimestamp(float(heard) / 1000, UTC))
+            layer.warn(
+                f"no worker has looked after them since {since}: {counted(left, 'run')} as of then",
+                "start workers; if the log was restored, calls that were at work then, or done since, are "
+                "done again: `acts runs --status running`",
+            )
+    if layer.detail:
+        yield layer
 
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
