@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from acts_celery.broker_config.errors import NotConfigured
@@ -53,6 +53,11 @@ class AddressSettings(BaseSettings):
     sentinel_password: SecretStr | None = Field(
         None, description="The password of the Sentinels, if they have one of their own."
     )
+    queue_type: Literal["classic", "quorum"] = Field(
+        "classic",
+        description="The type of the queues on a RabbitMQ; `quorum` has them on several of its nodes. Queues that are "
+        "there keep theirs.",
+    )
     result_backend_url: SecretUrl | None = Field(
         None, description="Celery's result backend, for Celery tasks of your own. acts-celery needs none."
     )
@@ -63,6 +68,13 @@ class AddressSettings(BaseSettings):
         if isinstance(value, str) and not value.strip() and info.field_name is not None:
             return cls.model_fields[info.field_name].get_default()
         return value
+
+    @model_validator(mode="after")
+    def _check_queue_type(self) -> Self:
+        url = self.effective_broker_url
+        if self.queue_type == "quorum" and url is not None and not scheme_of(url).startswith("amqp"):
+            raise ValueError(f"{ENVIRONMENT_PREFIX}QUEUE_TYPE: quorum queues are RabbitMQ's: use an amqp:// broker")
+        return self
 
     @field_validator("broker_url")
     @classmethod

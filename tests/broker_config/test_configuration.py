@@ -23,9 +23,12 @@ from acts_celery.broker_config import (
     EmbeddedServer,
     NotConfigured,
     Settings,
+    SettingsError,
     celery_configuration,
     load,
     queue,
+    queues,
+    reports_queue,
     transport_options,
 )
 
@@ -119,12 +122,25 @@ def test_an_activity_goes_to_the_queue_its_sender_names(app: Celery, server: Emb
         assert redis.llen("gpu") == 1
 
 
+def test_quorum_queues_are_asked_for_everywhere_and_of_a_rabbitmq_alone() -> None:
+    with pytest.raises(SettingsError, match="ACTS_QUEUE_TYPE: quorum queues are RabbitMQ's"):
+        load(env_file=None, broker_url="redis://localhost", queue_type="quorum")
+    settings = load(env_file=None, broker_url="amqp://localhost//", queue_type="quorum")
+    declared = (*queues(settings), reports_queue(settings))
+    assert {queue.queue_arguments["x-queue-type"] for queue in declared} == {"quorum"}
+    assert celery_configuration(settings)["task_create_missing_queue_type"] == "quorum"
+
+
 def published(app: Celery, body: Any, *, serializer: str) -> Any:
     """Send `body` to the instances queue in some serialisation; return what a worker would receive."""
     received: list[Any] = []
     with Connection(app.conf.broker_url) as sender:
         sender.Producer().publish(
-            body, exchange="", routing_key="instances", serializer=serializer, declare=[queue("instances")]
+            body,
+            exchange="",
+            routing_key="instances",
+            serializer=serializer,
+            declare=[queue("instances", load(env_file=None))],
         )
     with (
         app.connection_for_read() as connection,

@@ -10,8 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+BROKERS = (ROOT / "docs" / "brokers.md").read_text(encoding="utf-8")
 DECISIONS = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "decisions").glob("*.md")))
-TESTS = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", GUARANTEES + SECURITY + DECISIONS)
+TESTS = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", GUARANTEES + SECURITY + BROKERS + DECISIONS)
 THREATS = ("A hostile submission", "Hostile data", "A captured delegate or background worker", "A writer on the broker")
 WATCHERS = ("A reader of Flower", "An operator's slip")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .servers import free_port
@@ -17,10 +18,19 @@ READY_SECONDS = 60
 BINARY = shutil.which("rabbitmq-server", path="/usr/lib/rabbitmq/bin") or shutil.which("rabbitmq-server")
 
 
+def kill(folder: Path) -> None:
+    """Kill the server of a folder, where it still runs."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+
+
 @contextmanager
-def rabbitmq_server(folder: Path, *lines: str) -> Iterator[int]:
-    """A server with these lines for its configuration: the port on which it speaks plain AMQP."""
-    port, distribution, names = free_port(), free_port(), free_port()
+def rabbitmq_server(folder: Path, *lines: str, port: int | None = None) -> Iterator[int]:
+    """A server with these lines for its configuration: the port on which it speaks plain AMQP. One that is started in
+    the same folder for the same port goes on with the same queues.
+    """
+    port = port or free_port()
+    distribution, names = free_port(), free_port()
     (folder / "rabbitmq.conf").write_text("\n".join((f"listeners.tcp.1 = 127.0.0.1:{port}", *lines, "")))
     environment = {
         **os.environ,
@@ -49,5 +59,6 @@ def rabbitmq_server(folder: Path, *lines: str) -> Iterator[int]:
     finally:
         process.terminate()
         process.communicate()
+        kill(folder)
         # The port mapper that it has started outlives it.
         subprocess.run(["epmd", "-kill"], env=environment, check=False, capture_output=True)

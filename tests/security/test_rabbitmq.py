@@ -20,7 +20,7 @@ from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_ur
 
 from .broker_messages import packed, task_body
 from .certificates import OPENSSL, Authority, authority, certificate
-from .rabbitmq import BINARY, rabbitmq_server
+from .rabbitmq import BINARY, kill, rabbitmq_server
 from .servers import free_port
 
 pytestmark = pytest.mark.skipif(BINARY is None or OPENSSL is None, reason="there is no rabbitmq-server here")
@@ -38,11 +38,14 @@ class Rabbit:
     meeting: Meeting
     folder: Path
 
-    def backend(self, name: str, *, url: str | None = None, redis_url: str | None = None) -> Backend:
+    def backend(
+        self, name: str, *, url: str | None = None, redis_url: str | None = None, queue_type: str = "classic"
+    ) -> Backend:
         settings = load(
             env_file=None,
             broker_url=url or f"amqp://guest:guest@127.0.0.1:{self.port}//",
             redis_url=redis_url,
+            queue_type=queue_type,
             activities=(str(ACTIVITIES),),
             model=MODEL,
         )
@@ -88,6 +91,50 @@ def test_a_run_with_every_kind_of_call_completes(rabbit: Rabbit) -> None:
         }
         assert instances.meeting.take("told")["call"]["name"] == "told"
         assert Publisher(make_client_application(instances.settings)).waiting("instances") == 0
+
+
+def test_quorum_queues_carry_the_same_and_outlast_a_killed_worker(rabbit: Rabbit, tmp_path: Path) -> None:
+    with rabbitmq_server(tmp_path) as port:
+        url = f"amqp://guest:guest@127.0.0.1:{port}//"
+        quorum = rabbit.backend("quorum", url=url, redis_url=rabbit.redis_url, queue_type="quorum")
+        with quorum.worker() as first:
+            run = quorum.client.submit(
+                solution={"calls": [{"_tool": "hangOnceFar", "name": "q", "_outputPath": "†data.far"}]}
+            )
+            quorum.meeting.take("hanging:q")
+            first.kill()
+        with quorum.worker():
+            assert quorum.wait(run.id).status == "completed"
+            assert quorum.run([ECHO, {"_tool": "note", "name": "told"}]).status == "completed"
+        classic = rabbit.backend("classic", url=url, redis_url=rabbit.redis_url)
+        said = "RabbitMQ has a queue of another kind than is asked for"
+        with pytest.raises(AssertionError, match=said), classic.worker():
+            pass
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+def test_a_server_that_ends_and_comes_back_loses_nothing(rabbit: Rabbit, tmp_path: Path, queue_type: str) -> None:
+    calls = [
+        {"_tool": "waitAtGate", "gate": queue_type, "value": 1, "_outputPath": "†state.a"},
+        *({"_tool": "remoteAdd", "a": "†state.a", "b": n, "_outputPath": f"†data.s{n}"} for n in range(50)),
+        {"_tool": "note", "name": f"told-{queue_type}", "after": "†data.s49"},
+    ]
+    with ExitStack() as first:
+        port = first.enter_context(rabbitmq_server(tmp_path))
+        url = f"amqp://guest:guest@127.0.0.1:{port}//"
+        backend = rabbit.backend(f"ended-{queue_type}", url=url, redis_url=rabbit.redis_url, queue_type=queue_type)
+        with backend.worker() as worker:
+            run = backend.client.submit(solution={"calls": calls})
+            backend.meeting.take(f"at:{queue_type}")
+            if queue_type == "classic":  # one of 3.10 loses quorum queues where it is killed soon after they were made
+                kill(tmp_path)
+            first.close()
+            backend.meeting.open_gate(queue_type)
+            with rabbitmq_server(tmp_path, port=port):
+                assert backend.wait(run.id).data()["data"]["s49"] == {"sum": 50}
+                backend.meeting.take(f"told-{queue_type}")
+                assert worker.poll() is None
 
 
 def test_what_is_no_task_of_ours_is_refused_here_too(rabbit: Rabbit) -> None:

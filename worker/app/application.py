@@ -46,7 +46,7 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     )
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
-    app.conf.task_queues = (*app.conf.task_queues, *map(queue, registry.queues()))
+    app.conf.task_queues = (*app.conf.task_queues, *(queue(name, settings) for name in registry.queues()))
     app.conf.acts_runtimes = Runtimes(app, settings, registry)
     register_tasks(app, app.conf.acts_runtimes, limits_of(settings))
     return app

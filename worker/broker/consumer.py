@@ -41,7 +41,9 @@ T = TypeVar("T")
 _LONGEST_LANE: Final = 2_000
 """Bytes of a lane's task that shares are kept of; it may be longer."""
 _NOT_PERMITTED: Final = 3
-"""How a worker ends whose user may not take from its queues."""
+"""How a worker ends that may not, or cannot, take from its queues."""
+_INEQUIVALENT: Final = 406
+"""What RabbitMQ answers who asks for a queue of another kind than the one it has."""
 _ANSWER_SECONDS: Final = 0.005
 _EVENTS_SECONDS: Final = 0.1
 """How long a task event may wait for others: each message of them costs as much as a hundred events more."""
@@ -49,6 +51,11 @@ _EVENTS_SECONDS: Final = 0.1
 
 class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
     """Celery's consumer, which outlives whatever lies in its queues."""
+
+    class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
+        """Without 28 exchanges for delays, which it makes where there are quorum queues: no task of ours has one."""
+
+        default_steps = [step for step in Consumer.Blueprint.default_steps if "delayed_delivery" not in step]  # noqa: RUF012
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         log_one_line_per_task()
@@ -77,6 +84,13 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Called by Celery when the broker fails: it is waited for, but not where it says that this user may not."""
         if isinstance(exc, NoPermissionError):
             logger.critical("the broker's user may not do what the queues of this worker need: %s", exc)
+            raise WorkerShutdown(_NOT_PERMITTED)
+        if getattr(exc, "reply_code", None) == _INEQUIVALENT:
+            logger.critical(
+                "RabbitMQ has a queue of another kind than is asked for: %s. Have ACTS_QUEUE_TYPE say what it is, or "
+                "delete the queue when it is empty",
+                exc,
+            )
             raise WorkerShutdown(_NOT_PERMITTED)
         super().on_connection_error_after_connected(exc)
 
