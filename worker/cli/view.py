@@ -33,6 +33,7 @@ from .values import SHORT, WHOLE, Cut, value_lines
 MOST: Final = 10
 """Kinds of failures that are shown where no limit is given."""
 _INSTANCES: Final = 5
+_MOST_WAITING: Final = 5
 """Likewise instances."""
 _FAILED: Final = ("failed", "skipped")
 _OTHERS: Final = ("waiting", "held", "running", "done", "sent", "latent")
@@ -138,8 +139,17 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {counted(below, 'call')} of child runs {waits} for a person: acts held {document['run']}"
     if cost := cost_line(document.get("cost")):
         yield f"  {cost}"
+    yield from waiting_lines(document.get("waiting_for", []))
     if document.get("background") is not None:
         yield f"  {background_line(document['background'], document['run'])}"
+
+
+def waiting_lines(told: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """What calls wait for that is no call: a few of them (see `Run.status`)."""
+    for one in told[:_MOST_WAITING]:
+        yield f"  call {escaped(one['call'])} waits: {escaped(one['reason'])}"
+    if (left := len(told) - _MOST_WAITING) > 0:
+        yield f"  … and {left} more: acts status --json"
 
 
 def _of_instances(document: Mapping[str, Any], is_one: Callable[[str], bool]) -> dict[str, Any]:

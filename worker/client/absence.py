@@ -16,12 +16,14 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.attempts import call_name
 
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""
 _MOST_INSTANCES: Final = 20
 """Instances that are looked into."""
 _LIKENESS: Final = 0.7
+_OPEN: Final = (Status.WAITING.value, Status.RUNNING.value)
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
 _WAITS_FOR_A_PERSON: Final = "it waits for a person: see `acts held`"
 _IS_THERE: Final = "it is there, in this instance only: ask with --instance"
@@ -88,8 +90,15 @@ def absence(
         run.feed(history.lane(name))
         if (lane := run.lane(name)).fold.exists(place) or any(_writing(lane, place)):
             having.append(lane)
+    writers = tuple(islice(_writers(having[:1] or lanes, place, at_work), MOST_WRITERS))
+    waits = history.waiting() if at is None and any(writer.status in _OPEN for writer in writers) else {}
     return Absence(
-        writers=tuple(islice(_writers(having[:1] or lanes, place, at_work), MOST_WRITERS)),
+        writers=tuple(
+            replace(writer, reason=waits.get(call_name(writer.index, writer.instance)))
+            if writer.status in _OPEN
+            else writer
+            for writer in writers
+        ),
         near=str(near) if near is not None else None,
         instances=tuple(str(lane.instance) for lane in having if lane.fold.exists(place)),
     )

@@ -60,7 +60,7 @@ def coming(registry: Registry, gone: Iterable[str]) -> Coming:
 
 def _refuses(activity: Activity) -> Any:
     def refuses(call: Call, parameters: Mapping[str, Any], mark: str) -> str | None:
-        return activity.refusal(call.properties, parameters, mark)
+        return "; ".join(map(str, activity.misfits(call.properties, parameters, mark))) or None
 
     return refuses
 

@@ -17,6 +17,7 @@ from acts_celery.worker.storage.formats import require_format
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.unanswered import read_unanswered
+from acts_celery.worker.storage.waiting import read_waiting
 from acts_celery.worker.wire.attempts import CallId
 
 from .background import read_background
@@ -68,6 +69,8 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
         told["held_below"] = below
     if "sent" in state and (background := read_background(redis, keys)) is not None:
         told["background"] = background.to_dict()
+    if state["status"] not in ENDED and (waiting := read_waiting(redis, keys, state)):
+        told["waiting_for"] = [one.to_dict() for one in waiting]
     if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):
         told["unanswered"] = [asdict(one) for one in unanswered]
     if (parent := Parent.read(state.get(PARENT))) is not None:

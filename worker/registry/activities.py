@@ -23,6 +23,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from acts_celery.protocol.calls.approvals import ASK_HUMAN
 from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.tools import GRANTED, REASONING
+from acts_celery.protocol.language.errors import Problem
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
@@ -113,20 +114,23 @@ class Activity(Registered):
         """What it takes and gives (SPEC R17.1)."""
         return Contract(self.name, self.schema)
 
-    def refusal(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> str | None:
-        """Why its contract does not admit a call that was checked under that of a mark (SPEC R17.3). What the
-        function's own validation makes a parameter of - a number of a text - is no reason.
+    def misfits(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> list[Problem]:
+        """What its contract has against a call that was checked under that of a mark (SPEC R17.3). What the function's
+        own validation makes a parameter of - a number of a text - is none of it.
         """
         problems = self.contract.problems({**call, **parameters}, mark)
-        if not problems:
-            return None
-        if not self.takes_call and not any(problem.pointer.startswith("/_") for problem in problems):
+        if problems and not self.takes_call and not any(problem.pointer.startswith("/_") for problem in problems):
             try:
                 self._validated(**parameters, **{kind: {} for kind in self.scopes})
             except (ValidationError, TypeError):
-                pass
-            else:
-                return None
+                return problems
+            return []
+        return problems
+
+    def refusal(self, call: Mapping[str, Any], parameters: Mapping[str, Any], mark: str) -> str | None:
+        """The same with both contracts, as a call's error says it; None where there is nothing against it."""
+        if not (problems := self.misfits(call, parameters, mark)):
+            return None
         return (
             f"version {self.version} of {self.name!r}, contract {self.contract.digest}, which does not admit the call, "
             f"checked under contract {mark.partition(' ')[0]}: {'; '.join(map(str, problems))}"

@@ -19,6 +19,7 @@ from .entries import Entry, id_key, read_entry, read_flat
 from .keys import Keys
 from .log import INSTANCES_AT_ONCE, PAGE_BYTES
 from .scripts import Script
+from .waiting import read_waiting
 from .withdrawn import counting
 
 _PAGE: Final = 200
@@ -128,6 +129,12 @@ class History:
                 if condition is not None and condition.is_at_work:
                     found[self._name(call)] = condition.attempt
         return found
+
+    def waiting(self) -> dict[str, str]:
+        """What calls wait for that is no call, by their ids; as far as it is told (see `waiting`)."""
+        state: Any = self._redis.hgetall(self._keys.state)
+        fields = {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
+        return {one.call: one.reason for one in read_waiting(self._redis, self._keys, fields)}
 
     def _name(self, member: bytes) -> tuple[str | None, int]:
         id_ = CallId.of_member(self._keys.run, member.decode())

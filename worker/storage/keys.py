@@ -42,7 +42,7 @@ class Keys:
         waits for a person (none: for ever); `wakes`, how often parked lanes were woken; `drives:<lane>` (drive.lua),
         `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua); `trace`, the span that it was
         submitted under, and `delegate`, which one a child run is (see `child_links`); `traced`, with which end it was
-        exported as spans (traced.lua). Times are in ms.
+        exported as spans (traced.lua); `given_back`, the entry of the call that was given back last. Times are in ms.
         """
         return self._key("state")
 

@@ -45,7 +45,7 @@ class Slots:
     """The slots, as a worker's drives use them."""
 
     def __init__(self, redis: AsyncRedis, *, prefix: str) -> None:
-        self._key = _key(prefix)
+        self._key = slots_key(prefix)
         self._script = AsyncScript(GroupedCommands(redis), "slots")
 
     async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
@@ -71,7 +71,7 @@ class SlotKeeper:
     def __init__(self, redis: Redis, *, prefix: str) -> None:
         self._redis = redis
         self._prefix = prefix
-        self._key = _key(prefix)
+        self._key = slots_key(prefix)
         self._script = Script(redis, "slots")
 
     def reconcile(self) -> set[str]:
@@ -119,7 +119,9 @@ class SlotKeeper:
 
     def _holders(self, name: str, calls: Mapping[bytes, float]) -> Iterator[tuple[CallId, float]]:
         key = f"{self._key}:holders:{name}"
-        return readable(key, calls, lambda call: (_parse(call.decode()), calls[call]), partial(self._redis.zrem, key))
+        return readable(
+            key, calls, lambda call: (slot_call(call.decode()), calls[call]), partial(self._redis.zrem, key)
+        )
 
     def _turns(self, name: str, runs: Iterable[bytes]) -> Iterator[str]:
         key = f"{self._key}:turns:{name}"
@@ -167,7 +169,7 @@ class SlotKeeper:
         """Let lanes of paused runs that wait for a slot wait for their run's going on instead."""
         for name, run in paused:
             waiting: Any = self._redis.zrange(f"{self._key}:waiting:{name}\x1f{run}", 0, -1)
-            lanes = list(dict.fromkeys(lane_token(_parse(call.decode()).instance) for call in waiting))
+            lanes = list(dict.fromkeys(lane_token(slot_call(call.decode()).instance) for call in waiting))
             for start in range(0, len(lanes), _AT_ONCE):
                 self._redis.rpush(Keys(self._prefix, run).backlog, *lanes[start : start + _AT_ONCE])
 
@@ -181,7 +183,8 @@ def _found(answer: Any) -> Any:
     return answer
 
 
-def _key(prefix: str) -> str:
+def slots_key(prefix: str) -> str:
+    """The key of the slots, with which those beside it begin."""
     return prefix + ":{slots}"
 
 
@@ -190,7 +193,8 @@ def _text(call: CallId) -> str:
     return f"{call.run}\x1f{call.member}"
 
 
-def _parse(text: str) -> CallId:
+def slot_call(text: str) -> CallId:
+    """The call that holds a slot, or waits for one."""
     run, member = text.split("\x1f", 1)
     return CallId.of_member(run, member)
 
@@ -201,4 +205,4 @@ def _request(**parts: Sequence[Any]) -> dict[str, Sequence[Any]]:
 
 
 def _read(found: Mapping[str, Any]) -> Slotted:
-    return Slotted(tuple(found["granted"]), tuple(map(_parse, found["handed"])))
+    return Slotted(tuple(found["granted"]), tuple(map(slot_call, found["handed"])))

@@ -26,6 +26,8 @@ from .layer import Layer, asked
 if TYPE_CHECKING:
     from celery import Celery
 
+    from acts_celery.worker.storage.waiting import Deserted
+
 OLDEST_SERVER: Final = (6, 2)
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 1.5
@@ -273,9 +275,27 @@ def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -
             layer.add(f"{name} {_length(connection, name)} waiting, {counted(servers, 'worker')}")
             if not servers:
                 deserted.append(name)
+        for one in _left_behind(settings, serving):
+            many = f"{counted(one.calls, 'call')} lie there, one of run {one.run}"
+            remedy = f"start a worker with the code of before (acts worker --queues {one.queue}), or cancel the run"
+            what = many if one.calls > 1 else f"a call of run {one.run} lies there"
+            layer.fail(f"no worker serves {one.queue}: {what}", remedy)
         if deserted:
             layer.fail(f"no worker serves {', '.join(deserted)}", f"acts worker --queues {','.join(deserted)}")
     return layer
+
+
+def _left_behind(settings: Settings, serving: Mapping[str, list[str]]) -> list[Deserted]:
+    """The queues that no code names any more and no worker serves, and that calls of runs lie in."""
+    from acts_celery.worker.registry.activities import registry
+    from acts_celery.worker.storage.connections import connect
+    from acts_celery.worker.storage.waiting import deserted
+
+    if settings.effective_redis_url is None:
+        return []
+    known = {*queue_names(settings), *registry.queues(), *(queue for queues in serving.values() for queue in queues)}
+    with connect(settings) as redis:
+        return deserted(redis, settings.key_prefix, known)
 
 
 def _length(connection: Any, queue: str) -> int:

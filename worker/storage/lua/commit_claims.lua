@@ -1,6 +1,6 @@
 -- What becomes of calls at work: attempts that failed rest, a child run answers, the calls that come next are claimed.
 --
--- KEYS: leases log children
+-- KEYS: leases log children state
 -- USES: commit_step commit_outcomes
 -- Request: retries: {call, attempt, delay_ms, given_back, of, note} (attempts that failed, and when the next is due; one that
 --          was given back does not count, and the first time the log has a note of the call that it is `of`),
@@ -19,6 +19,7 @@ for _, retry in ipairs(request.retries) do
         if retry.note ~= '' then
             last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', retry.of, 'given_back', retry.note)
             grown = grown + #retry.note
+            redis.call('HSET', state, 'given_back', last)
         end
         leased[#leased + 1] = due
         leased[#leased + 1] = field(retry.call)

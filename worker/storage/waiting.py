@@ -1,0 +1,168 @@
+"""What calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a slot, another try
+(SPEC R17.3).
+
+It is read from a few keys, however many calls there are, and names a few of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.protocol.engine.events import CallGivenBack
+from acts_celery.worker.wire.attempts import CallId, call_name
+
+from .clock import server_ms
+from .condition import Condition, Kind
+from .entries import moment_ms, read_entry
+from .keys import Keys, active_runs, probes
+from .slots import slot_call, slots_key
+
+GIVEN_BACK: Final = "given_back"
+"""Field of a run's state: the entry of the call that was given back last (see commit_claims.lua)."""
+_MOST: Final = 200
+"""Calls that are looked at."""
+_MOST_TOLD: Final = 20
+_LIES_MS: Final = 5_000
+"""A message that lies in its queue for so long is told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call, and what it waits for."""
+
+    call: str
+    """Its id within the run."""
+    for_: str
+    """`queue`, `code`, `slot` or `attempt`."""
+    reason: str
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON."""
+        return {"call": self.call, "for": self.for_, "reason": self.reason}
+
+
+def read_waiting(redis: Redis, keys: Keys, state: Mapping[str, str]) -> list[Waiting]:
+    """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
+    members: Any = redis.zrange(keys.leases, 0, _MOST - 1)
+    calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
+    now_ms = server_ms(redis)
+    found = list(_slots(redis, keys, now_ms))
+    if calls:
+        entries: Any = redis.hmget(keys.calls, calls)
+        conditions = dict(zip(calls, map(Condition.read, entries), strict=True))
+        found += _given_back(redis, keys, state, now_ms)
+        known = {one.call for one in found}
+        taken: Any = redis.hgetall(probes(keys.prefix))
+        for member, condition in conditions.items():
+            id_ = CallId.of_member(keys.run, member.decode())
+            if condition is not None and id_.name not in known:
+                found += _of_condition(id_, condition, taken, now_ms)
+    return found[:_MOST_TOLD]
+
+
+def lies_in(condition: Condition) -> tuple[int, str] | None:
+    """Since when (ms) the message of a call lies in which queue; None where it was taken, or has none."""
+    if condition.kind is not Kind.SENT:
+        return None
+    _, since, queue = condition.holder.split("/", 2)
+    return (int(since), queue) if queue else None
+
+
+@dataclass(frozen=True, slots=True)
+class Deserted:
+    """A queue from which nobody takes, although calls lie there."""
+
+    queue: str
+    calls: int
+    """Those that were seen."""
+    run: str
+    """Of one of them."""
+
+
+def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserted]:
+    """The queues but for those that are served in which calls of runs lie, as far as they are found in so many runs.
+
+    Where a probe is awaited from no other queue, nothing is looked at. Raises `RedisError`.
+    """
+    sent: Any = redis.hgetall(probes(prefix))
+    asked = {queue.decode() for queue, known in sent.items() if known.split(b":")[1:2] != [b"0"]} - {*served}
+    if not asked:
+        return []
+    runs: Any = redis.zrange(active_runs(prefix), 0, _MOST - 1)
+    found = Counter[str]()
+    of: dict[str, str] = {}
+    for run in map(bytes.decode, runs):
+        keys = Keys(prefix, run)
+        members: Any = redis.zrange(keys.leases, 0, _MOST - 1)
+        calls: Any = redis.hmget(keys.calls, members) if members else []
+        sent_off: Any = redis.hvals(keys.outbox)
+        for entry in (*calls, *sent_off):
+            condition = Condition.read(entry)
+            queue = condition.holder.split("/", 2)[-1] if condition is not None and condition.kind is Kind.SENT else ""
+            if queue in asked:
+                found[queue] += 1
+                of.setdefault(queue, run)
+    return [Deserted(queue, number, of[queue]) for queue, number in sorted(found.items())]
+
+
+def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
+    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > _LIES_MS:
+        since, queue = lies
+        until = int(taken.get(queue.encode(), b"0").partition(b":")[0])
+        if until < since:
+            seconds = (now_ms - since) // 1000
+            text = f"its message lies in the queue {queue} for {seconds} s, and nobody has taken what came after it"
+            yield Waiting(id_.name, "queue", f"{text}: see `acts doctor`")
+    elif condition.kind is Kind.RETRY:
+        left = max(0, int(condition.holder) - now_ms) / 1000
+        failed = f"attempt {condition.failures} has failed" if condition.failures else "it was given back"
+        yield Waiting(id_.name, "attempt", f"{failed}, and the next one begins in {left:.0f} s")
+    elif (losses := condition.attempt - condition.failures - 1) > 0 and condition.kind in (Kind.RUNNING, Kind.LOST):
+        yield Waiting(id_.name, "attempt", f"its workers were lost {losses} times: see their logs")
+
+
+def _given_back(redis: Redis, keys: Keys, state: Mapping[str, str], now_ms: int) -> Iterator[Waiting]:
+    """The call that was given back last, where it is still."""
+    if (id_ := state.get(GIVEN_BACK)) is None:
+        return
+    entries: Any = redis.xrange(keys.log, id_, id_)
+    for entry_id, fields in entries:
+        entry = read_entry(entry_id, fields)
+        if not isinstance(entry.event, CallGivenBack):
+            continue
+        call = CallId(keys.run, entry.instance, entry.event.call)
+        found: Any = redis.hget(keys.calls, call.member)
+        condition = Condition.read(found)
+        if condition is not None and condition.kind in (Kind.RETRY, Kind.EACH, Kind.SENT):
+            seconds = (now_ms - moment_ms(entry.id)) // 1000
+            text = f"for {seconds} s no worker's code admits it: {entry.event.reason}"
+            yield Waiting(call_name(entry.event.call, entry.instance), "code", text)
+
+
+def _slots(redis: Redis, keys: Keys, now_ms: int) -> Iterator[Waiting]:
+    """The calls that wait for a slot, and who holds it."""
+    slots = slots_key(keys.prefix)
+    names: Any = redis.hgetall(slots)
+    if not names:
+        return
+    with redis.pipeline(transaction=False) as pipeline:
+        for name in names:
+            pipeline.zrange(f"{slots}:waiting:{name.decode()}\x1f{keys.run}", 0, _MOST_TOLD - 1, withscores=True)
+            pipeline.zrange(f"{slots}:holders:{name.decode()}", 0, 2)
+        answers = pipeline.execute()
+    for (name, limit), waiting, holders in zip(names.items(), answers[::2], answers[1::2], strict=True):
+        held = ", ".join(_held_by(holder.decode(), keys.run) for holder in holders) or "nobody"
+        for member, since in waiting:
+            seconds = (now_ms - int(since)) // 1000
+            text = f"for {seconds} s it waits for a slot of {name.decode()} (limit {limit.decode()}), held by {held}"
+            yield Waiting(slot_call(member.decode()).name, "slot", text)
+
+
+def _held_by(holder: str, run: str) -> str:
+    call = slot_call(holder)
+    return f"call {call.name}" if call.run == run else f"call {call.name} of run {call.run}"
