@@ -20,7 +20,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.decisions import Outcome, Success
-from acts_celery.protocol.engine.events import CallsUndone
+from acts_celery.protocol.engine.events import CallEnded, CallsUndone, ElementEnded, MessageAdded
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
@@ -29,9 +29,11 @@ from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Kind
 from acts_celery.worker.storage.entries import Entry, id_key
+from acts_celery.worker.storage.gatherings import Found
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys, active_runs
 from acts_celery.worker.storage.lane import LaneView, RunView
+from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
@@ -216,6 +218,9 @@ class Retrier:
         undoing = Entry(lane.state.last, CallsUndone(tuple(lane.undone)), record=new_record(view, lane))
         shown = LaneView(view, lane.instance, [*entries, undoing])
         outcomes = []
+        gathering = [call for index in lane.failed if (call := lane.state.known[index]).gather]
+        if gathering:  # what the value hangs on lies in all instances
+            shown.gather_from(self._history.instances(), self._messages(), gathering)
         for index in sorted(lane.failed):
             outcome = shown.execution.finish(index, given, date_now())
             if (reason := _refusal(outcome, given)) is not None:
@@ -224,11 +229,23 @@ class Retrier:
             outcomes.append(self._written(outcome))
         return outcomes
 
+    def _messages(self) -> Iterator[Found]:
+        """What the log holds for instances."""
+        for entry in self._history.entries():
+            event, instance = entry.event, entry.instance
+            if instance is None or instance == LOOP:
+                continue
+            if isinstance(event, CallsUndone):
+                yield entry.id, instance, None, frozenset(event.calls)
+            elif isinstance(event, MessageAdded | CallEnded | ElementEnded) and event.message is not None:
+                yield entry.id, instance, event.call, event.message
+
     def _written(self, outcome: Outcome) -> dict[str, Any]:
+        labels = {"labels": sorted(outcome.labels)} if outcome.labels else {}
         return {
             "call": outcome.index,
             "status": outcome.status.value,
-            "detail": pack({"by": self._by}),
+            "detail": pack({"by": self._by, **labels}),
             "messages": [pack({**message, "_by": self._by}) for message in outcome.messages],
         }
 

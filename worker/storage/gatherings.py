@@ -6,12 +6,16 @@ lanes keep those before them, and each gather call is laid out by the records of
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.waits import Waits
+from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.state.operations import read_operation
 
 from .definition import PLACES, Definition, LaneRecord, places_in, unpack_lane, writers_of
 
@@ -37,6 +41,36 @@ class GatheredFolds:
         self.calls, self._folds = frozenset(call.index for call in calls), folds
         if not any(fold.all_marks for fold in folds.values()):
             self.trusted |= self.calls
+
+
+Found = tuple[str, str, int | None, Mapping[str, Any] | frozenset[int]]
+"""What the log of a run holds for an instance: an id, the instance, the call that wrote it, and the message; or the
+calls of which nothing before counts.
+"""
+
+
+class FoldsOfInstances:
+    """The values of all instances, as far as gather calls read them, and whatever others wrote: that may have kept a
+    value from being there.
+    """
+
+    def __init__(self, shared: Fold, calls: Iterable[Call], instances: Iterable[str]) -> None:
+        self._kinds = {place.kind for call in calls for place in (*call.scopes, *_places(call))}
+        self.by_instance = {instance: Fold(shared) for instance in instances}
+
+    def take(self, id_: str, instance: str, call: int | None, message: Mapping[str, Any] | frozenset[int]) -> None:
+        """Take in the next one of the log."""
+        if isinstance(message, frozenset):
+            self.by_instance[instance].withdraw(message)
+            return
+        operation = read_operation(message, f"message {id_}")
+        if operation is not None and (operation.place.kind in self._kinds or marks_of(message)):
+            self.by_instance[instance].append(message, f"message {id_}", call)
+
+
+def _places(call: Call) -> Iterator[Reference]:
+    """The places that a call's parameters read."""
+    return (place for expression in call.expressions for place in expression.references)
 
 
 def gathers_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,16 +32,13 @@ from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
-from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import marks_of
-from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.wire.attempts import Attempt
 from acts_celery.worker.wire.tokens import Tokens
 
 from .definition import Definition, LaneRecord, unpack_definition
 from .entries import Entry, RunStatusChanged, id_key, moment_ms
-from .gatherings import GatheredFolds, gathers_of
+from .gatherings import FoldsOfInstances, Found, GatheredFolds, gathers_of
 from .log import MessageLog, Opened
 from .run_state import RunState
 from .withdrawn import standing
@@ -363,30 +360,24 @@ class LaneView:
         left, loaded = self._unsettled, self._gathered.calls
         if left is None:
             return []
-        may_be_labelled = self.run.definition.trust or self.fold.all_marks  # else nothing hangs on the labels
-        ended = ended if may_be_labelled else ()
         begun = (call for index in ended if (call := self.execution.call(index)) is not None and call.gather)
         calls = [*self.execution.gathering, *(call for call in begun if call.index not in self._gathered.trusted)]
         return [call for call in calls if not left.get(call.index) and call.index not in loaded]
 
     async def gather(self, log: MessageLog, calls: Sequence[Call]) -> None:
         """Read the values of all instances, as far as calls read them."""
-        kinds = {place.kind for call in calls for place in (*call.scopes, *_places(call))}
-        folds = {instance: Fold(self.fold) for instance in await log.instances(self.run.run)}
-        async for id_, instance, call, message in log.messages(self.run.run):
-            if isinstance(message, frozenset):
-                folds[instance].withdraw(message)
-                continue
-            operation = read_operation(message, f"message {id_}")
-            if operation is not None and (operation.place.kind in kinds or marks_of(message)):
-                folds[instance].append(message, f"message {id_}", call)
-        self._gathered.take(calls, folds)
+        folds = FoldsOfInstances(self.fold, calls, await log.instances(self.run.run))
+        async for found in log.messages(self.run.run):
+            folds.take(*found)
+        self._gathered.take(calls, folds.by_instance)
+
+    def gather_from(self, instances: Iterable[str], found: Iterable[Found], calls: Sequence[Call]) -> None:
+        """The same, of what was read of the log already."""
+        folds = FoldsOfInstances(self.fold, calls, instances)
+        for one in found:
+            folds.take(*one)
+        self._gathered.take(calls, folds.by_instance)
 
     def let_go(self) -> None:
         """Keep no longer what was gathered."""
         self._gathered.take((), {})
-
-
-def _places(call: Call) -> Iterator[Reference]:
-    """The places that a call's parameters read."""
-    return (place for expression in call.expressions for place in expression.references)
