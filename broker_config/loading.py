@@ -24,6 +24,7 @@ FOUND = Path(".env")
 _ONLY_IF_NAMED = (
     *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
     *("hold_webhook_url", "health_folder", "ui_tokens", "ui_redis_url", "ui_url", "mcp", "mcp_admitted"),
+    *("mcp_tokens", "mcp_url", "mcp_delegates"),
 )
 """What code is loaded, where keys and data are sent, which folder is written, who may enter: a file that merely lies in
 the current folder, such as that of a repository that was cloned, decides none of it."""

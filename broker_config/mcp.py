@@ -145,11 +145,21 @@ class McpSettings(AddressSettings):
         "that were submitted under its name, with `all` every run. @FILE reads them from a file. Unset: `acts mcp "
         "--http` makes a token for its own machine.",
     )
+    mcp_delegates: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Delegates that are tools of `acts mcp`, too, separated by commas: registered ones, and request "
+        "definitions of ACTS_DELEGATES.",
+    )
     mcp_url: str | None = Field(
         None,
         description="Where `acts mcp --http` is, as clients see it (http or https): behind a proxy. Unset: where it "
         "listens.",
     )
+
+    @field_validator("mcp_delegates", mode="before")
+    @classmethod
+    def _split_mcp_delegates(cls, value: object) -> object:
+        return [name for part in value.split(",") if (name := part.strip())] if isinstance(value, str) else value
 
     @field_validator("mcp_tokens")
     @classmethod

@@ -5,6 +5,7 @@
 `tools`       what all tools have in common
 `reading`     the tools that only look
 `doing`       the tools that submit, decide and cancel
+`delegates`   delegates that are tools
 `answers`     what a tool gives, and what went wrong, as MCP has it
 `server`      the server of the protocol, the same for both transports
 `stdio`       one client, over standard input and output

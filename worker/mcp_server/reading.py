@@ -119,7 +119,7 @@ class Result(OfRun):
     async def carry_out(self, asking: Asking) -> dict[str, Any]:
         """Wait, and read it."""
         run = await asking.runs.find(asking.principal, self.run)
-        seen = await _awaited(asking, run, self.wait_seconds)
+        seen = await awaited(asking, run, self.wait_seconds)
         answer = {key: seen[key] for key in ("run", "status", "reason", "held", "counts", "instances")}
         if self.path is not None:
             value = await asking.runs.value(run, self.path, self.instance)
@@ -233,7 +233,7 @@ def part_of(value: Any, pointer: str | None) -> Any:
     return value
 
 
-async def _awaited(asking: Asking, run: str, wait_seconds: float) -> dict[str, Any]:
+async def awaited(asking: Asking, run: str, wait_seconds: float) -> dict[str, Any]:
     """The overview of a run: now, or when it has ended, waits for people alone, or the time is over."""
     until = time.monotonic() + wait_seconds
     while True:

@@ -15,6 +15,7 @@ from mcp_types import INVALID_PARAMS, CallToolRequestParams, CallToolResult, Lis
 from acts_celery.broker_config import Settings
 
 from .answers import answer, failure
+from .delegates import DelegateTool, delegate_tools
 from .doing import DOING
 from .principals import Principal
 from .reading import READING
@@ -38,8 +39,9 @@ def most_bytes(settings: Settings) -> int:
 
 
 def make_server(settings: Settings, who: Knowing) -> Server[Any]:
-    """A server under these settings."""
+    """A server under these settings, whose code is loaded. Raises `WorkerError` where a delegate cannot be a tool."""
     runs: Runs | None = None
+    tools: dict[str, type[ServerTool] | DelegateTool] = {**TOOLS, **delegate_tools(settings, TOOLS)}
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncIterator[None]:
@@ -52,16 +54,16 @@ def make_server(settings: Settings, who: Knowing) -> Server[Any]:
 
     async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         rights = who(context).rights
-        return ListToolsResult(tools=[tool.tool(name) for name, tool in TOOLS.items() if tool.right in rights])
+        return ListToolsResult(tools=[tool.tool(name) for name, tool in tools.items() if tool.right in rights])
 
     async def call_tool(context: Context, asked: CallToolRequestParams) -> CallToolResult:
         assert runs is not None, "no request comes before the server has begun"
-        if (tool := TOOLS.get(asked.name)) is None:
-            raise MCPError(INVALID_PARAMS, f"there is no tool {asked.name[:100]!r}: there are {', '.join(TOOLS)}")
+        if (tool := tools.get(asked.name)) is None:
+            raise MCPError(INVALID_PARAMS, f"there is no tool {asked.name[:100]!r}: there are {', '.join(tools)}")
         principal = who(context)
         try:
             principal.require(tool.right, asked.name)
-            call = tool.model_validate(asked.arguments or {})
+            call = tool.read(asked.arguments or {})
             return answer(await call.carry_out(Asking(runs, principal, context.session.report_progress)))
         except Exception as error:
             return failure(error, asked.name)

@@ -45,6 +45,11 @@ class ServerTool(BaseModel):
         raise NotImplementedError
 
     @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> ServerTool:
+        """A call with these arguments. Raises pydantic's `ValidationError`."""
+        return cls.model_validate(arguments)
+
+    @classmethod
     def tool(cls, name: str) -> Tool:
         """As MCP lists it."""
         reads = cls.right == "read"
