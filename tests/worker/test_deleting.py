@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -219,3 +220,20 @@ def test_many_runs_are_deleted_without_holding_up_the_server_and_in_bounded_step
         assert 0.6 < chosen.bytes / freed < 1.4
         assert redis.info("commandstats")["cmdstat_evalsha"]["usec_per_call"] < 500
         assert [key for key in redis.scan_iter(f"{prefix}:*{{*") if b"dead" not in key] == []
+
+
+def test_a_run_of_another_version_is_shown_and_deleted_only_when_that_is_said(kept: Backend) -> None:
+    run, other = under_way(kept, "foreign"), under_way(kept, "ours")
+    kept.redis.hset(Keys(kept.settings.key_prefix, run).state, "format", 99)
+    assert [found.run for found in kept.client.runs(status="foreign")] == [run]
+    said = json.loads(command(kept, "doctor", "--json").stdout)
+    (layer,) = (layer for layer in said["layers"] if layer["layer"] == "runs")
+    assert "1 run of another version" in json.dumps(layer)
+    with pytest.raises(RunOver, match="has format 99, which this version does not read"):
+        kept.client.run(run).delete()
+    with pytest.raises(RunOver, match="cancel it"):
+        kept.client.run(other).delete(foreign=True)
+    gone = command(kept, "delete", run, "--foreign")
+    assert gone.code == 0, gone.stderr
+    assert list(kept.client.runs(status="foreign")) == []
+    assert kept.keys(run) == set()

@@ -29,9 +29,12 @@ _SHOWN: Final = 20
 @chosen_options
 @click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as take so much memory: 500MB.")
 @click.option("--largest", is_flag=True, help="The largest first, not those that ended first.")
+@click.option("--foreign", is_flag=True, help="RUN is another version's, which is not there any more to end it.")
 @click.option("--yes", "-y", is_flag=True, help="Delete them. Without it many runs are only listed.")
 @common_options
-def delete(run: str | None, *, chosen: Chosen, free: float | None, largest: bool, yes: bool, common: Common) -> int:
+def delete(
+    run: str | None, *, chosen: Chosen, free: float | None, largest: bool, foreign: bool, yes: bool, common: Common
+) -> int:
     """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
 
     Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs
@@ -44,7 +47,7 @@ def delete(run: str | None, *, chosen: Chosen, free: float | None, largest: bool
         raise click.UsageError("name a run, or say which: --older-than, --status, --name, --free, --largest")
     if run is not None:
         with found_run(run, common) as found:
-            gone = found.delete()
+            gone = found.delete(foreign=foreign)
         print_either(gone.to_dict() | {"deleted": True}, [_deleted(gone)], as_json=common.json)
         return COMPLETED
     from acts_celery.worker.client.client import Client

@@ -22,6 +22,7 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.child_links import PARENT, Parent
 from acts_celery.worker.storage.clock import date_of
 from acts_celery.worker.storage.dead_letters import DeadLetters
+from acts_celery.worker.storage.formats import READ
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, ended_runs
 from acts_celery.worker.storage.retention import Holding, delete_runs, measure_runs
 
@@ -115,11 +116,14 @@ class Deleter:
         for some in _batches(list(runs), _AT_ONCE):
             yield from self._delete(some, keeps_outstanding=True)
 
-    def delete_one(self, run: str) -> DeletableRun:
-        """Delete a run that is over, with what stands below it. Raises `RunNotFound`, `RunOver`."""
+    def delete_one(self, run: str, *, foreign: bool = False) -> DeletableRun:
+        """Delete a run that is over, with what stands below it; with `foreign` one that is of a format that is not read
+        whatever its status is. Raises `RunNotFound`, `RunOver`.
+        """
         keys = self._keys(run)
-        fields: Any = self._redis.hmget(keys.state, "name", PARENT)
-        field, above = fields
+        fields: Any = self._redis.hmget(keys.state, "name", PARENT, "format")
+        field, above, number = fields
+        is_read = number is None or int(number) in READ
         parent = Parent.read(above)
         if parent is not None and self._status(parent.call.run) not in (None, *ENDED):
             raise RunOver(f"run {run} answers a call of run {parent.call.run}, which is under way: cancel that first")
@@ -128,12 +132,17 @@ class Deleter:
         if (status := holdings[-1].status) is None:
             raise RunNotFound(run)
         for each, holding in zip(family, holdings, strict=True):
-            if holding.status not in (None, *ENDED):
+            if holding.status not in (None, *ENDED) and not (foreign and not is_read):
+                if not is_read:
+                    raise RunOver(
+                        f"run {run} has format {int(number)}, which this version does not read, and is not over there: "
+                        "end it with the version that submitted it, or delete it as it is (`--foreign`)"
+                    )
                 which = f"run {run}" if each == run else f"run {each}, which run {run} has begun,"
                 raise RunOver(f"{which} is {holding.status}: cancel it before it is deleted")
         name = field.decode("utf-8", "replace") if field is not None else None
         found = _with(DeletableRun(run, name, status, None, family[:-1]), holdings, self._letters.counts())
-        for deleted in self._delete([found], keeps_outstanding=False):
+        for deleted in self._delete([found], keeps_outstanding=False, foreign=foreign):
             return deleted
         raise RunOver(f"run {run} goes on: calls were added to it meanwhile")
 
@@ -175,10 +184,13 @@ class Deleter:
                 else:
                     yield found
 
-    def _delete(self, runs: Sequence[DeletableRun], *, keeps_outstanding: bool) -> list[DeletableRun]:
+    def _delete(
+        self, runs: Sequence[DeletableRun], *, keeps_outstanding: bool, foreign: bool = False
+    ) -> list[DeletableRun]:
         names = [each for run in runs for each in run.all]
         keys = [self._keys(each) for each in names]
-        holdings = delete_runs(self._redis, self._settings.key_prefix, keys, keeps_outstanding=keeps_outstanding)
+        prefix = self._settings.key_prefix
+        holdings = delete_runs(self._redis, prefix, keys, keeps_outstanding=keeps_outstanding, foreign=foreign)
         gone = {name: held.bytes for name, held in zip(names, holdings, strict=True) if held.is_deleted}
         if any(run.dead_letters for run in runs):
             self._letters.forget_runs(gone.keys())

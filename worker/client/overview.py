@@ -15,12 +15,13 @@ from redis import Redis
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import AmbiguousRun, RunNotFound
 from acts_celery.worker.storage.clock import date_of, server_ms
+from acts_celery.worker.storage.formats import FORMAT, READ
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_list import RunList, State
 
 from .labels import ID, LATEST
 from .ownership import OWNER, owner_of
-from .run_status import RunStatus, run_status
+from .run_status import FOREIGN, RunStatus, run_status
 
 _MOST_LOOKED_AT: Final = 100_000
 _MOST_NAMED: Final = 5
@@ -159,7 +160,7 @@ def _summary(run: str, state: Mapping[str, str], now_ms: int) -> Summary:
         run=run,
         name=state.get("name"),
         tags=tags,
-        status=run_status(state["status"]),
+        status=run_status(state["status"]) if int(state.get("format", FORMAT)) in READ else FOREIGN,
         calls=counts_of(state) if "total" in state else {},
         submitted=_moment(submitted),
         finished=_moment(finished) if finished is not None else None,

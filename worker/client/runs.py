@@ -281,14 +281,15 @@ class Run(ReadableRun[OutputT]):
             choice = Choice(Extent(downstream, effects), call, instance)
             return Retrier(self.id, self._redis, self._settings).planned(choice)
 
-    def delete(self) -> DeletableRun:
-        """Forget a run that has ended: its log, its values, its child runs and dead letters, everything. Returns what
-        it held. Raises `RunNotFound`; `RunOver` where it, or a run above or below it, is under way.
+    def delete(self, *, foreign: bool = False) -> DeletableRun:
+        """Forget a run that has ended: its log, its values, its child runs and dead letters, everything; with `foreign`
+        one whose status is that, whether it has ended or not. Returns what it held. Raises `RunNotFound`; `RunOver`
+        where it, or a run above or below it, is under way.
         """
         from .deleting import Deleter
 
         with redis_errors(self._settings):
-            return Deleter(self._redis, self._settings).delete_one(self.id)
+            return Deleter(self._redis, self._settings).delete_one(self.id, foreign=foreign)
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""

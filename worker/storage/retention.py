@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from acts_celery.worker.process.figures import figures
 
+from .formats import READ
 from .keys import ENDED, Keys, active_runs, due_runs, ended_runs
 from .run_list import RunList
 from .scripts import Script
@@ -79,11 +80,15 @@ def measure_runs(redis: Redis, runs: Sequence[Keys]) -> list[Holding]:
     return _ask(redis, runs, {"deletes": False})
 
 
-def delete_runs(redis: Redis, prefix: str, runs: Sequence[Keys], *, keeps_outstanding: bool) -> list[Holding]:
+def delete_runs(
+    redis: Redis, prefix: str, runs: Sequence[Keys], *, keeps_outstanding: bool, foreign: bool = False
+) -> list[Holding]:
     """Delete those of the runs that are over; with `keeps_outstanding` none with a call that was sent and forgotten and
-    is not done. Raises `RedisError`, and then some may have been deleted.
+    is not done, with `foreign` also those under way that are of a format that is not read. Raises `RedisError`, and
+    then some may have been deleted.
     """
-    found = _ask(redis, runs, {"deletes": True, "keeps_outstanding": keeps_outstanding})
+    request: dict[str, Any] = {"deletes": True, "keeps_outstanding": keeps_outstanding}
+    found = _ask(redis, runs, request | ({"reads": list(READ)} if foreign else {}))
     gone = [keys.run for keys, held in zip(runs, found, strict=True) if held.is_deleted]
     if gone:
         for listed in (active_runs(prefix), due_runs(prefix), ended_runs(prefix)):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from .formats import READ
 from .keys import Keys, active_runs, ended_runs
 
 _AT_ONCE: Final = 200
@@ -37,6 +38,16 @@ class RunList:
             for run, state in zip(page, states, strict=True):
                 if state:  # not one that is half written, or whose time is over
                     yield run, {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
+
+    def count_foreign(self) -> int:
+        """How many runs under way are of a format that is not read."""
+        found, names = 0, (name for name, _ in self._redis.zscan_iter(active_runs(self._prefix), count=_AT_ONCE))
+        while page := list(islice(names, _AT_ONCE)):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for name in page:
+                    pipeline.hget(Keys(self._prefix, name.decode()).state, "format")
+                found += sum(number is not None and int(number) not in READ for number in pipeline.execute())
+        return found
 
     def note_ended(self, submitted: Mapping[str, float]) -> None:
         """List runs that have ended, and no longer the oldest ones that are kept no more."""

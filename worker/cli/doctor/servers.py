@@ -143,6 +143,7 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
     from acts_celery.worker.storage.clock import date_of, server_ms
     from acts_celery.worker.storage.connections import connect
     from acts_celery.worker.storage.keys import active_runs, recovery
+    from acts_celery.worker.storage.run_list import RunList
 
     layer = Layer("runs")
     with asked(layer, "look at the server of the log"), connect(settings) as redis:
@@ -154,6 +155,11 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
                 f"no worker has looked after them since {since}: {counted(left, 'run')} as of then",
                 "start workers; if the log was restored, calls that were at work then, or done since, are "
                 "done again: `acts runs --status running`",
+            )
+        if foreign := RunList(redis, settings.key_prefix).count_foreign():
+            layer.warn(
+                f"{counted(foreign, 'run')} of another version, which no worker of this one goes on with",
+                "start workers of that version, or `acts delete RUN --foreign`: `acts runs --status foreign`",
             )
     if layer.detail:
         yield layer

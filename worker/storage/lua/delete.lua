@@ -2,16 +2,21 @@
 --
 -- KEYS: state outbox *
 -- USES: status
--- Request: deletes (else it only says), keeps_outstanding (a run stays whose calls that were sent and forgotten are not done)
+-- Request: deletes (else it only says), reads (formats: a run of another is deleted, too, while it is under way; or nil), keeps_outstanding (a run stays whose calls that were sent and forgotten are not done)
 -- Answer: status (none where there is no run), bytes (that its keys take, as the server estimates it), outstanding (how many
 --         calls that were sent and forgotten are not done), is_deleted
 
-local status = redis.call('HGET', state, 'status')
+local known = redis.call('HMGET', state, 'status', 'format')
+local status, format = known[1], tonumber(known[2] or nil)
+local is_foreign = request.reads ~= nil and format ~= nil
+for _, one in ipairs(request.reads or {}) do
+    is_foreign = is_foreign and one ~= format
+end
 local outstanding, bytes = redis.call('HLEN', outbox), 0
 for _, key in ipairs(KEYS) do
     bytes = bytes + (redis.call('MEMORY', 'USAGE', key) or 0)
 end
-local is_deleted = request.deletes and (not status or is_over(status))
+local is_deleted = request.deletes and (not status or is_over(status) or is_foreign)
     and not (request.keeps_outstanding and outstanding > 0)
 if is_deleted then
     redis.call('UNLINK', unpack(KEYS))
