@@ -1,7 +1,8 @@
 """Make the passwords that the topologies ask for: ``python deploy/passwords.py`` writes them into ``deploy/.env``.
 
-There is one for each user of Redis (``redis/users.acl``) and one for people to look at Flower. Compose reads that file
-by itself, and so does ``up.py``. What the file already holds stays; only this machine's user can read it.
+There is one for each user of Redis (``redis/users.acl``) and one each for people to look at Flower and Grafana. Compose
+reads that file by itself, and so does ``up.py``. What the file already holds stays; only this machine's user can read
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dotenv import dotenv_values
 
 FILE = Path(__file__).with_name(".env")
 ROLES = ("INSTANCES", "DELEGATES", "BACKGROUND", "CLIENTS", "FLOWER", "METRICS")
-NAMES = (*(f"REDIS_PASSWORD_{role}" for role in ROLES), "FLOWER_PASSWORD")
+NAMES = (*(f"REDIS_PASSWORD_{role}" for role in ROLES), "FLOWER_PASSWORD", "GRAFANA_PASSWORD")
 
 
 def main() -> None:

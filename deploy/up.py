@@ -51,6 +51,7 @@ VARIABLES = {
     "FLOWER_PORT": Variable("5555", PORT, "a port number"),
     "FLOWER_USER": Variable("acts", WORD, "letters, digits and . _ ~ -"),
     "FLOWER_PASSWORD": PASSWORD,
+    "UI_PORT": Variable("5556", PORT, "a port number"),
     "INSTANCE_WORKERS": Variable("2", r"[1-9]\d?", "a number from 1 to 99"),
 }
 SOCKET_PATH_BYTES = 103

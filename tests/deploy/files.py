@@ -20,6 +20,8 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 _PASSWORDS = runpy.run_path(str(DEPLOY / "passwords.py"))
 NAMES: tuple[str, ...] = _PASSWORDS["NAMES"]
 ROLES: tuple[str, ...] = _PASSWORDS["ROLES"]
+SUPERVISED: tuple[str, ...] = tuple(name for name in NAMES if name != "GRAFANA_PASSWORD")
+"""The passwords without that of Grafana, which only Compose starts."""
 
 
 class Instruction(NamedTuple):

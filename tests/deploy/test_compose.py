@@ -17,6 +17,7 @@ import redis
 
 from acts_celery.broker_config import find_server
 from tests.worker.backend import ended
+from tests.worker.figures import page, value
 
 from .files import DEPLOY, NAMES, ROOT, SERVICES, interpolated, service_commands
 from .topology import EXAMPLES, free_ports
@@ -31,7 +32,8 @@ class Composed:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (self.port,) = free_ports(1)
+        self.port, self.figures, *ports = free_ports(2 + len(WORKERS))
+        self.ports = dict(zip(WORKERS, ports, strict=True))
         self.outbox = folder / "outbox.jsonl"
 
     def environment(self, service: str) -> dict[str, str]:
@@ -43,6 +45,8 @@ class Composed:
             "REVIEWS_OUTBOX": str(self.outbox),
             "ACTS_HEALTH_FOLDER": str(self.folder / service),
             **{name: value.replace("@redis:6379", f"@127.0.0.1:{self.port}") for name, value in given.items()},
+            "ACTS_METRICS_HOST": "127.0.0.1",
+            "ACTS_METRICS_PORT": str(self.ports.get(service, "")),
         }
 
     def server(self) -> list[str]:
@@ -103,6 +107,22 @@ def test_each_container_finds_itself_well_without_asking_redis(composed: Compose
         health = composed.acts(service, "health")
         assert health["ok"], health
         assert [worker["worker"].split("@")[0] for worker in health["workers"]] == ["acts"]
+
+
+def test_each_worker_and_the_user_of_figures_show_them(composed: Composed) -> None:
+    options = ["--port", str(composed.figures), "--json"]
+    assert service_commands()["metrics"][:2] == ["acts", "metrics"]
+    command = [sys.executable, "-m", "acts_celery", "metrics", *options]
+    with (
+        (composed.folder / "metrics.log").open("wb") as log,
+        ended(command, composed.environment("metrics"), EXAMPLES, log) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline(), composed.logs()
+        found = page(f"http://127.0.0.1:{composed.figures}/metrics")
+    assert value(found, "acts_log_up") == value(found, "acts_broker_up") == 1, found
+    for name, port in composed.ports.items():
+        assert value(page(f"http://127.0.0.1:{port}/metrics"), "acts_serves_queue", queue=name) == 1
 
 
 def test_redis_has_its_limit_and_admits_no_process_without_a_password(composed: Composed) -> None:

@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from flower.options import options as flower_options
 
 from acts_celery.broker_config import Settings
 from acts_celery.broker_config.server_binary import VARIABLE
+from tests.models.foreign.installed import python_with
 
 from .files import (
     COMPOSE,
@@ -149,7 +151,7 @@ def test_images_are_pinned_and_ports_are_published_on_loopback_alone() -> None:
     images = [service["image"] for service in SERVICES.values() if "build" not in service]
     images += [text.partition("=")[2] for text in instructions("ARG") if "IMAGE" in text]
     assert images
-    assert all(re.fullmatch(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*", image) for image in images)
+    assert all(re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+[\w.-]*", image) for image in images)
     assert all(text.startswith("${PYTHON_IMAGE}") for text in instructions("FROM"))
     for service in SERVICES.values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
@@ -222,7 +224,7 @@ def test_both_topologies_consist_of_the_same_workers() -> None:
     assert workers == {name: queues for name, queues in by_supervisor.items() if queues is not None}
     known = {Settings.model_fields[f"queue_{name}"].default for name in ("instances", "delegates", "background")}
     assert set(workers.values()) == known
-    assert set(by_supervisor) == set(SERVICES) - {"cli", "ui", "traces"}
+    assert set(by_supervisor) == set(SERVICES) - {"cli", "traces", "metrics", "prometheus", "grafana"}
 
 
 def test_everything_comes_back_after_a_crash_and_has_time_to_finish() -> None:
@@ -230,7 +232,7 @@ def test_everything_comes_back_after_a_crash_and_has_time_to_finish() -> None:
         assert program["autorestart"] == "true"
         assert program["stopsignal"] == "TERM"
         assert SERVICES[name]["restart"] == "unless-stopped"
-        if name != "flower":
+        if name not in {"flower", "ui"}:
             assert SERVICES[name]["stop_grace_period"] == f"{program['stopwaitsecs']}s"
 
 
@@ -241,7 +243,7 @@ def test_in_compose_each_service_has_the_password_of_its_own_user_and_those_who_
     for name, given in environments.items():
         user = {"cli": "clients", "ui": "clients", "traces": "clients"}.get(name, name).upper()
         found = set(re.findall(r"REDIS_PASSWORD_(\w+)", "\n".join(strings(given))))
-        assert found == (set(ROLES) if name == "redis" else {user})
+        assert found == {"REDIS": set(ROLES), "PROMETHEUS": set(), "GRAFANA": set()}.get(user, {user})
 
 
 def test_every_container_has_a_limit_of_memory_and_redis_one_of_its_own_below_it() -> None:
@@ -261,3 +263,55 @@ def test_every_setting_named_in_deploy_exists() -> None:
     named = set(re.findall(r"\bACTS_[A-Z_]*[A-Z]\b", text))
     assert "ACTS_BROKER_URL" in named
     assert named <= known
+
+
+def test_prometheus_reads_the_figures_of_every_worker_of_compose(promtool: str) -> None:
+    path = DEPLOY / "prometheus" / "prometheus.yml"
+    done = subprocess.run([promtool, "check", "config", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (job,) = yaml.safe_load(path.read_text(encoding="utf-8"))["scrape_configs"]
+    (static,), (found,) = job["static_configs"], job["dns_sd_configs"]
+    assert static["targets"] == [f"metrics:{SERVICES['metrics']['command'][-1]}"]
+    workers = {name for name, command in service_commands().items() if queues_of(command) is not None}
+    assert set(found["names"]) == workers
+    for name in workers:
+        environment = SERVICES[name]["environment"]
+        assert (environment["ACTS_METRICS_HOST"], environment["ACTS_METRICS_PORT"]) == ("0.0.0.0", str(found["port"]))
+    for name in (*workers, "metrics"):
+        assert set(SERVICES[name]["networks"]) & set(SERVICES["prometheus"]["networks"])
+
+
+@pytest.mark.nightly
+def test_compose_and_the_dashboard_are_what_their_schemas_say(tmp_path: Path) -> None:
+    python = python_with(tmp_path / "reading", "compose-spec==0.2.1", "grafana-foundation-sdk==1769699998!10.1.0")
+    used = {name: value for name, value in COMPOSE.items() if not name.startswith("x-")}
+    (tmp_path / "compose.json").write_text(interpolated(json.dumps(used), PASSWORDS), encoding="utf-8")
+    files = [str(tmp_path / "compose.json"), str(DEPLOY / "grafana" / "acts.json")]
+    done = subprocess.run([str(python), "-c", _READ, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# What is not of the specification is refused; what is not of a dashboard is dropped, so it is not there afterwards.
+_READ = """
+import json, sys
+from compose_spec import PyCompose
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+compose, board = (open(name).read() for name in sys.argv[1:])
+PyCompose.from_json(compose).validate()
+
+def kept(before, after, place):
+    if isinstance(before, dict):
+        for name, value in before.items():
+            assert name in after, f"{place}/{name}"
+            kept(value, after[name], f"{place}/{name}")
+    elif isinstance(before, list):
+        assert len(before) == len(after), place
+        for number, (one, other) in enumerate(zip(before, after)):
+            kept(one, other, f"{place}/{number}")
+    else:
+        assert before == after, place
+
+kept(json.loads(board), json.loads(JSONEncoder().encode(Dashboard.from_json(json.loads(board)))), "")
+"""

@@ -160,6 +160,7 @@ def test_each_process_has_the_password_of_its_own_user_and_those_who_ask_it_the_
         "delegates": {"REDIS_PASSWORD_DELEGATES", "the model's key"},
         "background": {"REDIS_PASSWORD_BACKGROUND", "the model's key"},
         "flower": {"REDIS_PASSWORD_FLOWER", "FLOWER_PASSWORD"},
+        "ui": {"REDIS_PASSWORD_CLIENTS"},
     }
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
-from .files import DEPLOY, NAMES
+from .files import DEPLOY, NAMES, SUPERVISED
 
-PASSWORDS = dict.fromkeys(NAMES, "a")
+PASSWORDS = dict.fromkeys(SUPERVISED, "a")
 DEADLINE_SECONDS = 30
 
 
@@ -78,6 +78,7 @@ def test_supervisord_by_itself_refuses_to_start_without_a_password(missing: str,
         "REDIS_MEMORY": "1gb",
         "FLOWER_PORT": "1",
         "FLOWER_USER": "acts",
+        "UI_PORT": "1",
         "INSTANCE_WORKERS": "1",
         "PATH": os.environ.get("PATH", ""),
     }

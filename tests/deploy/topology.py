@@ -21,14 +21,14 @@ from typing import Any, TypeVar
 
 from tests.environment import without_settings
 
-from .files import NAMES
+from .files import SUPERVISED
 
 ROOT = Path(__file__).resolve().parents[2]
 UP = ROOT / "deploy" / "up.py"
 EXAMPLES = ROOT / "deploy" / "examples"
 DEADLINE_SECONDS = 30.0
 INTERVAL_SECONDS = 0.2
-PROGRAMS = ("redis", "instances-1", "instances-2", "delegates", "background", "flower")
+PROGRAMS = ("redis", "instances-1", "instances-2", "delegates", "background", "flower", "ui")
 
 Seen = TypeVar("Seen")
 
@@ -37,11 +37,11 @@ class Topology:
     """One supervisord and everything it starts."""
 
     def __init__(self, directory: Path) -> None:
-        redis_port, self.flower_port = free_ports(2)
+        redis_port, self.flower_port, self.ui_port = free_ports(3)
         self.directory = directory
         self.outbox = directory / "outbox.jsonl"
         self.redis_port = redis_port
-        self.secrets = {name: f"{name.replace('_', '-').lower()}-5ecret" for name in NAMES}
+        self.secrets = {name: f"{name.replace('_', '-').lower()}-5ecret" for name in SUPERVISED}
         self.model_key = "model-5ecret"
         kept = {name: value for name, value in without_settings().items() if not name.startswith("FLOWER_")}
         self.environment = kept | {
@@ -50,6 +50,7 @@ class Topology:
             "DEPLOY_DIRECTORY": str(directory),
             "REDIS_PORT": str(redis_port),
             "FLOWER_PORT": str(self.flower_port),
+            "UI_PORT": str(self.ui_port),
             "ACTS_ACTIVITIES": str(EXAMPLES / "reviews.py"),
             "REVIEWS_OUTBOX": str(self.outbox),
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from .options import Common, common_options, load_registry
-from .output import print_json, print_text
+from .output import flush, print_json, print_text
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -47,6 +47,7 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
         print_json({"url": url})
     else:
         print_text(f"figures are shown on {url}")
+    flush()  # whoever reads it by a pipe waits for it
     try:
         threading.Event().wait()
     finally:
