@@ -54,6 +54,13 @@ class InstanceNotFound(NotPossibleNow):
         super().__init__(f"run {run} has no instance {instance!r}{meant}")
 
 
+class InstanceDeleted(NotPossibleNow):
+    """An instance that a run had, and that was deleted."""
+
+    def __init__(self, run: str, instance: str) -> None:
+        super().__init__(f"instance {instance!r} of run {run} was deleted: see `acts log {run} --audit`")
+
+
 class RunOver(NotPossibleNow):
     """A run that has ended and cannot be changed any more."""
 

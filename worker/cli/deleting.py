@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .bundles import bundled
 from .choosing import SIZE, Chosen, chosen_options
 from .failures import COMPLETED
 from .inspect import found_run
@@ -24,16 +26,34 @@ _SHOWN: Final = 20
 """Runs that are listed before they are deleted."""
 
 
+@dataclass(frozen=True, slots=True)
+class OfOne:
+    """How one run is deleted."""
+
+    instances: tuple[str, ...] = ()
+    foreign: bool = False
+
+
+of_one_options: Final = bundled(
+    "of_one",
+    OfOne,
+    click.option(
+        "--instance", "instances", multiple=True, metavar="I", help="Only what RUN holds of this instance; repeatable."
+    ),
+    click.option("--foreign", is_flag=True, help="RUN is another version's, which is not there any more to end it."),
+)
+
+
 @click.command(short_help="Forget runs that have ended, one or many.")
 @click.argument("run", metavar="[RUN]", required=False)
 @chosen_options
+@of_one_options
 @click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as take so much memory: 500MB.")
 @click.option("--largest", is_flag=True, help="The largest first, not those that ended first.")
-@click.option("--foreign", is_flag=True, help="RUN is another version's, which is not there any more to end it.")
 @click.option("--yes", "-y", is_flag=True, help="Delete them. Without it many runs are only listed.")
 @common_options
 def delete(
-    run: str | None, *, chosen: Chosen, free: float | None, largest: bool, foreign: bool, yes: bool, common: Common
+    run: str | None, *, chosen: Chosen, of_one: OfOne, free: float | None, largest: bool, yes: bool, common: Common
 ) -> int:
     """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
 
@@ -41,15 +61,17 @@ def delete(
     under way stay, and so do those with calls that were sent and forgotten and are not done. It is done a few runs at a
     time; if it is interrupted, the same command goes on.
 
+    With --instance only what RUN, which has ended, holds of that instance: its messages, calls, files, child runs and
+    dead letters. It is said what may hold data of it and stays.
+
     Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
     """
     if (run is None) != (bool(chosen) or free is not None or largest):
         raise click.UsageError("name a run, or say which: --older-than, --status, --name, --free, --largest")
     if run is not None:
-        with found_run(run, common) as found:
-            gone = found.delete(foreign=foreign)
-        print_either(gone.to_dict() | {"deleted": True}, [_deleted(gone)], as_json=common.json)
-        return COMPLETED
+        return _delete_one(run, of_one, common)
+    if of_one != OfOne():
+        raise click.UsageError("--instance and --foreign are for one run: name it")
     from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
@@ -59,6 +81,25 @@ def delete(
             _print_choice(choice, common)
             return COMPLETED
         _delete(client, choice, common)
+    return COMPLETED
+
+
+def _delete_one(run: str, of_one: OfOne, common: Common) -> int:
+    """Delete a run, or what it holds of some instances."""
+    if of_one.instances and of_one.foreign:
+        raise click.UsageError("of another version's run no instance can be deleted: leave out --instance or --foreign")
+    with found_run(run, common) as found:
+        if not of_one.instances:
+            gone = found.delete(foreign=of_one.foreign)
+            print_either(gone.to_dict() | {"deleted": True}, [_deleted(gone)], as_json=common.json)
+            return COMPLETED
+        erased = found.delete_instances(*of_one.instances)
+    parts = [f"{erased.entries} entries of the log", counted(len(erased.children), "child run")]
+    parts += [counted(erased.dead_letters, "dead letter"), counted(erased.files, "file")]
+    called = ", ".join(escaped(instance) for instance in erased.instances)
+    lines = [f"deleted of run {erased.run}, {called}: {', '.join(parts)}"]
+    lines += [f"stays: {escaped(what)}" for what in erased.remains]
+    print_either(erased.to_dict() | {"deleted": True}, lines, as_json=common.json)
     return COMPLETED
 
 

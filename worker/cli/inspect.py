@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.errors import InstanceNotFound
+from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound
 
 from .failures import COMPLETED, REJECTED, Failed
 from .html import Form, form_options, write_page
@@ -178,6 +178,8 @@ def message_id(text: str | None) -> str | None:
 
 def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
     """The part of a run's document that one instance is about."""
+    if document["instance_status"].get(instance) == "deleted":
+        raise InstanceDeleted(document["run"], instance)
     if instance not in document["instances"]:
         raise InstanceNotFound(document["run"], instance, list(document["instances"]))
     return document | {

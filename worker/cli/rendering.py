@@ -33,7 +33,7 @@ _COLOURS: Final = {
     "running": "cyan",
     "paused": "yellow",
 }
-_OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed")
+_OF_INSTANCES: Final = ("completed", "running", "held", "paused", "cancelled", "failed", "deleted")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 _ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", "skipped", "failed")
 

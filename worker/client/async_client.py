@@ -225,6 +225,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     export_plan = awaited(Run.export_plan)
     script = awaited(Run.script)
     delete = awaited(Run.delete)
+    delete_instances = awaited(Run.delete_instances)
     explain = awaited(Run.explain)
     explain_absence = awaited(Run.explain_absence)
     require = awaited(Run.require)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,16 @@ if TYPE_CHECKING:
 
 _UNDER_WAY: Final = frozenset({"waiting", "running", "held"})
 """The statuses of calls that have not ended."""
+
+
+DELETED: Final = "deleted"
+"""The status of an instance whose data was deleted (see `erasure`)."""
+
+
+def deleted_instances(field: str | bytes | None) -> list[str]:
+    """The instances of a run that were deleted, by the field `deleted` of its state."""
+    found: list[str] = json.loads(field) if field is not None else []
+    return found
 
 
 def instance_statuses(

@@ -15,12 +15,13 @@ from acts_celery.protocol.analysis.provenance import Explanation, Logged, explai
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.errors import InstanceNotFound, RunNotFound
+from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunNotFound
 from acts_celery.worker.storage.connections import PASSING, redis_errors
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_state import RunState
 
+from .instance_status import deleted_instances
 from .log_entries import LogEntry, LogReading
 from .output_types import OutputT, OutputType, typed
 from .progress import Deadline, Event, Progress
@@ -208,9 +209,11 @@ class ReadableRun(Generic[OutputT]):
 
     def _hold(self, instance: str | None) -> None:
         """Raise `RunNotFound`, or `InstanceNotFound` for an instance that the run does not have."""
-        self._state()
+        state = self._state()
         with redis_errors(self._settings):
             if instance is not None and instance not in (known := self._history.instances()):
+                if instance in deleted_instances(state.get("deleted")):
+                    raise InstanceDeleted(self.id, instance)
                 raise InstanceNotFound(self.id, instance, known)
 
 

@@ -28,7 +28,7 @@ from .background import Background, read_background
 from .call_results import CallResult, LaneCalls
 from .collecting import collecting_seldom
 from .display import counted, html
-from .instance_status import instance_statuses
+from .instance_status import DELETED, deleted_instances, instance_statuses
 from .output_types import OutputT, output_type, typed
 from .progress import Progress
 from .run_status import RunStatus, run_status
@@ -226,7 +226,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     history = History(redis, keys)
     with redis.pipeline(transaction=False) as pipeline:
         _ask(pipeline, keys, history)
-        (status, running, sent), definition, instances, page, codes = pipeline.execute()
+        (status, running, sent, deleted), definition, instances, page, codes = pipeline.execute()
     if status is None or definition is None:
         raise RunNotFound(keys.run)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
@@ -240,7 +240,14 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     if at is not None:
         return assembly.result(run_status(progress.status_at(at)), waits=waits)
     result = assembly.result(run_status(status.decode()), at_work, waits=waits)
+    result = _with_deleted(result, deleted)
     return _with_background(result, redis, keys) if sent is not None else result
+
+
+def _with_deleted(result: Result, deleted: bytes | None) -> Result:
+    """The result with the instances that were deleted, by that field of the state."""
+    gone = dict.fromkeys(deleted_instances(deleted), DELETED)
+    return replace(result, instance_status={**result.instance_status, **gone}) if gone else result
 
 
 def _with_background(result: Result, redis: Redis, keys: Keys) -> Result:
@@ -255,7 +262,7 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
         _ask(pipeline, keys, history)
-        _, (status, running, sent), definition, instances, page, codes = pipeline.execute()
+        _, (status, running, sent, _deleted), definition, instances, page, codes = pipeline.execute()
     if definition is None or status is None or status.decode() not in ENDED or int(running or 0):
         return None
     with collecting_seldom():
@@ -266,7 +273,7 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
 
 
 def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
-    pipeline.hmget(keys.state, "status", "running", "sent")
+    pipeline.hmget(keys.state, "status", "running", "sent", "deleted")
     pipeline.get(keys.definition)
     history.ask_first(pipeline)
     pipeline.hgetall(keys.codes)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .amendment import Check
     from .deleting import DeletableRun
     from .descendants import Descendants
+    from .erasure import Erased
     from .loops import LoopControl
     from .people import People
     from .plans import PlanControl
@@ -290,6 +291,17 @@ class Run(ReadableRun[OutputT]):
 
         with redis_errors(self._settings):
             return Deleter(self._redis, self._settings).delete_one(self.id, foreign=foreign)
+
+    def delete_instances(self, *instances: str) -> Erased:
+        """Delete what this run, which has ended, holds of these instances: their messages, calls, files, child runs and
+        dead letters. Returns what was deleted, and what may hold data of theirs and stays. Raises `RunOver`,
+        `InstanceNotFound`.
+        """
+        from .erasure import Eraser
+
+        state = self._state()
+        with redis_errors(self._settings):
+            return Eraser(self.id, self._redis, self._settings).erase(instances, state)
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""

@@ -149,6 +149,12 @@ class DeadLetters:
                 self._redis.hdel(self._letters, *page)
                 self._redis.zrem(self._times, *page)
 
+    def forget_instances(self, run: str, instances: Set[str]) -> int:
+        """Forget those of instances of a run; returns how many there were."""
+        found = [letter for letter in self.list(run) if letter.call.instance in instances]
+        self._forget(found)
+        return len(found)
+
     def _forget(self, letters: Sequence[DeadLetter]) -> None:
         names = [letter.id for letter in letters]
         if names:

@@ -42,7 +42,8 @@ class Keys:
         waits for a person (none: for ever); `wakes`, how often parked lanes were woken; `drives:<lane>` (drive.lua),
         `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua); `trace`, the span that it was
         submitted under, and `delegate`, which one a child run is (see `child_links`); `traced`, with which end it was
-        exported as spans (traced.lua); `given_back`, the entry of the call that was given back last. Times are in ms.
+        exported as spans (traced.lua); `given_back`, the entry of the call that was given back last; `deleted`, the
+        instances that were deleted (forget.lua). Times are in ms.
         """
         return self._key("state")
 
@@ -55,6 +56,11 @@ class Keys:
     def log(self) -> str:
         """Stream: everything that happened in the run, in order (see `log`)."""
         return self._key("log")
+
+    @property
+    def log_kept(self) -> str:
+        """Stream: the log while it is written anew without some instances (see `client.erasure`)."""
+        return self._key("log", "kept")
 
     @property
     def statuses(self) -> str:
@@ -169,6 +175,7 @@ class Keys:
             self.state,
             self.instances,
             self.log,
+            self.log_kept,
             self.statuses,
             self.lanes,
             self.calls,
