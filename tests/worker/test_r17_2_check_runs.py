@@ -95,6 +95,24 @@ def test_calls_that_will_or_may_be_refused_are_named_with_the_reason(backend: Ba
     assert command(backend, "check", "--runs", *new).stdout == "0 calls will be refused, 0 may be; 0 runs under way\n"
 
 
+def test_what_was_sent_and_what_a_model_may_still_call_are_among_them(backend: Backend) -> None:
+    context: list[Json] = [{"type": "state", "_instance": one} for one in ("①", "②")]
+    calls: list[Json] = [{"_tool": "reckon", "n": 12, "_instance": "①"}, {"_tool": "word_of", "n": 1, "_instance": "②"}]
+    calls[1]["_outputPath"] = "†state.word"
+    sent = backend.client.submit(context, {"calls": calls})
+    asked = backend.client.submit(["Reckon."], schema={"type": "integer"}, tools=["word_of"])
+    new = ("--activities", str(backend.folder / "new.py"), "--gone", "word_of")
+    told = exits(1, command(backend, "check", "--runs", *new, "--json")).json_lines
+    found = {(line["run"], line["index"], line["instance"], line["code"], line["refused"]) for line in told}
+    assert found == {
+        (sent.id, 0, "①", "reckon", "will"),
+        (sent.id, 1, "②", "word_of", "will"),
+        (asked.id, None, None, "word_of", "may"),
+    }
+    sent.cancel()
+    asked.cancel()
+
+
 def test_what_cannot_be_asked_is_refused(backend: Backend) -> None:
     bare = replace(backend, settings=backend.settings.model_copy(update={"activities": ()}))
     assert "needs the code" in exits(2, command(bare, "check", "--runs")).stderr

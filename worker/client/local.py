@@ -177,7 +177,7 @@ def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool
     try:
         with EmbeddedServer() as server:
             urls = {"broker_url": server.broker_url, "redis_url": server.redis_url}
-            own = load(**({"sweep_interval_seconds": 0.2} | settings | urls))
+            own = load(**({"sweep_interval_seconds": 0.2, "contract_wait_seconds": 0} | settings | urls))
             if "metrics_port" not in settings:  # that of the environment belongs to the workers of this machine
                 own = own.model_copy(update={"metrics_port": None})
             register_tools(own, known)

@@ -47,7 +47,9 @@ def embedded_backend(
         urls = settings.with_urls(broker_url=server.broker_url, redis_url=server.redis_url)
         interval = min(settings.sweep_interval_seconds, _SWEEP_INTERVAL_SECONDS)
         # The port of figures is that of the workers of this machine; this one is gone after a run.
-        own = urls.model_copy(update={"sweep_interval_seconds": interval, "metrics_port": None})
+        # No other worker will come, so no call waits for one whose code admits it.
+        alone = {"sweep_interval_seconds": interval, "metrics_port": None, "contract_wait_seconds": 0}
+        own = urls.model_copy(update=alone)
         worker = _Worker(own, server, worker_log or server.directory / _LOG_NAME)
         try:
             yield own
