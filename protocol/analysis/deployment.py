@@ -171,12 +171,12 @@ class Forecast:
             given = {key: _evaluated(value, known, part.fold) for key, value in call.parameters.items()}
         for parameters in self._executions(call, given, part):
             if not holds_expression(parameters):
-                if (why := self._refusal(call, parameters, contract, mark)) is not None:
-                    return True, why
-                continue
-            problems = contract.problems({**call.meta_properties, **parameters}, mark, lenient=True)
-            if problems:
-                return True, "; ".join(map(str, problems))
+                why = self._refusal(call, parameters, contract, mark)
+            else:
+                problems = contract.problems({**call.meta_properties, **parameters}, mark, lenient=True)
+                why = "; ".join(map(str, problems)) or None
+            if why is not None and not self._fails_anyway(call, parameters):
+                return True, why
         if not holds_expression(given):
             return None
         return self._of_unknown(call, given, part, writers, contract)
@@ -191,6 +191,11 @@ class Forecast:
             return refuses(call, parameters, mark)
         problems = contract.problems({**call.meta_properties, **parameters}, mark)
         return "; ".join(map(str, problems)) if problems else None
+
+    def _fails_anyway(self, call: Call, parameters: Mapping[str, Any]) -> bool:
+        """Whether the call's own tool refuses it, whatever code there is."""
+        tool = self._checked.tools.get(call.tool)
+        return tool is not None and bool(tool.problems({**call.meta_properties, **parameters}, lenient=True))
 
     def _executions(self, call: Call, given: Mapping[str, Any], part: Part) -> Iterator[Mapping[str, Any]]:
         """What the call is carried out with, once or for each element that has not ended; as far as it is known."""

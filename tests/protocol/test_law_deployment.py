@@ -51,7 +51,11 @@ class Case:
         self.random = Random(seed)
         self.schemas = {name: self._schema() for name in NAMES}
         self.context: list[Json] = [
-            {"type": "input", **{f"i{n}": self._value(VALUES[n][0]) for n in range(len(VALUES))}},
+            {
+                "type": "input",
+                "many": [self._value({"type": ["integer", "string"]}), 7],
+                **{f"i{n}": self._value(VALUES[n][0]) for n in range(len(VALUES))},
+            },
             *({"type": "state", "_instance": one, "own": self.random.choice([1, "a", [1, 2]])} for one in INSTANCES),
         ]
 
@@ -96,8 +100,8 @@ class Case:
             if name.startswith("_") or (name not in schema["required"] and random.random() < 0.4):
                 continue
             call[name] = self._parameter(number, said)
-            if name == "p" and call[name] in ("†input.i6", "†state.own") and random.random() < 0.7:
-                call["_each"] = "p"
+            if name == "p" and random.random() < 0.25:
+                call["p"], call["_each"] = "†input.many", "p"
         return call
 
     def _parameter(self, number: int, said: Json) -> Any:
@@ -109,6 +113,7 @@ class Case:
                 self._value(said),
                 given,
                 random.choice(earlier),
+                f"{random.choice(earlier)} || {given}",
                 f"{random.choice(earlier)} || {given}",
                 "†state.own",
                 f"{random.choice(earlier)}.n",
