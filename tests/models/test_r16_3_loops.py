@@ -81,8 +81,37 @@ def test_r16_3_a_model_is_told_where_a_mail_lies_and_pays_nothing_by_it() -> Non
 
 def test_r16_3_literals_of_a_model_that_was_shown_nothing_of_it_are_trusted() -> None:
     with local(TOOLS) as client:
-        _, run = asked(client, answers(calls(READ, send("DE01")), calls(output="paid")))
-        assert (run.wait(timeout_seconds=60).output, paid) == ("paid", ["DE01"])
+        for ticks in ([calls(READ, send("DE01"))], [calls(READ), calls(send("DE01"))]):
+            _, run = asked(client, answers(*ticks, calls(output="paid")))
+            assert (run.wait(timeout_seconds=60).output, paid) == ("paid", ["DE01"])
+
+
+def test_r16_3_an_error_that_quotes_a_mail_is_told_by_its_type_also_where_the_output_or_another_call_meets_it() -> None:
+    price = {"_tool": "price_of", "name": "†state.mail", "_outputPath": "†state.price"}
+    after = {"_tool": "price_of", "name": "†state.price", "_outputPath": "†state.more"}
+
+    @activity
+    def price_of(name: str) -> int:
+        """What something costs."""
+        raise KeyError(name)
+
+    with local([*TOOLS, price_of]) as client:
+        ticks = calls(READ), calls({**price, "name": "†state.mail.text"}), calls(price), calls(after)
+        fake = client.model(answers(*ticks, *(calls(output=one) for one in ("†state.mail", "†state.price", "bye"))))
+        tools = [*TOOLS, price_of]
+        run = client.submit(context=["What is it?"], schema={"type": "string"}, tools=tools, config={"ticks": 9})
+        assert run.wait(timeout_seconds=60).output == "bye"
+    told = shown(fake)
+    assert not any(text in told for text in MAIL.values())
+    for type_ in ("KeyError", "InvalidParameters", "InvalidOutput"):
+        assert f'"type":"{type_}","message":"not shown, since it may quote what others wrote (mail)"' in told, type_
+
+
+def test_r16_3_a_staged_plan_of_what_others_write_to_is_refused() -> None:
+    with local(TOOLS) as client:
+        client.model(answers())
+        with pytest.raises(Rejected, match="a staged plan shows what is in values"):
+            client.submit(context=["Pay."], schema={"type": "string"}, tools=TOOLS, config={"plan": "staged"})
 
 
 def test_r16_3_where_values_are_shown_a_call_with_effects_is_held_also_by_literals() -> None:
@@ -91,6 +120,8 @@ def test_r16_3_where_values_are_shown_a_call_with_effects_is_held_also_by_litera
         fake, run = asked(client, answers(calls(READ), calls(send("DE66")), calls(output="no")), **config)
         (held,) = next(found for _ in run.follow() if (found := run.held()))
         assert held["untrusted"]["chosen"] == ["mail"]
+        with pytest.raises(Rejected, match="cannot keep from its model what others wrote"):
+            run.send({"type": "state", "page": "YAK", "_trust": ["web"]})
         run.reject(held["index"], reason="who is that")
         assert (run.wait(timeout_seconds=60).output, paid) == ("no", [])
     assert MAIL["text"] in shown(fake)

@@ -353,6 +353,7 @@ ASSISTANTS: dict[str, Any] = {
     "reader": {"context": [{"type": "system", "text": "Summarize."}], "schema": {"type": "string"}},
     "payer": {"context": [], "schema": {}, "tools": {"pay": PAY}},
     "boss": {"context": [], "schema": {}, "tools": {"ask": {"properties": {"_delegate": {"const": "payer"}}}}},
+    "asker": {"context": [], "schema": {}, "tools": {"ask": {"properties": {"_delegate": {"pattern": "r$"}}}}},
     "mailer": {"context": [], "schema": {}, "tools": {"fetch": MAIL}},
     "any": {"context": [], "schema": {}, "tools": {"do": {"properties": {"_activity": {}}}}},
     "some": {"context": [], "schema": {}, "tools": {"do": {"properties": {"_activity": {"pattern": "^s"}}}}},
@@ -363,7 +364,15 @@ ASK: dict[str, Any] = {"ask": {"type": "object", "properties": {"_delegate": {}}
 
 @pytest.mark.parametrize(
     ("delegate", "is_held"),
-    [("reader", False), ("payer", True), ("boss", True), ("any", True), ("some", True), ("mailer", False)],
+    [
+        ("reader", False),
+        ("payer", True),
+        ("boss", True),
+        ("asker", True),
+        ("any", True),
+        ("some", True),
+        ("mailer", False),
+    ],
 )
 def test_r16_3_a_delegate_that_is_given_what_others_wrote_reaches_no_tool_with_effects(
     delegate: str, is_held: bool
@@ -373,7 +382,7 @@ def test_r16_3_a_delegate_that_is_given_what_others_wrote_reaches_no_tool_with_e
     plan = checked(FETCH, asking, activities={"send": {"type": "object", **PAY}}, **parts)
     result = run_plan(plan, functions={**FUNCTIONS, delegate: lambda parameters, context: "short"})
     assert is_refused(result, 1) is is_held
-    assert [finding.calls for finding in plan.findings if finding.code == "ACT601"] == ([(1,)] if is_held else [])
+    assert {finding.calls for finding in plan.findings if finding.code == "ACT601"} == ({(1,)} if is_held else set())
 
 
 def test_r16_2_what_a_delegate_answers_has_the_sources_of_what_it_was_given_and_can_read() -> None:
