@@ -195,6 +195,9 @@ class Execution(Standing):
     def _marked(self, outcome: Outcome) -> Outcome:
         """An outcome with the sources of all that it hangs on (SPEC R16.2)."""
         call = self._calls[call_of(outcome.index)]
+        said = self._terms.trust or self._labels or outcome.said or call.told or call.gather
+        if not (said or self._fold.all_marks):
+            return outcome  # nothing has a source
         flow = self._flows.into(call, self._seen(call), has_begun=True)
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
         is_done = outcome.status is Status.DONE and not outcome.is_rescued
@@ -315,7 +318,8 @@ class Execution(Standing):
             return self._terms.failed(call, Failure(type(problem).__name__, str(problem)), date)
         if call.reads and (invalid := self._terms.invalid(call, parameters, date)) is not None:
             return invalid
-        found = doubt(self._terms.trust_of(call), self._flows.into(call, gathered or self._fold))
+        trust = self._terms.trust_of(call)
+        found = doubt(trust, self._flows.into(call, gathered or self._fold)) if trust.effects else None
         if found is not None and self._terms.refuses_untrusted:
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
         if found is not None:

@@ -96,7 +96,7 @@ def constructions(calls: int = 10_000) -> dict[str, int]:
         plan = check_submission(value)
         counts |= {"validators, first check": len(built), "expressions parsed, first check": len(parsed)}
         plan = check_submission(value)
-        _drive(plan)
+        drive(plan)
     return counts | {"validators in all": len(built), "expressions parsed in all": len(parsed)}
 
 
@@ -128,16 +128,16 @@ def _measured(name: str, sizes: tuple[int, ...], expected: str, bench: Bench, ro
         timings, yardstick = [], []
         for _ in range(rounds):
             data, work = bench(size)
-            timings.append(_seconds(work))
+            timings.append(processor_seconds(work))
             if data is not None and size == sizes[-1]:
-                yardstick.append(_seconds(lambda: json.loads(json.dumps(data))))  # noqa: B023  # called at once
+                yardstick.append(processor_seconds(lambda: json.loads(json.dumps(data))))  # noqa: B023  # called at once
         seconds.append(min(timings))
         if yardstick:
             ratio = round(min(timings) / min(yardstick), 1)
     return Measured(name, sizes, tuple(seconds), expected, ratio)
 
 
-def _seconds(work: Work) -> float:
+def processor_seconds(work: Work) -> float:
     """The time that a piece of work takes, with what its own garbage costs, and not what all that was there before."""
     gc.collect()
     gc.freeze()
@@ -343,11 +343,13 @@ def _submission(calls: list[Json], context: tuple[Json, ...] = (), tools: Json =
     return {"context": given, "solution": {"calls": calls}, "tools": tools}
 
 
-def _chain(number: int) -> Json:
+def chain(number: int) -> Json:
+    """A submission of calls each of which reads what the one before has written."""
     return _submission([_call(f"†state.k{n}", value=f"†state.k{n - 1}" if n else 0) for n in range(number)])
 
 
-def _independent(number: int) -> Json:
+def independent(number: int) -> Json:
+    """One of calls that read nothing."""
     return _submission([_call(f"†state.k{n}", value=n) for n in range(number)], tools=_STRICT)
 
 
@@ -466,11 +468,11 @@ def _bookings() -> Json:
 def _chain_of_five(calls: int) -> tuple[Json, Work]:
     """The engine alone, from the plan to the last result: the size is the number of calls, in chains of five."""
     plan = check_submission(_bookings())
-    _drive(plan, _BOOKED)
+    drive(plan, _BOOKED)
 
     def work() -> None:
         for _ in range(calls // _LINKS):
-            _drive(plan, _BOOKED)
+            drive(plan, _BOOKED)
 
     return None, work
 
@@ -520,12 +522,13 @@ def _driving(shape: Callable[[int], Json]) -> Bench:
     def bench(number: int) -> tuple[Json, Work]:
         value = shape(number)
         plan = check_submission(value)
-        return value, lambda: _drive(plan)
+        return value, lambda: drive(plan)
 
     return bench
 
 
-def _drive(plan: Plan, result: Json = None) -> None:
+def drive(plan: Plan, result: Json = None) -> None:
+    """Carry out a plan to its end, each call with its parameter `value` as its result, or with this one."""
     for name, lane in plan.lanes.items():
         fold = plan.context.fold(name)
         execution = Execution.of(plan, lane, fold)
@@ -566,16 +569,16 @@ BENCHES: Final[tuple[tuple[str, tuple[int, ...], str, Bench], ...]] = (
     ("instances over 1 MB of global input, nested", (20, 200, 2_000), "linear", _overlay(_LARGE_DEEP)),
     ("an instance and globals in turns, other kind", DECADES, "linear", _globals_between("data")),
     ("an instance and globals in turns, same kind", DECADES, "linear", _globals_between("state")),
-    ("check + first decisions: chain", DECADES, "linear", _planning(_chain)),
-    ("check + first decisions: independent", DECADES, "linear", _planning(_independent)),
+    ("check + first decisions: chain", DECADES, "linear", _planning(chain)),
+    ("check + first decisions: independent", DECADES, "linear", _planning(independent)),
     ("check + first decisions: all into one", DECADES, "linear", _planning(_fan_in)),
     ("check + first decisions: all read one input", DECADES, "linear", _planning(_shared_read)),
     ("check + first decisions: all read one result", DECADES, "linear", _planning(_one_written)),
     ("check + first decisions: read-modify-write", DECADES, "linear", _planning(_read_modify_write)),
     ("check + first decisions: if and else", DECADES, "linear", _planning(_branches)),
     ("check + first decisions: instances x 5 calls", DECADES, "linear", _planning(_instances)),
-    ("to the end: chain", DECADES, "linear", _driving(_chain)),
-    ("to the end: independent", DECADES, "linear", _driving(_independent)),
+    ("to the end: chain", DECADES, "linear", _driving(chain)),
+    ("to the end: independent", DECADES, "linear", _driving(independent)),
     ("to the end: all into one", DECADES, "linear", _driving(_fan_in)),
     ("to the end: all read one result", DECADES, "linear", _driving(_one_written)),
     ("to the end: read-modify-write", DECADES, "linear", _driving(_read_modify_write)),
