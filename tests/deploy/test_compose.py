@@ -132,3 +132,16 @@ def test_redis_has_its_limit_and_admits_no_process_without_a_password(composed: 
     assert (facts["maxmemory"], facts["maxmemory_policy"], facts["aof_enabled"]) == (2**30, "noeviction", 1)
     with redis.Redis(port=composed.port) as stranger, pytest.raises(redis.AuthenticationError):
         stranger.ping()
+
+
+@pytest.mark.parametrize("password", ["", None])
+def test_redis_does_not_start_where_a_user_has_no_password(password: str | None) -> None:
+    given = dict.fromkeys(NAMES, "any") | {
+        "REDIS_USERS": str(DEPLOY / "redis" / "users.acl"),
+        "REDIS_MEMORY": "1gb",
+    }
+    del given["REDIS_PASSWORD_METRICS"]
+    given |= {"REDIS_PASSWORD_METRICS": password} if password is not None else {}
+    command = ["sh", str(DEPLOY / "redis" / "start.sh")]
+    refused = subprocess.run(command, env=given | {"PATH": os.environ["PATH"]}, capture_output=True, check=False)
+    assert (refused.returncode, refused.stderr.split(b":")[0]) == (2, b"set REDIS_PASSWORD_METRICS")
