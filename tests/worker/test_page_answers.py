@@ -256,6 +256,19 @@ def test_a_log_is_counted_a_part_at_a_time(backend: Backend) -> None:
     assert last == whole.ask("plan")
 
 
+def test_pages_of_runs_have_each_once_whatever_their_ids_are(backend: Backend) -> None:
+    ids = [f"{number * 37 % 101:03}-paged" for number in range(101)]
+    for id_ in ids:
+        backend.client.submit([], {"calls": [], "output": 1}, id=id_, tags=["paged"])
+    page, after, listed = Page(backend.redis, backend.settings), "", list[str]()
+    while True:
+        answer = page.answer("runs", {"search": "-paged", "after": after})
+        listed += [each["run"] for each in answer["runs"]]
+        if (after := answer["next"]) is None:
+            break
+    assert sorted(listed) == sorted(ids)
+
+
 def test_runs_are_listed_the_newest_first_and_found_by_name_and_tag(backend: Backend) -> None:
     name = secrets.token_hex(6)
     runs = [backend.client.submit([], {"calls": [echo(1, "†state.a")]}, name=name, tags=["red"]) for _ in range(3)]

@@ -40,20 +40,31 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
         raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
     wanted: RunStatus | None = run_status(status) if status is not None else None
     found: list[dict[str, Any]] = []
-    skipping, looked_at, last = after is not None, 0, None
+    before_ms, last_seen = _cursor(after) if after is not None else (None, None)
+    looked_at, last = 0, None
     for summary in Overview(redis, settings.key_prefix, owner=owner).runs():
-        if skipping:
-            skipping = summary.run >= (after or "")  # ids sort by the time of submission
-            if skipping:
-                continue
+        submitted_ms = round(summary.submitted.timestamp() * 1000)
+        if before_ms is not None and submitted_ms >= before_ms:
+            if submitted_ms == before_ms and summary.run == last_seen:
+                before_ms = None  # what follows comes behind it, also what was submitted in the same millisecond
+            continue
+        before_ms = None
         if len(found) == RUNS_AT_ONCE or looked_at == _MOST_LOOKED_AT:
             return {"runs": found, "next": last}
-        looked_at, last = looked_at + 1, summary.run
+        looked_at, last = looked_at + 1, f"{submitted_ms}:{summary.run}"
         texts = (summary.run, summary.name or "", *summary.tags)
         is_found = search is None or any(search.casefold() in text.casefold() for text in texts)
         if is_found and wanted in (None, summary.status):
             found.append(summary.to_dict())
     return {"runs": found, "next": None}
+
+
+def _cursor(after: str) -> tuple[int, str]:
+    """When the last run of a page was submitted, and its id: ids that were given do not sort by time."""
+    milliseconds, _, run = after.partition(":")
+    if not (run and milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) <= 15):
+        raise BadQuery(f"after={after[:100]!r} is not what an answer has given as `next`")
+    return int(milliseconds), run
 
 
 def overview(run: OpenedRun) -> dict[str, Any]:
