@@ -25,6 +25,16 @@ def test_a_run_that_waits_says_which_queue_has_no_worker(tmp_path: Path) -> None
     )
 
 
+def test_a_run_that_waits_says_whose_code_is_missing(backend: Backend, tmp_path: Path) -> None:
+    more = tmp_path / "more.py"
+    more.write_text("from acts_celery import activity\n\n\n@activity\ndef onlyAsked() -> int: return 1\n")
+    submission = {"solution": {"calls": [{"_tool": "onlyAsked", "_outputPath": "†state.n"}]}}
+    told = command(backend, "run", "-", "--timeout", "8", "--json", "--activities", str(more), stdin=submission)
+    assert told.code == 3
+    assert "no worker's code admits it" in told.stderr.splitlines()[0]
+    assert "has no activity 'onlyAsked'" in told.stderr.splitlines()[0]
+
+
 def test_a_run_that_is_soon_over_says_nothing(backend: Backend) -> None:
     submission = {"solution": {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.n"}]}}
     assert command(backend, "run", "-", "--json", stdin=submission).stderr == ""

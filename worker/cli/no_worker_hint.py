@@ -1,13 +1,16 @@
-"""A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr."""
+"""A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr, or what
+else its calls wait for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from .beside import beside
 from .output import tell
+from .view import waiting_lines
 
 if TYPE_CHECKING:
     from threading import Event
@@ -19,9 +22,12 @@ QUIET_SECONDS: Final = 3.0
 _ANSWER_SECONDS: Final = 1.5
 
 
-def no_worker_hint(settings: Settings, queues: Callable[[], Sequence[str]]) -> AbstractContextManager[None]:
+def no_worker_hint(
+    settings: Settings, queues: Callable[[], Sequence[str]], waiting: Callable[[], Sequence[Mapping[str, str]]] = tuple
+) -> AbstractContextManager[None]:
     """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
-    these has none."""
+    these has none; or what calls wait for, as the status of the run has it.
+    """
 
     def look(is_over: Event) -> None:
         if not is_over.wait(QUIET_SECONDS):
@@ -29,6 +35,8 @@ def no_worker_hint(settings: Settings, queues: Callable[[], Sequence[str]]) -> A
             if deserted and not is_over.is_set():
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
                 tell(f"no worker is known to serve {', '.join(deserted)}: {remedy}")
+            for line in () if deserted or is_over.is_set() else waiting_lines(waiting()):
+                tell(line.strip())
 
     return beside(look, "acts-no-worker-hint")
 

@@ -95,7 +95,12 @@ def run(
                 submitted = client.submit_plan(plan, naming.label(value), files)
                 embedded = effective if effective is not settings else None
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)
-                with nullcontext() if embedded else no_worker_hint(settings, lambda: queues_of(plan, settings)):
+                hint = no_worker_hint(
+                    settings,
+                    lambda: queues_of(plan, settings),
+                    lambda: submitted.status().get("waiting_for", ()),
+                )
+                with nullcontext() if embedded else hint:
                     return _see_through(submitted, findings, asked, answer)
 
 

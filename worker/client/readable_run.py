@@ -84,6 +84,10 @@ class ReadableRun(Generic[OutputT]):
                 result = _with_open_children(result, self._redis, self._settings)
         return typed(result, self.output_type)
 
+    def ended(self, timeout_seconds: float | None = None) -> None:
+        """As `wait`, and read nothing of what it has come to."""
+        self._progress.wait(Deadline(self.id, timeout_seconds))
+
     def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
         """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
         deadline = Deadline(self.id, timeout_seconds)
