@@ -170,8 +170,12 @@ def seconds_of(schema: CompiledSchema, value: Any, enough: float) -> Iterator[fl
 def test_no_schema_takes_ten_times_what_is_estimated_to_be_compiled(name: str) -> None:
     schema = LARGE[name]
     units, size = reading(schema)
+    enough = _FACTOR * units * _SECONDS_PER_UNIT + _NOISE_SECONDS
     seconds, grown = compiled_apart(schema)
-    assert seconds <= _FACTOR * units * _SECONDS_PER_UNIT + _NOISE_SECONDS
+    for _ in range(_TRIES - 1):  # others may be busy, as above
+        if seconds > enough:
+            seconds, grown = compiled_apart(schema)
+    assert seconds <= enough
     assert grown <= _FACTOR * size + _NOISE_BYTES
 
 

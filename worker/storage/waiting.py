@@ -7,9 +7,9 @@ It is read from a few keys, however many calls there are, and names a few of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from redis import Redis
 
@@ -20,7 +20,10 @@ from .clock import server_ms
 from .condition import Condition, Kind
 from .entries import moment_ms, read_entry
 from .keys import Keys, active_runs, probes
+from .set_aside import UNREADABLE
 from .slots import slot_call, slots_key
+
+T = TypeVar("T")
 
 GIVEN_BACK: Final = "given_back"
 """Field of a run's state: the entry of the call that was given back last (see commit_claims.lua)."""
@@ -145,22 +148,30 @@ def _given_back(redis: Redis, keys: Keys, state: Mapping[str, str], now_ms: int)
 
 
 def _slots(redis: Redis, keys: Keys, now_ms: int) -> Iterator[Waiting]:
-    """The calls that wait for a slot, and who holds it."""
+    """The calls that wait for a slot, and who holds it; what cannot be read there is left to the sweep."""
     slots = slots_key(keys.prefix)
-    names: Any = redis.hgetall(slots)
-    if not names:
-        return
+    found: Any = redis.hgetall(slots)
+    limits = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
     with redis.pipeline(transaction=False) as pipeline:
-        for name in names:
-            pipeline.zrange(f"{slots}:waiting:{name.decode()}\x1f{keys.run}", 0, _MOST_TOLD - 1, withscores=True)
-            pipeline.zrange(f"{slots}:holders:{name.decode()}", 0, 2)
-        answers = pipeline.execute()
-    for (name, limit), waiting, holders in zip(names.items(), answers[::2], answers[1::2], strict=True):
-        held = ", ".join(_held_by(holder.decode(), keys.run) for holder in holders) or "nobody"
-        for member, since in waiting:
-            seconds = (now_ms - int(since)) // 1000
-            text = f"for {seconds} s it waits for a slot of {name.decode()} (limit {limit.decode()}), held by {held}"
-            yield Waiting(slot_call(member.decode()).name, "slot", text)
+        for name in limits:
+            pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, _MOST_TOLD - 1, withscores=True)
+            pipeline.zrange(f"{slots}:holders:{name}", 0, 2)
+        answers = [answer if isinstance(answer, list) else [] for answer in pipeline.execute(raise_on_error=False)]
+    for (name, limit), waiting, holders in zip(limits.items(), answers[::2], answers[1::2], strict=True):
+        held = ", ".join(_readable(holders, lambda holder: _held_by(holder.decode(), keys.run))) or "nobody"
+        for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()).name, int(pair[1]))):
+            text = f"for {(now_ms - since) // 1000} s it waits for a slot of {name} (limit {limit}), held by {held}"
+            yield Waiting(call, "slot", text)
+
+
+def _readable(values: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
+    """What can be read of values that a stranger may have written."""
+    for value in values:
+        try:
+            made = read(value)
+        except UNREADABLE:
+            continue
+        yield made
 
 
 def _held_by(holder: str, run: str) -> str:
