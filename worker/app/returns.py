@@ -71,6 +71,12 @@ class Returns:
         """This process is to end: all go back now."""
         self._leaving.set()
 
+    async def finish(self) -> None:
+        """Wait until all have gone back."""
+        self._leaving.set()
+        if self._waiting:
+            await asyncio.wait(self._waiting)
+
     async def _publish_later(self, task: TaskMessage, *, at_once: bool) -> None:
         if not at_once:
             with suppress(TimeoutError):

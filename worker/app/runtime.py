@@ -115,10 +115,12 @@ class Runtime:
         self._threads.close()
 
     def close_models(self) -> None:
-        """Close the connections to models, where nothing blocks the loop for long; what asks again opens others."""
-        closing = asyncio.run_coroutine_threadsafe(self.models.close(), self._loop)
-        with suppress(TimeoutError):
-            closing.result(_CLOSING_SECONDS)
+        """Close the connections to models, and give back what is to go back, where nothing blocks the loop for long;
+        what asks again opens others.
+        """
+        for last in (self.returns.finish(), self.models.close()):
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(last, self._loop).result(_CLOSING_SECONDS)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop."""
