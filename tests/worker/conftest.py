@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,16 @@ def aside(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Tem
     running = Backend(settings_apart(server, "aside"), meeting, tmp_path_factory.mktemp("aside"))
     with running.worker("-Q", "aside-instances"):
         yield running
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[EmbeddedServer]:
+    """A server of a module's own, so that nobody else serves its queues."""
+    with EmbeddedServer() as running:
+        yield running
+
+
+@pytest.fixture
+def own(apart: EmbeddedServer, tmp_path: Path) -> Backend:
+    """A backend there, without a worker."""
+    return Backend(settings_for(apart), Meeting(meeting_url(apart)), tmp_path)

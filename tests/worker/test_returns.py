@@ -7,18 +7,17 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.app.returns import Returns
 from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.wire.task_messages import MESSAGE_FORMAT, MESSAGES, RETURNED, TaskMessage
 
-from .backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting, heard, meeting_url, settings_for
+from .backend import ACTIVITIES, DEADLINE_SECONDS, Backend, heard
 
 INSTANCES = 60
 BLIND = """
@@ -30,18 +29,6 @@ from acts_celery.worker.storage import log
 formats.READ = log.READ = overdue.READ = (99,)
 """
 """What a worker loads that is to read none of our runs, as one of another version does."""
-
-
-@pytest.fixture(scope="module")
-def apart() -> Iterator[EmbeddedServer]:
-    """A server of our own, so that nobody else serves its queues."""
-    with EmbeddedServer() as running:
-        yield running
-
-
-@pytest.fixture
-def own(apart: EmbeddedServer, tmp_path: Path) -> Backend:
-    return Backend(settings_for(apart), Meeting(meeting_url(apart)), tmp_path)
 
 
 @pytest.fixture
@@ -79,7 +66,10 @@ def test_a_message_of_another_format_goes_back_and_says_so_still(own: Backend) -
     message["headers"][MESSAGE_FORMAT] = MESSAGES + 1
     own.redis.lpush(queue, json.dumps(message))
     with own.worker() as worker:
-        heard(own, f"left to other workers: the message has format {MESSAGES + 1} and this version reads {MESSAGES}")
+        heard(
+            own,
+            f"left to other workers: the message has format {MESSAGES + 1} and this version reads {MESSAGES}",
+        )
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(DEADLINE_SECONDS) == 0
     returned = taken(own, queue)

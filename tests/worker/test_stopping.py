@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery import Run
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.storage.keys import Keys
 
-from .backend import DEADLINE_SECONDS, Backend, Meeting, heard, meeting_url, settings_for, status_of
+from .backend import DEADLINE_SECONDS, Backend, heard, status_of
 
 MOST_PAUSE_MS = 5_000
-
-
-@pytest.fixture(scope="module")
-def apart() -> Iterator[EmbeddedServer]:
-    """A server of our own, so that nobody else serves its queues."""
-    with EmbeddedServer() as running:
-        yield running
-
-
-@pytest.fixture
-def own(apart: EmbeddedServer, tmp_path: Path) -> Backend:
-    return Backend(settings_for(apart), Meeting(meeting_url(apart)), tmp_path)
 
 
 def chain(gate: str, length: int) -> list[dict[str, Any]]:

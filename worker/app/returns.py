@@ -20,12 +20,13 @@ from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.lanes.services import Publish
 from acts_celery.worker.wire.task_messages import MESSAGE_FORMAT, MESSAGES, RETURNED, TaskMessage
 
+from .tracing import shown_arguments
+
 logger = logging.getLogger(__name__)
 
 _DELAY: Final = Backoff(0.05, 1.0, jitter=True)
 _MOST_TIMES: Final = 80
 """After so many a task has been on its way for about a minute."""
-_LONGEST_SHOWN: Final = 300
 _MOST_KEPT: Final = 10_000
 """How many wait in memory; more go back at once."""
 
@@ -43,9 +44,8 @@ def task_of(name: str, request: Mapping[str, Any], arguments: Sequence[object]) 
     times, number = request.get(RETURNED, 0), request.get(MESSAGE_FORMAT)
     if not isinstance(queue, str) or len(arguments) != 1 or not isinstance(arguments[0], bytes):
         return None
-    shown = str(request.get("argsrepr") or "-")[:_LONGEST_SHOWN]
     times, number = (value if isinstance(value, int) else None for value in (times, number))
-    return TaskMessage(name, queue, arguments[0], shown, returned=times or 0, format=number)
+    return TaskMessage(name, queue, arguments[0], shown_arguments(request), returned=times or 0, format=number)
 
 
 class Returns:

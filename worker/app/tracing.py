@@ -19,6 +19,11 @@ Ended = tuple[int, Any, float]
 """What Celery's tracers return: whether it failed; the result's text, or the error; and how many seconds it took."""
 
 
+def shown_arguments(request: Mapping[str, Any]) -> str:
+    """What a message says of its arguments, bounded."""
+    return str(request.get("argsrepr") or "-")[:_LONGEST_SHOWN]
+
+
 async def traced(task: Task, request: dict[str, Any], begin: Begin) -> Ended:
     """Run a task whose result is not stored. Never raises."""
     began, id_ = time.monotonic(), request["id"]
@@ -40,7 +45,7 @@ async def traced(task: Task, request: dict[str, Any], begin: Begin) -> Ended:
                 "name": task.name,
                 "return_value": "None",
                 "runtime": seconds,
-                "args": str(request.get("argsrepr") or "-")[:_LONGEST_SHOWN],
+                "args": shown_arguments(request),
                 "kwargs": "-",
             },
         )
