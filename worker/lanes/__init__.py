@@ -7,6 +7,7 @@
 `services`      what all runners of a process share
 `views`         the shared parts of the runs
 `recent`        what was used last and is kept for a while
+`fitting`       whether the code here admits a call
 `starting`      how a claimed call is begun
 `inline_calls`  calls that the runner carries out itself
 `invocation`    calling code once, with its timeout

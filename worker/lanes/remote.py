@@ -30,10 +30,11 @@ from acts_celery.worker.registry.activities import Policy, Registry
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import filled
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry
-from acts_celery.worker.wire.giving_back import given_back, refused_by, unknown_code
+from acts_celery.worker.wire.giving_back import given_back, unknown_code
 from acts_celery.worker.wire.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, pack_message
 from acts_celery.worker.wire.task_messages import TaskMessage
 
+from .fitting import fitting
 from .invocation import invoke
 from .threads import Threads
 
@@ -201,12 +202,11 @@ class RemoteExecutor:
 
     async def activity(self, message: ActivityCall) -> Result:
         """Carry out an activity's call."""
-        activity = self._registry.activities.get(message.activity)
-        if activity is None:
-            return given_back(unknown_code("activity", message.activity, self._worker))
-        mark = message.mark
-        if mark and (why := activity.refusal(message.call, message.parameters, mark)) is not None:
-            return given_back(refused_by(self._worker, why))
+        name = message.activity
+        known = self._registry.activities.get(name)
+        activity = fitting(known, name, self._worker, message.call, message.parameters, message.mark)
+        if isinstance(activity, Retry):
+            return activity
         return await invoke(
             activity.bind(message.call, message.parameters, message.context),
             message.attempt,

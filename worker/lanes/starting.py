@@ -19,11 +19,11 @@ from acts_celery.worker.storage.files import FileGone
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.run_writer import TakenOver
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
-from acts_celery.worker.wire.giving_back import given_back, refused_by, unknown_code
 from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
 
 from .call_budget import CallBudget
 from .children import Started
+from .fitting import fitting
 from .inline_calls import InlineCalls
 from .services import Services
 
@@ -102,13 +102,13 @@ class Starter:
         return self._budget.is_limited and self._services.remote.asks(call, self._definition)
 
     def _begin_inline(self, start: Start, attempt: Attempt, execution: Execution) -> Failure | Retry | None:
-        name, worker = start.call.runner.name, self._services.worker
-        activity = self._services.activity(name)
-        if activity is None:
-            return given_back(unknown_code("activity", name, worker))
+        name, services = start.call.runner.name, self._services
         mark = self._definition.contracts.get(name)
-        if mark and (why := activity.refusal(start.call.properties, start.parameters, mark)) is not None:
-            return given_back(refused_by(worker, why))
+        activity = fitting(
+            services.activity(name), name, services.worker, start.call.properties, start.parameters, mark
+        )
+        if isinstance(activity, Retry):
+            return activity
         try:
             function = activity.bind(start.call.properties, start.parameters, execution.scoped(start.call))
         except Conflict as conflict:
