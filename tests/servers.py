@@ -28,6 +28,7 @@ SCRIPTS: Final = {
     "delete": "worker/test_deleting",
     "due": "worker/test_sweep_script",
     "expire": "worker/test_sweep",
+    "formats": "worker/test_sweep",
     "heartbeats": "worker/test_sweep_script",
     "held": "worker/test_r14_people",
     "lane": "worker/test_runs",

@@ -21,7 +21,7 @@ OLD = """
 from acts_celery import activity, delegate
 
 @activity(version="old")
-def doubled(n: int) -> int:
+def twofold(n: int) -> int:
     return 2 * n
 
 @activity(version="old", queue="apart")
@@ -39,7 +39,7 @@ NEW = """
 from acts_celery import activity
 
 @activity(version="new")
-def doubled(n: int, times: int) -> int:
+def twofold(n: int, times: int) -> int:
     return n * times
 
 @activity(version="new", queue="apart")
@@ -50,17 +50,17 @@ def tripled(n: list[int]) -> int:
 def jotted(n: int, *, state: dict) -> None: ...
 """
 WIDER = (
-    OLD.replace("doubled(n: int)", "doubled(n: int, note: str = '')")
+    OLD.replace("twofold(n: int)", "twofold(n: int, note: str = '')")
     .replace("tripled(n: int)", "tripled(n: int | list[int])")
     .replace('"old"', '"new"')
 )
 CALLS: list[Json] = [
-    {"_tool": "doubled", "n": "†input.n", "_outputPath": "†state.a || †state.wrong"},
+    {"_tool": "twofold", "n": "†input.n", "_outputPath": "†state.a || †state.wrong"},
     {"_tool": "tripled", "n": "†input.n", "_outputPath": "†state.b || †state.wrong"},
-    {"_tool": "doubled", "n": "†input.many", "_each": "n", "_outputPath": "†state.c"},
+    {"_tool": "twofold", "n": "†input.many", "_each": "n", "_outputPath": "†state.c"},
     {"_tool": "ask", "_delegate": "oracle", "_outputPath": "†state.d"},
     {"_tool": "jotted", "n": "†input.n"},
-    {"_tool": "doubled", "n": "†state.a", "_outputPath": "†state.e"},
+    {"_tool": "twofold", "n": "†state.a", "_outputPath": "†state.e"},
 ]
 
 

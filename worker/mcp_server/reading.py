@@ -12,6 +12,7 @@ from pydantic import Field
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import segments
+from acts_celery.worker.client.run_status import RunStatus
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.page.values import SHOW_BYTES, shown, within
 from acts_celery.worker.storage.keys import ENDED
@@ -30,8 +31,6 @@ _CALLS_BYTES: Final = 20_000
 _TEXT: Final = {"type": "string"}
 _OPTIONAL: Final = {"type": ["string", "null"]}
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer"}}
-
-Statuses = Literal["running", "paused", "completed", "failed", "cancelled", "foreign"]
 
 
 class Check(ServerTool):
@@ -71,7 +70,7 @@ class Runs(ServerTool):
         "properties": {"runs": {"type": "array", "items": {"type": "object"}}, "next": _OPTIONAL},
         "required": ["runs", "next"],
     }
-    status: Statuses | None = Field(None, description="Only runs of this status.")
+    status: RunStatus | None = Field(None, description="Only runs of this status.")
     search: str | None = Field(None, max_length=200, description="Part of an id, a name or a tag.")
     after: str | None = Field(None, max_length=256, description="What an answer before has given as `next`.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, get_args
 
 from redis import Redis
 
@@ -30,7 +30,7 @@ RUNS_AT_ONCE: Final = 50
 MOST_HELD: Final = 200
 _MOST_LOOKED_AT: Final = 5_000
 """Runs that are looked at for one answer, where few are what is searched for."""
-_STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled", "foreign")
+_STATUSES: Final = get_args(RunStatus)
 
 
 def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = None) -> dict[str, Any]:

@@ -1,17 +1,15 @@
 -- Delete every key of a run, if it is over: calls may have been added to it meanwhile (SPEC R11.7). Or say what it holds.
 --
 -- KEYS: state outbox *
--- USES: status
--- Request: deletes (else it only says), reads (formats: a run of another is deleted, too, while it is under way; or nil), keeps_outstanding (a run stays whose calls that were sent and forgotten are not done)
+-- USES: status formats
+-- Request: deletes (else it only says), reads (formats: a run of another is deleted, too, while it is under way; or nil),
+--          keeps_outstanding (a run stays whose calls that were sent and forgotten are not done)
 -- Answer: status (none where there is no run), bytes (that its keys take, as the server estimates it), outstanding (how many
 --         calls that were sent and forgotten are not done), is_deleted
 
 local known = redis.call('HMGET', state, 'status', 'format')
-local status, format = known[1], tonumber(known[2] or nil)
-local is_foreign = request.reads ~= nil and format ~= nil
-for _, one in ipairs(request.reads or {}) do
-    is_foreign = is_foreign and one ~= format
-end
+local status = known[1]
+local is_foreign = request.reads and not reads(known[2], request.reads)
 local outstanding, bytes = redis.call('HLEN', outbox), 0
 for _, key in ipairs(KEYS) do
     bytes = bytes + (redis.call('MEMORY', 'USAGE', key) or 0)

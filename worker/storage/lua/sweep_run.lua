@@ -1,7 +1,7 @@
 -- A run that a sweep looks at (see sweep.lua): whether there is anything to find in it, and what was found.
 --
 -- KEYS: state leases held outbox_due published pending_webhooks
--- USES: clock
+-- USES: clock formats
 -- Request: published_ms, soon_ms (the time until the next sweep), formats (of runs that this version reads; it leaves others
 --          alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called at most),
 --          telling_ms (how long that may take), instances (the queue of the lanes' tasks and of results), consumed_until
@@ -55,11 +55,7 @@ local function look_again(...)
     return at
 end
 
-local is_read = not format
-for _, one in ipairs(request.formats) do
-    is_read = is_read or tonumber(format) == one
-end
-if not is_read or not status then
+if not reads(format, request.formats) or not status then
     return answer(now + 2 * request.published_ms)
 end
 
