@@ -173,7 +173,7 @@ class Forecast:
             if not holds_expression(parameters):
                 why = self._refusal(call, parameters, contract, mark)
             else:
-                problems = contract.problems({**call.meta_properties, **parameters}, mark, lenient=True)
+                problems = contract.problems(call.with_parameters(parameters), mark, lenient=True)
                 why = "; ".join(map(str, problems)) or None
             if why is not None and not self._fails_anyway(call, parameters):
                 return True, why
@@ -189,13 +189,13 @@ class Forecast:
     def _refusal(self, call: Call, parameters: Mapping[str, Any], contract: Contract, mark: str) -> str | None:
         if (refuses := self._coming.refuses.get(contract.name)) is not None:
             return refuses(call, parameters, mark)
-        problems = contract.problems({**call.meta_properties, **parameters}, mark)
+        problems = contract.problems(call.with_parameters(parameters), mark)
         return "; ".join(map(str, problems)) if problems else None
 
     def _fails_anyway(self, call: Call, parameters: Mapping[str, Any]) -> bool:
         """Whether the call's own tool refuses it, whatever code there is."""
         tool = self._checked.tools.get(call.tool)
-        return tool is not None and bool(tool.problems({**call.meta_properties, **parameters}, lenient=True))
+        return tool is not None and bool(tool.problems(call.with_parameters(parameters), lenient=True))
 
     def _executions(self, call: Call, given: Mapping[str, Any], part: Part) -> Iterator[Mapping[str, Any]]:
         """What the call is carried out with, once or for each element that has not ended; as far as it is known."""

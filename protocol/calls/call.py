@@ -172,6 +172,10 @@ class Call:
         """
         return {key: evaluated(value, fold) for key, value in self.parameters.items()}
 
+    def with_parameters(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """All properties, with resolved parameters in the place of its own."""
+        return {**self.meta_properties, **parameters}
+
     def standing_in(self) -> dict[str, Any]:
         """All properties, with expressions and templates in the parameters as objects (SPEC R4.1): also those that do
         not parse.

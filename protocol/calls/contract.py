@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, pointer
 
-from .call import Call
 from .tools import GRANTED, WHO, Tool
 
 CONTRACT_CHANGED: Final = "ContractChanged"
@@ -79,11 +78,6 @@ class Contract:
         given = {str(scope).lstrip("†").split(".")[0] for scope in properties.get("_scopes", ())}
         if digest != SEVERAL and (missing := self.scopes - given - {*asked}):
             yield Problem(pointer("_scopes"), f"the code asks for {', '.join(sorted(missing))}, which it is not given")
-
-
-def properties_of(call: Call, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's completed meta-properties, with its resolved parameters."""
-    return {**call.meta_properties, **parameters}
 
 
 def merged(marks: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:

@@ -67,4 +67,4 @@ def parameter_problems(call: Call, parameters: Mapping[str, Any], tool: Tool) ->
         yield from unfit
         return
     for one in elements_of(call, parameters) if call.each else [parameters]:
-        yield from tool.problems({**call.meta_properties, **one})
+        yield from tool.problems(call.with_parameters(one))

@@ -103,7 +103,7 @@ class Terms:
         if tool is None:
             return None
         is_latent = call.runner.executor is Executor.LATENT
-        problems = tool.problems({**call.meta_properties, **parameters}, is_secret=True, is_latent=is_latent)
+        problems = tool.problems(call.with_parameters(parameters), is_secret=True, is_latent=is_latent)
         if not problems:
             return None
         return self.failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)

@@ -16,7 +16,7 @@ import pytest
 
 from acts_celery.protocol import Plan, Rejected, check_submission
 from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, Part, Refusal
-from acts_celery.protocol.calls.contract import CONTRACT_CHANGED, Contract, properties_of
+from acts_celery.protocol.calls.contract import CONTRACT_CHANGED, Contract
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.calls.tools import GRANTED, PLAIN
 from acts_celery.protocol.engine.decisions import Failure, FanOut, Outcome, Start, Success
@@ -198,7 +198,7 @@ class LiveRun:
         call, where = start.call, (instance, call_of(start.call.index))
         is_new = self.new is not None and call.runner.name == self.name and where in self.begun
         result: Success | Failure
-        if is_new and self.new is not None and self.new.problems(properties_of(call, start.parameters), self.mark):
+        if is_new and self.new is not None and self.new.problems(call.with_parameters(start.parameters), self.mark):
             self.refused.add(where)
             result = Failure(CONTRACT_CHANGED, "x", is_for_no_alternative=True)
         elif self.random.random() < 0.1:

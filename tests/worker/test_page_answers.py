@@ -89,6 +89,7 @@ def test_an_amended_run_shows_the_calls_that_it_has_now_and_those_that_were_drop
     gate = secrets.token_hex(4)
     waiting = {"_tool": "waitAtGate", "gate": gate, "value": 1, "_outputPath": "†state.a"}
     run = backend.client.submit([], {"calls": [waiting, echo("†state.a", "†state.b")]})
+    backend.meeting.take(f"at:{gate}")  # what has not begun would be dropped, too
     page = Asking(backend, run)
     assert page.ask("plan")["calls"][1]["counts"] == {"waiting": 1}
     run.amend({"calls": [echo("†state.a", "†state.c"), echo("†state.c", "†state.d")]})
