@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.registry.loading import load
-from tests.worker.backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
+from tests.worker.backend import ACTIVITIES, Backend, backend_apart
 
 from .sites import TOKENS, Site, served
 
@@ -22,11 +21,8 @@ def activities() -> None:
 @pytest.fixture(scope="session")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """A worker on every queue."""
-    with EmbeddedServer() as server:
-        meeting = Meeting(meeting_url(server))
-        running = Backend(settings_for(server, ui_tokens=TOKENS), meeting, tmp_path_factory.mktemp("ui"))
-        with running.worker():
-            yield running
+    with backend_apart(tmp_path_factory.mktemp("ui"), ui_tokens=TOKENS) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -193,6 +193,15 @@ def settings_apart(server: EmbeddedServer, name: str, **overrides: object) -> Se
     return settings_for(server, key_prefix=name, **queues, **overrides)
 
 
+@contextmanager
+def backend_apart(folder: Path, **overrides: object) -> Iterator[Backend]:
+    """A server of our own, and a worker on every queue."""
+    with EmbeddedServer() as server:
+        running = Backend(settings_for(server, **overrides), Meeting(meeting_url(server)), folder)
+        with running.worker():
+            yield running
+
+
 def meeting_url(server: EmbeddedServer) -> str:
     """A database of the same server that holds nothing of ours."""
     return f"{server.redis_url}?db=1"

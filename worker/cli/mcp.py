@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
 
-from .failures import COMPLETED, REJECTED, Failed
+from .failures import COMPLETED, Failed
 from .mcp_tools import admit, tools
 from .options import Common, common_options, load_registry
 from .output import flush, print_either, tell
-from .serving import ask_log, log_to_stderr
+from .serving import ask_log, log_to_stderr, made_token
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
@@ -88,23 +87,21 @@ def _serve_stdio(settings: Settings, serving: _Serving, common: Common) -> None:
 
 
 def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
-    from acts_celery.broker_config.tokens import AccessToken
     from acts_celery.worker.mcp_server import over_http
     from acts_celery.worker.mcp_server.principals import local_rights
-    from acts_celery.worker.storage.audit import Actor
     from acts_celery.worker.web import listening
 
-    tokens, made, host = settings.read_mcp_tokens(), None, serving.host
-    if tokens and serving.write:
-        raise Failed("ACTS_MCP_TOKENS says who may do what: leave out --write", REJECTED)
-    if not tokens:
-        if not listening.is_loopback(host):
-            raise Failed(
-                f"others reach {host}: say in ACTS_MCP_TOKENS who may enter, as ann:submit+decide:TOKEN (python -c "
-                "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
-                REJECTED,
-            )
-        made = AccessToken(Actor.of(settings).name, local_rights(write=serving.write), secrets.token_urlsafe(32))
+    tokens, host = settings.read_mcp_tokens(), serving.host
+    rights = local_rights(write=serving.write)
+    made = made_token(
+        settings,
+        tokens,
+        rights,
+        host,
+        write=serving.write,
+        variable="ACTS_MCP_TOKENS",
+        example="ann:submit+decide:TOKEN",
+    )
     _prepare(settings)
     with listening.listen(host, serving.port) as socket:
         url = (settings.mcp_url or listening.address_of(socket, host)) + over_http.PATH

@@ -1,13 +1,20 @@
-"""What the commands that serve do before that: they ask the log whether it answers, and write their own to stderr."""
+"""What the commands that serve do before that: they see who may enter, ask the log whether it answers, and write their
+own to stderr.
+"""
 
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
+
+from .failures import REJECTED, Failed
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
+    from acts_celery.broker_config.tokens import AccessToken, Right
 
 _ASKED_SECONDS: Final = 3.0
 
@@ -22,6 +29,36 @@ def ask_log(settings: Settings) -> None:
             connect_once(each, each.require_redis(), timeout_seconds=_ASKED_SECONDS) as redis,
         ):
             redis.ping()
+
+
+def made_token(
+    settings: Settings,
+    tokens: Sequence[AccessToken],
+    rights: Iterable[Right],
+    host: str,
+    *,
+    write: bool,
+    variable: str,
+    example: str,
+) -> AccessToken | None:
+    """A new token with these rights, for whoever has started the server; None where tokens are named. Raises `Failed`
+    where a host that others reach has none, and where --write would say something else than the named ones.
+    """
+    from acts_celery.broker_config.tokens import AccessToken
+    from acts_celery.worker.storage.audit import Actor
+    from acts_celery.worker.web.listening import is_loopback
+
+    if tokens:
+        if write:
+            raise Failed(f"{variable} says who may do what: leave out --write", REJECTED)
+        return None
+    if not is_loopback(host):
+        raise Failed(
+            f"others reach {host}: say in {variable} who may enter, as {example} (python -c "
+            "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
+            REJECTED,
+        )
+    return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
 
 
 def log_to_stderr(settings: Settings) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from .failures import COMPLETED, REJECTED, Failed
+from .failures import COMPLETED, Failed
 from .options import Common, common_options
 from .output import flush, print_either, tell
-from .serving import ask_log, log_to_stderr
+from .serving import ask_log, log_to_stderr, made_token
 
 if TYPE_CHECKING:
-    from acts_celery.broker_config import Settings
     from acts_celery.broker_config.tokens import AccessToken
 
 _HOST: Final = "127.0.0.1"
@@ -38,6 +36,8 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
 
     Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
     """
+    from acts_celery.broker_config.ui import UI_RIGHTS
+
     try:
         from acts_celery.worker.ui import serving
         from acts_celery.worker.web import listening
@@ -46,18 +46,10 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
             raise
         raise Failed("the pages take other packages: pip install 'acts-celery[ui]'") from error
     settings = common.settings()
-    tokens, made = settings.read_ui_tokens(), None
-    if tokens and write:
-        raise Failed("ACTS_UI_TOKENS says who may do what: leave out --write", REJECTED)
-    if not tokens:
-        if not listening.is_loopback(host):
-            raise Failed(
-                f"others reach {host}: say in ACTS_UI_TOKENS who may enter, as ann:decide+control:TOKEN (python -c "
-                "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
-                REJECTED,
-            )
-        made = _token(settings, write=write)
-        tokens = (made,)
+    tokens, rights = settings.read_ui_tokens(), UI_RIGHTS if write else UI_RIGHTS[:1]
+    made = made_token(
+        settings, tokens, rights, host, write=write, variable="ACTS_UI_TOKENS", example="ann:decide+control:TOKEN"
+    )
     ask_log(settings)
     log_to_stderr(settings)
     with listening.listen(host, port) as socket:
@@ -70,18 +62,8 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
             flush()
             _tell_rights(made)
 
-        asyncio.run(serving.serve(socket, host, settings, tokens, announce))
+        asyncio.run(serving.serve(socket, host, settings, tokens or ((made,) if made is not None else ()), announce))
     return COMPLETED
-
-
-def _token(settings: Settings, *, write: bool) -> AccessToken:
-    """A new token for whoever has started the server."""
-    from acts_celery.broker_config.tokens import AccessToken
-    from acts_celery.broker_config.ui import UI_RIGHTS
-    from acts_celery.worker.storage.audit import Actor
-
-    rights = UI_RIGHTS if write else UI_RIGHTS[:1]
-    return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
 
 
 def _tell_rights(made: AccessToken | None) -> None:
