@@ -105,7 +105,7 @@ class Runtime:
         if self._presence is not None:
             self._presence.close()
         self.run(_cancel_all())
-        self.close_models()
+        self.finish()
         self.run(self._validator.close())
         self._publishing.shutdown()
         self._delivering.shutdown()
@@ -114,7 +114,7 @@ class Runtime:
         self._loop.close()
         self._threads.close()
 
-    def close_models(self) -> None:
+    def finish(self) -> None:
         """Close the connections to models, and give back what is to go back, where nothing blocks the loop for long;
         what asks again opens others.
         """
@@ -290,10 +290,10 @@ class Runtimes:
         if self._runtime is not None and self._process == os.getpid():
             self._runtime.leave()
 
-    def close_models(self) -> None:
-        """Close this process's connections to models."""
+    def finish(self) -> None:
+        """Nothing is at work any more; see `Runtime.finish`."""
         if self._runtime is not None and self._process == os.getpid():
-            self._runtime.close_models()
+            self._runtime.finish()
 
     @property
     def is_blocked(self) -> bool:
@@ -305,12 +305,12 @@ class Runtimes:
         self._cancellations.cancel(key)
 
 
-def _close_models(sender: Any, **_: Any) -> None:
+def _finish(sender: Any, **_: Any) -> None:
     """Called by Celery at the end of a worker, and of each process of its pool, when nothing is at work any more."""
     app = current_app if sender is None else sender.app
     runtimes = app.conf.get("acts_runtimes")
     if runtimes is not None:
-        runtimes.close_models()
+        runtimes.finish()
 
 
 def _leave(**_: Any) -> None:
@@ -320,5 +320,5 @@ def _leave(**_: Any) -> None:
 
 
 signals.worker_shutting_down.connect(_leave)
-signals.worker_shutdown.connect(_close_models)
-signals.worker_process_shutdown.connect(_close_models)
+signals.worker_shutdown.connect(_finish)
+signals.worker_process_shutdown.connect(_finish)
