@@ -170,7 +170,7 @@ def test_r11_7_calls_added_while_the_model_is_asked_and_those_of_its_answer_all_
     meeting.take(f"at:{first}")
     loops.meeting.open_gate(model)
     meeting.take(f"at:{told}")
-    between = list(asked.run.log())[-1].id
+    between = next(entry.id for entry in asked.run.log(follow=True) if entry.message.get("_call") == theirs[1])
     meeting.open_gate(told)
     meeting.open_gate(first)
     meeting.take(f"at:{late}")
