@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.addresses import AddressSettings
 from acts_celery.broker_config.errors import NotConfigured
-from acts_celery.broker_config.tokens import AccessToken, Right, check_tokens, read_tokens
+from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
 from acts_celery.broker_config.urls import MASK, check_site, mask_url
 from acts_celery.broker_config.wording import NAME_PATTERN
 
@@ -119,7 +118,7 @@ def expanded(text: SecretStr, name: str, environment: Mapping[str, str] = os.env
     return _VARIABLE.sub(value, text.get_secret_value())
 
 
-class McpSettings(AddressSettings):
+class McpSettings(ActingSettings):
     """The settings that say which MCP servers there are, what of them is admitted, and what an operator says of tools,
     whoever carries them out.
     """

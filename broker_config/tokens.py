@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal, Self, cast
 
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, AddressSettings
 from acts_celery.broker_config.errors import SettingsError
 
-__all__ = ["AccessToken", "Right", "check_tokens", "read_tokens"]
+__all__ = ["AccessToken", "ActingSettings", "Identity", "Right", "check_tokens", "read_tokens"]
 
 Right = Literal["read", "submit", "decide", "control", "all"]
 """What a token admits: to look; to submit runs; to decide on what is held for a person; to pause, cancel, retry and
@@ -30,12 +30,45 @@ _MAKE: Final = "python -c 'import secrets; print(secrets.token_urlsafe())' makes
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Who somebody is, as a token has shown it: not what anybody says of himself."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class AccessToken:
     """Who enters with which token, and what that admits; whoever enters may read."""
 
     name: str
     rights: frozenset[Right]
     text: str = field(repr=False)
+    is_named: bool = True
+    """Whether a setting has it; one that a server makes for whoever has started it shows nothing of who that is."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who has shown it; None where it says nothing of that."""
+        return Identity(self.name) if self.is_named else None
+
+
+class ActingSettings(AddressSettings):
+    """Settings under which a server of ours acts for those who enter."""
+
+    _identity: Identity | None = PrivateAttr(None)
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who acts under these settings, where a token has shown it. No variable, argument or file sets it."""
+        return self._identity
+
+    def acting_for(self, name: str, identity: Identity | None) -> Self:
+        """The same settings for what a server does for somebody who has entered: under a name, and as who a token has
+        shown.
+        """
+        acting = self.model_copy(update={"actor": name})
+        acting._identity = identity
+        return acting
 
 
 def check_tokens(setting: SecretStr | None, rights: Sequence[Right]) -> SecretStr | None:

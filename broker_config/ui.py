@@ -6,8 +6,7 @@ from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator
 
-from acts_celery.broker_config.addresses import AddressSettings
-from acts_celery.broker_config.tokens import AccessToken, Right, check_tokens, read_tokens
+from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
 from acts_celery.broker_config.urls import REDIS_SCHEMES, SecretUrl, check_site, check_url, redis_url_of
 
 __all__ = ["UI_RIGHTS", "UiSettings"]
@@ -16,7 +15,7 @@ UI_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
 """What a token of the pages admits; whoever enters sees all runs."""
 
 
-class UiSettings(AddressSettings):
+class UiSettings(ActingSettings):
     """The settings of `acts ui`."""
 
     ui_tokens: SecretStr | None = Field(

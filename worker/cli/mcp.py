@@ -115,7 +115,7 @@ def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
             tell("an MCP server; Ctrl-C ends it")
 
         who = tokens or ((made,) if made is not None else ())
-        asyncio.run(over_http.serve(socket, host, settings, who, announce, owns=made is None))
+        asyncio.run(over_http.serve(socket, host, settings, who, announce))
 
 
 def _prepare(settings: Settings) -> None:

@@ -58,7 +58,7 @@ def made_token(
             "'import secrets; print(secrets.token_urlsafe())' makes a TOKEN), or leave out --host",
             REJECTED,
         )
-    return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32))
+    return AccessToken(Actor.of(settings).name, frozenset(rights), secrets.token_urlsafe(32), is_named=False)
 
 
 def log_to_stderr(settings: Settings) -> None:

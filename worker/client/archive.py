@@ -48,11 +48,13 @@ from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane_state import End
+from acts_celery.worker.storage.owned_runs import OWNER, note_owned
 from acts_celery.worker.storage.retention import discard_run, expire_runs
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.packing import pack, unpack
 
 from .labels import ID
+from .ownership import owner_fields
 
 if TYPE_CHECKING:
     from .runs import Run
@@ -67,7 +69,7 @@ _ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
 _LONGEST_PATH: Final = 200
 _MOST_NAMED: Final = 5
 """Names in a path: more of them than anybody writes, and few enough for what shows a run."""
-_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported", "sent"})
+_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported", "sent", OWNER})
 """Fields of the state that say something of work under way, or of other runs."""
 
 
@@ -198,11 +200,14 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
     try:
         # Listed first, so that what a client that dies leaves of it is found.
         redis.zadd(active_runs(keys.prefix), {run: submitted})
+        owner = owner_fields(settings)
+        if owner:
+            note_owned(redis, keys, owner[OWNER], submitted)
         state = _write_head(redis, keys, head)
         _write_log(redis, keys, rows, state, settings)
         done = audit_record(settings, "imported")
         redis.xadd(keys.log, {names.AUDIT: done.pack()})
-        redis.hset(keys.state, mapping=state)
+        redis.hset(keys.state, mapping=state | owner)
         _prove(run, read)
         expire_runs(redis, keys.prefix, [keys], settings.retention_seconds)
     except BaseException:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
@@ -27,6 +28,7 @@ from acts_celery.worker.wire.traces import place_of_run
 
 from .forgetting import Forgetting, Forgotten
 from .labels import NO_LABEL, Label, claimed, release
+from .ownership import owner_fields
 from .publishing import publish_lanes
 
 
@@ -58,7 +60,8 @@ class Dispatcher:
         try:
             trace = place_of_run(keys.run, label.trace).pack() if label.trace is not None else ""
             forgotten = self._forgotten(plan, keys.run, trace)
-            more = {**label.fields(), **({"work": forgotten.work} if forgotten.work else {})}
+            more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
+            more |= {"work": forgotten.work} if forgotten.work else {}
             written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
         except TakenOver:
             if label.id is None or claimed(self._redis, keys, label):

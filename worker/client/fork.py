@@ -36,10 +36,13 @@ from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.storage.owned_runs import OWNER, note_owned
 from acts_celery.worker.storage.retention import discard_run
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import pack
+
+from .ownership import owner_fields
 
 SETTLED: Final = "settled"
 """What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""
@@ -68,6 +71,8 @@ class Forker:
         keys = Keys(self._keys.prefix, make_run_id(milliseconds))
         try:
             self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
+            if (owner := owner_fields(self._settings).get(OWNER)) is not None:
+                note_owned(self._redis, keys, owner, milliseconds)
             self._redis.set(keys.definition, upgraded(data) or data)
             found = self._history.instances()
             for start in range(0, len(found), _ENTRIES_AT_ONCE):
@@ -228,6 +233,7 @@ class Forker:
             "remaining": remaining,
             "submitted": milliseconds,
             **({} if remaining else {"finished": milliseconds}),
+            **owner_fields(self._settings),
             "forked_from": self._keys.run,
             "forked_at": at,
             **self._amended(at),

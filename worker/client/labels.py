@@ -23,8 +23,6 @@ from acts_celery.worker.storage.keys import Keys, claim
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.traces import TracePlace
 
-from .ownership import OWNER
-
 _CLAIM_SECONDS: Final = 120
 _LOOK_SECONDS: Final = 0.05
 
@@ -40,8 +38,6 @@ class Label:
     """Of the submission, where the id was given: another one under the same id is refused."""
     trace: TracePlace | None = None
     """The span that it is submitted under."""
-    owner: str | None = None
-    """Who submits it, where a token says so."""
 
     def fields(self) -> dict[str, str]:
         """The fields of the run's state."""
@@ -51,7 +47,6 @@ class Label:
             "tags": "\n".join(self.tags),
             "digest": self.digest,
             TRACE: trace,
-            OWNER: self.owner,
         }
         return {key: value for key, value in found.items() if value}
 

@@ -20,7 +20,7 @@ from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_list import RunList, State
 
 from .labels import ID, LATEST
-from .ownership import OWNER, owner_of
+from .ownership import owner_of
 from .run_status import FOREIGN, RunStatus, run_status
 
 _MOST_LOOKED_AT: Final = 100_000
@@ -130,9 +130,7 @@ class Overview:
         return alike[0]
 
     def _newest(self) -> Iterator[tuple[str, State]]:
-        for run, state in RunList(self._redis, self._prefix).newest():
-            if self._owner in (None, state.get(OWNER)):
-                yield run, state
+        return RunList(self._redis, self._prefix).newest(self._owner)
 
     def _is_there(self, run: str) -> bool:
         if self._owner is not None:

@@ -1,5 +1,5 @@
-"""Ownership: whose a run is, where somebody submitted it with a token. It stands in the run's state, for as long as the
-run is kept; ids are no rights.
+"""Ownership: whose a run is, where somebody submitted, forked or imported it with a token. It stands in the run's
+state, for as long as the run is kept; ids are no rights.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from redis import Redis
 
+from acts_celery.broker_config import Settings
 from acts_celery.worker.storage.child_links import PARENT, Parent
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.owned_runs import OWNER
 
-OWNER: Final = "owner"
-"""The field of the state. What was submitted without a token has none."""
 _DIGITS: Final = 32
 _DEEPEST: Final = 100
 
@@ -30,6 +30,11 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
             return owner
         run = above.call.run
     return None
+
+
+def owner_fields(settings: Settings) -> dict[str, Any]:
+    """The fields of the state of a run that begins under these settings: it belongs to who has shown a token."""
+    return {OWNER: settings.identity.name} if settings.identity is not None else {}
 
 
 def id_of_key(owner: str | None, key: str) -> str:

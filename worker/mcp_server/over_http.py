@@ -47,15 +47,15 @@ async def serve(
     settings: Settings,
     tokens: Sequence[AccessToken],
     on_ready: Callable[[], None],
-    *,
-    owns: bool,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. With `owns` a run belongs to the name of the token that it was submitted with."""
+    """Serve until SIGINT or SIGTERM. A run belongs to the name of the token that it was submitted with, where a setting
+    has that.
+    """
 
     def who(context: Context) -> Principal:
         assert context.request is not None, "over HTTP each message comes with its request"
         visitor: Visitor = context.request.state.visitor
-        return Principal(visitor.name, visitor.rights, visitor.name if owns else None)
+        return Principal(visitor.name, visitor.rights, visitor.identity)
 
     manager = StreamableHTTPSessionManager(
         make_server(settings, who), stateless=True, max_request_body_size=most_bytes(settings)

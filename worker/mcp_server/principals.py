@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from acts_celery.broker_config.tokens import Right
+from acts_celery.broker_config.tokens import Identity, Right
 from acts_celery.worker.web.refusals import Refused
 
 _LOCAL: Final[tuple[Right, ...]] = ("read", "all")
@@ -24,8 +24,13 @@ class Principal:
     name: str
     """As the audit trail has it."""
     rights: frozenset[Right]
-    owner: str | None = None
-    """Whose the runs are that are submitted here. None: nobody's, whoever may see all runs sees them."""
+    identity: Identity | None = None
+    """Who has shown a token, and owns the runs that are submitted here. None: they are nobody's."""
+
+    @property
+    def owner(self) -> str | None:
+        """Whose the runs are that are submitted here."""
+        return self.identity.name if self.identity is not None else None
 
     @property
     def only(self) -> str | None:

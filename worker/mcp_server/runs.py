@@ -7,7 +7,6 @@ from __future__ import annotations
 from asyncio import to_thread
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 from redis import Redis
@@ -57,7 +56,7 @@ class Runs:
     def client(self, principal: Principal) -> AsyncClient:
         """What acts in somebody's name."""
         if principal.name not in self._clients:
-            self._clients[principal.name] = AsyncClient(self.settings.model_copy(update={"actor": principal.name}))
+            self._clients[principal.name] = AsyncClient(self.settings.acting_for(principal.name, principal.identity))
         return self._clients[principal.name]
 
     async def find(self, principal: Principal, text: str) -> str:
@@ -122,5 +121,5 @@ class Runs:
         client = self.client(principal)
         plan = await client.check_submission(value, allow=allow)
         id_ = id_of_key(principal.owner, key) if key is not None else None
-        label = replace(await to_thread(label_of, value, id=id_, name=name, tags=tags), owner=principal.owner)
+        label = await to_thread(label_of, value, id=id_, name=name, tags=tags)
         return await client.submit_plan(plan, label), plan

@@ -31,6 +31,7 @@
 `lane`          a lane as its runner sees it
 `due`          the index of runs that have something due
 `run_list`      the runs under way, and those that have ended
+`owned_runs`    the runs of an owner
 `retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
 `packed_calls`  calls and tools in definitions and records

@@ -211,6 +211,11 @@ def ended_runs(prefix: str) -> str:
     return f"{prefix}:ended"
 
 
+def owned_runs(prefix: str, owner: str) -> str:
+    """Sorted set: the runs of an owner, by the time of their submission (see `owned_runs`)."""
+    return f"{prefix}:owned:{owner}"
+
+
 def claim(prefix: str, run: str) -> str:
     """String: who gives a run this id is writing it down; short-lived."""
     return f"{prefix}:claim:{run}"

@@ -11,7 +11,8 @@ from typing import Any, Final
 from redis import Redis
 
 from .formats import READ
-from .keys import Keys, active_runs, ended_runs
+from .keys import Keys, active_runs, ended_runs, owned_runs
+from .owned_runs import OWNER
 
 _AT_ONCE: Final = 200
 _LOOKED_AFTER: Final = 20
@@ -27,17 +28,18 @@ class RunList:
         self._redis = redis
         self._prefix = prefix
 
-    def newest(self) -> Iterator[tuple[str, State]]:
-        """Every run and its state, that which was submitted last first."""
-        names = self._ids()
+    def newest(self, owner: str | None = None) -> Iterator[tuple[str, State]]:
+        """Every run and its state, that which was submitted last first; of an `owner` its own."""
+        names = self._ids(owner)
         while page := list(islice(names, _AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
                     pipeline.hgetall(Keys(self._prefix, run).state)
                 states = pipeline.execute()
             for run, state in zip(page, states, strict=True):
-                if state:  # not one that is half written, or whose time is over
-                    yield run, {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
+                read = {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
+                if read and owner in (None, read.get(OWNER)):  # not one that is half written, or whose time is over
+                    yield run, read
 
     def count_foreign(self) -> int:
         """How many runs under way are of a format that is not read."""
@@ -63,10 +65,14 @@ class RunList:
         if gone := [name for name, is_kept in zip(oldest, kept, strict=True) if not is_kept]:
             self._redis.zrem(key, *gone)
 
-    def _ids(self) -> Iterator[str]:
-        """The ids of both lists, by the time of submission; one that ends meanwhile may be in both."""
+    def _ids(self, owner: str | None) -> Iterator[str]:
+        """The ids of both lists, by the time of submission; one that ends meanwhile may be in both. Of an owner
+        those of its index.
+        """
         seen = set[str]()
-        lists = (self._listed(key) for key in (active_runs(self._prefix), ended_runs(self._prefix)))
+        both = (active_runs(self._prefix), ended_runs(self._prefix))
+        keys = both if owner is None else (owned_runs(self._prefix, owner),)
+        lists = (self._listed(key) for key in keys)
         for _, run in merge(*lists, key=lambda pair: -pair[0]):
             if run not in seen:
                 seen.add(run)

@@ -37,6 +37,7 @@ from .fields import AUDIT, BEFORE, CALL, ENDED, LANE, STATUS
 from .formats import FORMAT
 from .keys import Keys, active_runs, due_runs
 from .loop_entries import LOOP
+from .owned_runs import OWNER, note_owned
 from .retention import unlist
 from .scripts import Script
 
@@ -96,7 +97,7 @@ class RunWriter:
         """
         who, since = owner_token(), ""
         try:
-            self._list(keys, milliseconds)
+            self._list(keys, milliseconds, more.get(OWNER))
             stored: Iterator[Command] = (["HSET", keys.files, *each] for each in files.items())
             commands = chain(stored, self._writing(plan, keys, milliseconds, order, more, sent))
             for number, part in enumerate(_parts(commands)):
@@ -119,12 +120,14 @@ class RunWriter:
             self._redis.zadd(keys.published, dict.fromkeys(batch, 0), xx=True)
         DueRuns(self._redis, keys.prefix).note(keys.run)
 
-    def _list(self, keys: Keys, milliseconds: int) -> None:
+    def _list(self, keys: Keys, milliseconds: int, owner: str | None) -> None:
         """List a run, so that what a client that dies leaves of it is found."""
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
             pipeline.zadd(due_runs(keys.prefix), {keys.run: milliseconds + PUBLISHED_MS})
             pipeline.execute()
+        if owner is not None:
+            note_owned(self._redis, keys, owner, milliseconds)
 
     def _send(self, keys: Keys, who: str, number: int, part: Sequence[Sequence[str | bytes]]) -> bool:
         """Write a part; whether the run is still this writer's."""

@@ -58,7 +58,7 @@ class Pages:
         self._redis: Redis = connect(self._source)
         self._reader = Reader(Page(self._redis, self._source))
         self._deeds = ThreadPoolExecutor(_DEED_THREADS, "acts-ui-deeds")
-        self._clients = {token.name: Client(settings.model_copy(update={"actor": token.name})) for token in tokens}
+        self._clients = {token.name: Client(settings.acting_for(token.name, token.identity)) for token in tokens}
         self._assets = _read_assets()
         self.following = Following(self._source, self._reader)
 

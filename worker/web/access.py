@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from acts_celery.broker_config.tokens import AccessToken, Right
+from acts_celery.broker_config.tokens import AccessToken, Identity, Right
 
 from .refusals import Refused
 from .site import Site
@@ -37,6 +37,8 @@ class Visitor:
 
     name: str
     rights: frozenset[Right]
+    identity: Identity | None = None
+    """As a token has shown it."""
 
     def require(self, right: Right) -> None:
         """Raise `Refused` where this token does not admit something."""
@@ -59,7 +61,7 @@ class Access:
     """The tokens that are known, and the tries of others."""
 
     def __init__(self, tokens: Iterable[AccessToken], site: Site, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known = [(_digest(token.text), Visitor(token.name, token.rights)) for token in tokens]
+        self._known = [(_digest(token.text), Visitor(token.name, token.rights, token.identity)) for token in tokens]
         self._site = site
         self._clock = clock
         self._tries: OrderedDict[str, _Tries] = OrderedDict()

@@ -1,0 +1,37 @@
+"""The runs of an owner: who has submitted, forked or imported them with a token.
+
+A run's state says whose it is. The index of an owner only finds them: a run is in it before it is written down, and may
+be in it when it is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from redis import Redis
+
+from .keys import Keys, active_runs, owned_runs
+
+OWNER: Final = "owner"
+"""The field of the state. What was submitted without a token has none."""
+_LOOKED_AFTER: Final = 20
+
+
+def note_owned(redis: Redis, keys: Keys, owner: str, milliseconds: int) -> None:
+    """Note a run that is about to be written down, and no longer the oldest ones that are kept no more. Raises
+    `RedisError`.
+    """
+    index = owned_runs(keys.prefix, owner)
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.zadd(index, {keys.run: milliseconds})
+        pipeline.zrange(index, 0, _LOOKED_AFTER - 1)
+        _, oldest = pipeline.execute()
+    with redis.pipeline(transaction=False) as pipeline:
+        for name in oldest:
+            pipeline.exists(Keys(keys.prefix, name.decode()).state)
+        found = pipeline.execute()
+    absent = [name for name, is_there in zip(oldest, found, strict=True) if not is_there and name.decode() != keys.run]
+    if absent:
+        under_way: Any = redis.zmscore(active_runs(keys.prefix), absent)  # one may be about to be written down
+        if gone := [name for name, since in zip(absent, under_way, strict=True) if since is None]:
+            redis.zrem(index, *gone)
