@@ -127,6 +127,18 @@ def test_r16_3_where_values_are_shown_a_call_with_effects_is_held_also_by_litera
     assert MAIL["text"] in shown(fake)
 
 
+def test_r16_3_what_a_model_was_shown_of_an_instance_is_said_of_its_calls_in_another() -> None:
+    with local(TOOLS) as client:
+        client.model(answers(calls(send("DE66", _instance="②")), calls(output="no")))
+        own: list[Any] = [{"type": "state", "_instance": name, "own": name} for name in "①②"]
+        own[0]["_trust"] = ["web"]
+        run = client.submit([*own, "Pay."], schema={"type": "string"}, tools=TOOLS, config={"trust": {"show": "value"}})
+        (held,) = next(found for _ in run.follow() if (found := run.held()))
+        assert (held["instance"], held["untrusted"]["chosen"]) == ("②", ["web"])
+        run.reject(held["call"], reason="who is that")
+        assert run.wait(timeout_seconds=60).output == "no"
+
+
 @pytest.mark.parametrize(
     ("schema", "ends"), [({"type": "boolean"}, ["DE01"]), ({"enum": [True, False]}, ["DE01"]), (None, [])]
 )

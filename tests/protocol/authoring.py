@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from acts_celery.protocol import Output
+from acts_celery.protocol.engine.decisions import Failure, Start, Success
+
 from . import naive
 from .simulator import Lane
 from .strategies import SCHEMAS, TOOLS
@@ -22,6 +25,17 @@ EXPLICIT: dict[str, naive.Function] = {**TOOLS, "late": _late}
 LATENT: dict[str, naive.Function] = {"think": TOOLS["give"]}
 ANY: Json = {"type": "object"}
 ACTIVITIES = {**dict.fromkeys((*EXPLICIT, "stamp"), ANY), "number": SCHEMAS["number"]}
+
+
+def carry_out(start: Start, attempt: int, context: Mapping[str, Any]) -> Success | Failure:
+    """What the code of a call gives."""
+    if start.call.tool == "stamp":
+        return Success({"in": start.parameters["value"], "by": attempt})
+    try:
+        value = EXPLICIT[start.call.tool](start.parameters, context)
+    except naive.Wrong as error:
+        return Failure("Wrong", str(error))
+    return Success(Output(value.path, value.value) if isinstance(value, naive.To) else value)
 
 
 class Author:

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from acts_celery.protocol import Output, Plan, check_submission
+from acts_celery.protocol import Plan, check_submission
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.protocol.graph.downstream import Joins
 
 from . import naive
-from .authoring import ACTIVITIES, EXPLICIT, INSTANCES, LATENT, Author, Json
+from .authoring import ACTIVITIES, EXPLICIT, INSTANCES, LATENT, Author, Json, carry_out
 from .building import without_errors
 from .naive.places import SURE, overlap, written
 from .simulator import Lane, World, standing
@@ -104,13 +104,7 @@ class Case:
     def _carry(self, start: Start, lane: Lane, attempt: int, context: Mapping[str, Any]) -> Success | Failure:
         seen = json.dumps([start.parameters, context], ensure_ascii=False)
         assert not any(f"secret {name}" in seen for name in INSTANCES if name != lane), "a value of another instance"
-        if start.call.tool == "stamp":
-            return Success({"in": start.parameters["value"], "by": attempt})
-        try:
-            value = EXPLICIT[start.call.tool](start.parameters, context)
-        except naive.Wrong as error:
-            return Failure("Wrong", str(error))
-        return Success(Output(value.path, value.value) if isinstance(value, naive.To) else value)
+        return carry_out(start, attempt, context)
 
     def _check_log(self, world: World) -> None:
         journals = world.log.journals.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acts_celery.protocol.engine.decisions import Outcome, Start
+from acts_celery.protocol.engine.decisions import Hold, Outcome, Start
 from acts_celery.protocol.engine.statuses import FINAL, Status
 
 from .log import DATE, DECIDED, Commit, Committed, Entry, Result, Steps
@@ -99,6 +99,7 @@ class Drive:
                 entries.append(self._applied(execution.finish(result.index, result.value, DATE), result.attempt))
         while decisions := execution.decide(DATE):
             for decision in decisions:
+                assert not isinstance(decision, Hold), f"call {decision.call.index} is held, and nobody is there"
                 if isinstance(decision, Start):
                     starts.append(decision)
                 elif isinstance(decision, Outcome):
