@@ -69,7 +69,7 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
         told["held_below"] = below
     if "sent" in state and (background := read_background(redis, keys)) is not None:
         told["background"] = background.to_dict()
-    if state["status"] not in ENDED and (waiting := read_waiting(redis, keys, state)):
+    if state["status"] not in ENDED and (waiting := read_waiting(redis, keys)):
         told["waiting_for"] = [one.to_dict() for one in waiting]
     if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):
         told["unanswered"] = [asdict(one) for one in unanswered]

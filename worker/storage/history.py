@@ -132,9 +132,7 @@ class History:
 
     def waiting(self) -> dict[str, str]:
         """What calls wait for that is no call, by their ids; as far as it is told (see `waiting`)."""
-        state: Any = self._redis.hgetall(self._keys.state)
-        fields = {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
-        return {one.call: one.reason for one in read_waiting(self._redis, self._keys, fields)}
+        return {one.call: one.reason for one in read_waiting(self._redis, self._keys)}
 
     def _name(self, member: bytes) -> tuple[str | None, int]:
         id_ = CallId.of_member(self._keys.run, member.decode())

@@ -7,7 +7,7 @@ It is read from a few keys, however many calls there are, and names a few of the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -30,6 +30,7 @@ GIVEN_BACK: Final = "given_back"
 _MOST: Final = 200
 """Calls that are looked at."""
 _MOST_TOLD: Final = 20
+_RUNS_AT_ONCE: Final = 50
 _LIES_MS: Final = 5_000
 """A message that lies in its queue for so long is told of."""
 
@@ -49,19 +50,28 @@ class Waiting:
         return {"call": self.call, "for": self.for_, "reason": self.reason}
 
 
-def read_waiting(redis: Redis, keys: Keys, state: Mapping[str, str]) -> list[Waiting]:
+def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
     """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
-    members: Any = redis.zrange(keys.leases, 0, _MOST - 1)
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.zrange(keys.leases, 0, _MOST - 1)
+        pipeline.hget(keys.state, GIVEN_BACK)
+        pipeline.hgetall(probes(keys.prefix))
+        pipeline.hgetall(slots_key(keys.prefix))
+        members, given_back, taken, limits = pipeline.execute()
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
+    if not calls and not limits:
+        return []
     now_ms = server_ms(redis)
-    found = list(_slots(redis, keys, now_ms))
+    found = list(_slots(redis, keys, limits, now_ms)) if limits else []
     if calls:
-        entries: Any = redis.hmget(keys.calls, calls)
-        conditions = dict(zip(calls, map(Condition.read, entries), strict=True))
-        found += _given_back(redis, keys, state, now_ms)
+        with redis.pipeline(transaction=False) as pipeline:
+            pipeline.hmget(keys.calls, calls)
+            if given_back is not None:
+                pipeline.xrange(keys.log, given_back, given_back)
+            conditions, *given = pipeline.execute()
+        found += _given_back(redis, keys, [entry for page in given for entry in page], now_ms)
         known = {one.call for one in found}
-        taken: Any = redis.hgetall(probes(keys.prefix))
-        for member, condition in conditions.items():
+        for member, condition in zip(calls, map(Condition.read, conditions), strict=True):
             id_ = CallId.of_member(keys.run, member.decode())
             if condition is not None and id_.name not in known:
                 found += _of_condition(id_, condition, taken, now_ms)
@@ -96,21 +106,33 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
     asked = {queue.decode() for queue, known in sent.items() if known.split(b":")[1:2] != [b"0"]} - {*served}
     if not asked:
         return []
-    runs: Any = redis.zrange(active_runs(prefix), 0, _MOST - 1)
+    listed: Any = redis.zrange(active_runs(prefix), 0, _MOST - 1)
     found = Counter[str]()
     of: dict[str, str] = {}
-    for run in map(bytes.decode, runs):
-        keys = Keys(prefix, run)
-        members: Any = redis.zrange(keys.leases, 0, _MOST - 1)
-        calls: Any = redis.hmget(keys.calls, members) if members else []
-        sent_off: Any = redis.hvals(keys.outbox)
-        for entry in (*calls, *sent_off):
-            condition = Condition.read(entry)
-            queue = condition.holder.split("/", 2)[-1] if condition is not None and condition.kind is Kind.SENT else ""
-            if queue in asked:
-                found[queue] += 1
-                of.setdefault(queue, run)
+    for run, entry in _messages(redis, [Keys(prefix, run.decode()) for run in listed]):
+        condition = Condition.read(entry)
+        queue = condition.holder.split("/", 2)[-1] if condition is not None and condition.kind is Kind.SENT else ""
+        if queue in asked:
+            found[queue] += 1
+            of.setdefault(queue, run)
     return [Deserted(queue, number, of[queue]) for queue, number in sorted(found.items())]
+
+
+def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]:
+    """The conditions of calls of some runs, and of what they have sent and forgotten, each with its run."""
+    for start in range(0, len(runs), _RUNS_AT_ONCE):
+        some = runs[start : start + _RUNS_AT_ONCE]
+        with redis.pipeline(transaction=False) as pipeline:
+            for keys in some:
+                pipeline.zrange(keys.leases, 0, _MOST - 1)
+                pipeline.hvals(keys.outbox)
+            answers = pipeline.execute()
+            begun = [(keys, calls) for keys, calls in zip(some, answers[::2], strict=True) if calls]
+            for keys, calls in begun:
+                pipeline.hmget(keys.calls, calls)
+            conditions = pipeline.execute()
+        yield from ((keys.run, entry) for keys, sent in zip(some, answers[1::2], strict=True) for entry in sent)
+        yield from ((keys.run, entry) for (keys, _), found in zip(begun, conditions, strict=True) for entry in found)
 
 
 def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
@@ -129,11 +151,8 @@ def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes
         yield Waiting(id_.name, "attempt", f"its workers were lost {losses} times: see their logs")
 
 
-def _given_back(redis: Redis, keys: Keys, state: Mapping[str, str], now_ms: int) -> Iterator[Waiting]:
+def _given_back(redis: Redis, keys: Keys, entries: Iterable[Any], now_ms: int) -> Iterator[Waiting]:
     """The call that was given back last, where it is still."""
-    if (id_ := state.get(GIVEN_BACK)) is None:
-        return
-    entries: Any = redis.xrange(keys.log, id_, id_)
     for entry_id, fields in entries:
         entry = read_entry(entry_id, fields)
         if not isinstance(entry.event, CallGivenBack):
@@ -147,10 +166,9 @@ def _given_back(redis: Redis, keys: Keys, state: Mapping[str, str], now_ms: int)
             yield Waiting(call_name(entry.event.call, entry.instance), "code", text)
 
 
-def _slots(redis: Redis, keys: Keys, now_ms: int) -> Iterator[Waiting]:
+def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
     """The calls that wait for a slot, and who holds it; what cannot be read there is left to the sweep."""
     slots = slots_key(keys.prefix)
-    found: Any = redis.hgetall(slots)
     limits = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
     with redis.pipeline(transaction=False) as pipeline:
         for name in limits:
