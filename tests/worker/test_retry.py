@@ -11,6 +11,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.errors import BeingAmended, NothingToRetry, RunOver
+from acts_celery.worker.storage.keys import Keys
 from tests.acceptance.command import Finished, acts
 
 from .backend import Backend, Meeting, status_of
@@ -90,6 +91,17 @@ def test_only_the_call_or_the_instance_asked_for_is_retried(backend: Backend, me
     assert set(run.retry().calls) == {"1:②", "0:③", "1:③"}
     assert backend.wait(run.id).status == "completed"
     assert run.status()["calls"] == {"done": 9}
+
+
+def test_where_one_instance_is_chosen_the_others_are_not_read(backend: Backend, meeting: Meeting, name: str) -> None:
+    plan = {"type": "plan", "calls": [broken(name), echo("†state.a", "†state.c")]}
+    run = backend.client.submit([plan, *({"type": "state", "_instance": mark, "mark": mark} for mark in "①②")])
+    backend.wait(run.id)
+    keys = Keys(backend.settings.key_prefix, run.id)
+    backend.redis.xadd(keys.log, {"u": "①", "m": b"\xc1"})  # which cannot be read
+    assert run.would_retry(instance="②").calls == ("0:②",)
+    with pytest.raises(ValueError):
+        run.would_retry()
 
 
 def test_a_global_call_that_is_retried_brings_back_what_instances_skipped_for_it(

@@ -137,7 +137,7 @@ class Retrier:
 
     def _planned(self, choice: Choice, by: str) -> Undoing:
         """What is to be undone; `by` names what a client that has died has written of it. Raises `NothingToRetry`."""
-        view, before = self._read()
+        view, before = self._read(choice, by)
         extent = choice.extent | Extent.named(by)
         lanes = [EndedLane(lane, before=before[lane.instance]) for lane in view.state.lanes.values()]
         begun = defaultdict[str | None, set[int]](set)
@@ -156,12 +156,13 @@ class Retrier:
             raise NothingToRetry(self._why_nothing(lanes, choice))
         return Undoing(view, lanes, extent)
 
-    def _read(self) -> tuple[RunView, Mapping[str | None, set[int]]]:
-        """The run, and the calls of each lane that a client that has died on the way has undone."""
-        definition, tokens = self._history.definition(), read_tokens(self._redis, self._keys.prefix)
-        view = RunView(self._keys.run, definition, tokens, limits_of(self._settings))
-        for instance in self._history.instances():
-            view.state.lane(instance)
+    def _read(self, choice: Choice, by: str) -> tuple[RunView, Mapping[str | None, set[int]]]:
+        """The run as far as the retry may reach, and the calls of each lane that a client that has died on the way has
+        undone.
+        """
+        if not by and (view := self._read_one(choice)) is not None:
+            return view, defaultdict(set)
+        view = self._view(self._history.instances())
         since: Any = self._redis.hget(self._keys.state, "amending:since")
         undone = defaultdict[str | None, set[int]](set)
         for entry in self._history.entries():
@@ -169,6 +170,24 @@ class Retrier:
             if since is not None and isinstance(entry.event, CallsUndone) and id_key(entry.id) > id_key(since.decode()):
                 undone[entry.instance].update(entry.event.calls)
         return view, undone
+
+    def _read_one(self, choice: Choice) -> RunView | None:
+        """The instance that was chosen alone; None where others may be reached. They meet in gather calls only."""
+        if choice.instance is None or not self._redis.hexists(self._keys.lanes, lane_token(choice.instance)):
+            return None
+        view = self._view([choice.instance])
+        lanes = (entry for lane in (None, choice.instance) for entry in self._history.lane(lane))
+        view.state.feed(sorted(lanes, key=lambda entry: id_key(entry.id)))
+        gathers = any(call.gather for call in view.state.shared.known.values())
+        return None if gathers or view.definition.request is not None else view
+
+    def _view(self, instances: Sequence[str]) -> RunView:
+        """A run of which nothing was read yet."""
+        definition, tokens = self._history.definition(), read_tokens(self._redis, self._keys.prefix)
+        view = RunView(self._keys.run, definition, tokens, limits_of(self._settings))
+        for instance in instances:
+            view.state.lane(instance)
+        return view
 
     def _why_nothing(self, lanes: Sequence[EndedLane], choice: Choice) -> str:
         """Why no call is chosen. Raises `InstanceNotFound`."""
