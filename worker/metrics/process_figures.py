@@ -5,11 +5,16 @@ commits it, the end of a run by the one that takes it from the list. So the sum 
 
 Names of tools, codes and models come from submissions too: a process shows a bounded number of them, and the rest
 together as `other`.
+
+What happens for each call is noted only, and added up a thousand at a time and when the figures are read: among all
+else that a call does, prometheus-client's counters cost three times as much one by one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
+from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -24,6 +29,7 @@ from acts_celery.worker.process.refusals import refusals
 OTHER: Final = "other"
 """The label of what has no name of its own."""
 _MOST_MODELS: Final = 50
+_AT_ONCE: Final = 1_000
 _NANO: Final = 1e-9
 _AT_WORK_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _WAIT_SECONDS: Final = (0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -31,6 +37,8 @@ _COMMIT_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1,
 _MODEL_SECONDS: Final = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 
 M = TypeVar("M")
+Add = Callable[[str, str, float], None]
+"""Adds to the series of two labels."""
 
 
 class _Series(dict[tuple[str, ...], M], Generic[M]):
@@ -45,29 +53,41 @@ class _Series(dict[tuple[str, ...], M], Generic[M]):
         return series
 
 
-class ProcessFigures(Figures):
-    """Keeps them in a registry; `queues` are those that the process serves."""
+class ProcessFigures(Figures, Collector):
+    """Keeps them, and shows them in a registry; `queues` are those that the process serves."""
 
     def __init__(self, registry: CollectorRegistry, queues: Collection[str]) -> None:
+        kept = self._kept = CollectorRegistry()
+        self._lock = Lock()
+        self._counted: deque[tuple[Add, str, str, int]] = deque()
+        self._timed: deque[tuple[Add, str, str, float]] = deque()
+
         def counter(name: str, about: str, *labels: str) -> _Series[Counter]:
-            return _Series(Counter(name, about, labels, registry=registry).labels)
+            return _Series(Counter(name, about, labels, registry=kept).labels)
 
         def gauge(name: str, about: str, *labels: str) -> _Series[Gauge]:
-            return _Series(Gauge(name, about, labels, registry=registry).labels)
+            return _Series(Gauge(name, about, labels, registry=kept).labels)
 
         def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Series[Histogram]:
-            return _Series(Histogram(name, about, labels, buckets=buckets, registry=registry).labels)
+            return _Series(Histogram(name, about, labels, buckets=buckets, registry=kept).labels)
 
-        self._name, self._model_name = _labels(BoundedNames()), _labels(BoundedNames(_MOST_MODELS))
-        self._calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
-        self._attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
-        self._at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
-        self._took = histogram("acts_attempt_seconds", "How long attempts were at work.", _AT_WORK_SECONDS, "tool")
-        self._in_hand = gauge("acts_tasks_in_hand", "Tasks that this process has taken and not answered.", "queue")
-        self._waits = histogram("acts_wait_seconds", "How long tasks lay in a queue.", _WAIT_SECONDS, "queue", "tool")
-        self._commits = Histogram(
-            "acts_commit_seconds", "How long commits to the log took.", buckets=_COMMIT_SECONDS, registry=registry
+        name, self._model_name = _labels(BoundedNames()), _labels(BoundedNames(_MOST_MODELS))
+        calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
+        attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
+        at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
+        took = histogram("acts_attempt_seconds", "How long attempts were at work.", _AT_WORK_SECONDS, "tool")
+        in_hand = gauge("acts_tasks_in_hand", "Tasks that this process has taken and not answered.", "queue")
+        waits = histogram("acts_wait_seconds", "How long tasks lay in a queue.", _WAIT_SECONDS, "queue", "tool")
+        commits = Histogram(
+            "acts_commit_seconds", "How long commits to the log took.", buckets=_COMMIT_SECONDS, registry=kept
         )
+        self._calls: Add = lambda tool, status, number: calls[name(tool), status].inc(number)
+        self._attempts: Add = lambda code, outcome, number: attempts[name(code), outcome].inc(number)
+        self._at_work: Add = lambda code, _, number: at_work[name(code),].inc(number)
+        self._took: Add = lambda code, _, seconds: took[name(code),].observe(seconds)
+        self._in_hand: Add = lambda queue, _, number: in_hand[name(queue),].inc(number)
+        self._waits: Add = lambda queue, code, seconds: waits[name(queue), name(code) if code else ""].observe(seconds)
+        self._commits: Add = lambda _, __, seconds: commits.observe(seconds)
         self._runs = counter("acts_runs_ended", "Runs that have ended, as this process has noted.", "status")
         self._requests = counter("acts_model_requests", "Requests to models that are over.", "model", "outcome")
         self._unpriced = counter("acts_model_unpriced_requests", "Those answered without a known price.", "model")
@@ -79,41 +99,67 @@ class ProcessFigures(Figures):
         serves = gauge("acts_serves_queue", "1 for each queue from which this process takes tasks.", "queue")
         for queue in queues:
             serves[queue,].set(1)
-            self._in_hand[self._name(queue),].set(0)
-        registry.register(_Refusals())
-        ProcessCollector(registry=registry)
+            in_hand[name(queue),].set(0)
+        kept.register(_Refusals())
+        ProcessCollector(registry=kept)
+        registry.register(self)
+
+    def describe(self) -> Iterator[Metric]:
+        """What there is."""
+        yield from self._kept.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        self._add_up()
+        yield from self._kept.collect()
+
+    def _add_up(self) -> None:
+        with self._lock:
+            sums = defaultdict[tuple[Add, str, str], int](int)
+            for _ in range(len(self._counted)):
+                add, name, label, number = self._counted.popleft()
+                sums[add, name, label] += number
+            for (add, name, label), number in sums.items():
+                add(name, label, number)
+            for _ in range(len(self._timed)):
+                add, name, label, seconds = self._timed.popleft()
+                add(name, label, seconds)
+
+    def _count(self, add: Add, name: str, label: str = "", number: int = 1) -> None:
+        self._counted.append((add, name, label, number))
+        if len(self._counted) >= _AT_ONCE:
+            self._add_up()
 
     def call_ended(self, tool: str, status: str) -> None:
         """Count it."""
-        self._calls[self._name(tool), status].inc()
+        self._count(self._calls, tool, status)
 
     def attempt_began(self, code: str) -> None:
         """Count it as at work."""
-        self._at_work[self._name(code),].inc()
+        self._count(self._at_work, code)
 
     def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
         """Count it, and note how long it took; of one that was cancelled that says nothing."""
-        name = self._name(code)
-        self._at_work[name,].dec()
-        self._attempts[name, outcome].inc()
+        self._count(self._at_work, code, number=-1)
+        self._count(self._attempts, code, outcome)
         if outcome != "cancelled":
-            self._took[name,].observe(seconds)
+            self._timed.append((self._took, code, "", seconds))
 
     def task_taken(self, queue: str) -> None:
         """Count it as in hand."""
-        self._in_hand[self._name(queue),].inc()
+        self._count(self._in_hand, queue)
 
     def task_answered(self, queue: str) -> None:
         """Count it no more."""
-        self._in_hand[self._name(queue),].dec()
+        self._count(self._in_hand, queue, number=-1)
 
     def waited(self, queue: str, code: str, seconds: float) -> None:
         """Note how long."""
-        self._waits[self._name(queue), self._name(code) if code else ""].observe(seconds)
+        self._timed.append((self._waits, queue, code, seconds))
 
     def committed(self, seconds: float) -> None:
         """Note how long it took."""
-        self._commits.observe(seconds)
+        self._timed.append((self._commits, "", "", seconds))
 
     def run_ended(self, status: str) -> None:
         """Count it."""
