@@ -9,6 +9,7 @@ import pytest
 
 from acts_celery.worker.client.erasure import Eraser
 from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunOver
+from acts_celery.worker.page import Page
 from acts_celery.worker.storage.dead_letters import DeadLetter
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
@@ -62,6 +63,11 @@ def test_nothing_of_the_instance_is_left_in_the_keys_of_the_run_and_the_run_says
     after = run.result()
     assert after.instance_status == {"bob": "completed", "eve": "completed", "ann": "deleted"}
     assert after.instances == {name: before.instances[name] for name in ("bob", "eve")}
+    page = Page(backend.redis, backend.settings)
+    listed = page.answer(f"runs/{run.id}/instances", {"status": "deleted"})
+    assert [each["instance"] for each in listed["instances"]] == ["ann"]
+    with pytest.raises(InstanceDeleted):
+        page.answer(f"runs/{run.id}/instance", {"name": "ann"})
     assert command(backend, "show", run.id).code == 0
     for arguments in (("show", run.id, "--instance", "ann"), ("log", run.id, "--instance", "ann")):
         gone = command(backend, *arguments)

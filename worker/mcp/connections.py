@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from acts_celery.broker_config.urls import MASK
 from acts_celery.worker.backoff import Backoff
 
 from .declarations import Declaration
-from .errors import McpRefused, McpToolChanged, McpUnavailable
+from .errors import TOO_LARGE, McpRefused, McpToolChanged, McpUnavailable, too_large
 from .results import value_of
 from .stdio import stdio
 from .web import web
@@ -38,6 +39,10 @@ _MOST_TOOLS: Final = 1_000
 _CLOSING_SECONDS: Final = 10.0
 _LONGEST_ERROR: Final = 2_000
 _REOPENING: Final = Backoff(0.5, 30.0)
+_GONE: Final = "Session terminated"
+"""The SDK's words for a session that the server does not know any more."""
+_SSE_TOO_LARGE: Final = "byte limit"
+"""In the SDK's words for an event of a stream that is too large."""
 
 
 class Connection:
@@ -62,8 +67,16 @@ class Connection:
 
     async def call(self, tool: Declaration, arguments: Mapping[str, Any]) -> Any:
         """Carry out a tool that is admitted as it is given here. Raises an `errors` of ours."""
+        from mcp_types import CallToolRequest, CallToolRequestParams
+
         session = await self._opened()
-        require_same(self._name, tool, (await self._listed(session)).get(tool.name))
+        try:
+            listed = await self._listed(session)
+        except McpUnavailable:  # the tool was not asked for anything yet: a server that has begun anew may carry it out
+            session = await self._opened()
+            listed = await self._listed(session)
+        require_same(self._name, tool, listed.get(tool.name))
+        asked = CallToolRequest(params=CallToolRequestParams(name=tool.name, arguments=dict(arguments)))
         began = asyncio.get_running_loop().time()
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -74,9 +87,9 @@ class Connection:
                 logger.info("%s.%s: %g%s %.200r", self._name, tool.name, progress, of, message or "")
 
         try:
-            answer = await session.client.session.call_tool(
-                tool.name, dict(arguments), progress_callback=tell, allow_input_required=True, allow_claimed=True
-            )
+            # Not `call_tool`, which holds the answer against the server's own schema on this event loop, with Python's
+            # regular expressions: the engine does that.
+            answer = await session.client.session.send_request(asked, _answers(), progress_callback=tell)
         except asyncio.CancelledError:
             session.is_stale = True  # it may hang: whoever comes next asks first
             raise
@@ -161,16 +174,17 @@ class Connection:
 
         if isinstance(error, McpRefused):
             return error
-        if (
-            isinstance(error, MCPError)
-            and error.code != CONNECTION_CLOSED
-            and "Session terminated" not in error.message
-        ):
-            session.is_stale = True
-            return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
-        if isinstance(error, RuntimeError):  # the SDK's word for an answer that is not by the protocol
+        if isinstance(error, (RuntimeError, ValueError)):  # the SDK's words for an answer that is not by the protocol
             return McpRefused(f"MCP server {self._name} answered what its tool does not give: {self._text(error)}")
-        session.ended.set()
+        session.is_stale = True
+        if isinstance(error, MCPError):
+            if error.code == TOO_LARGE or _SSE_TOO_LARGE in error.message:
+                return McpRefused(f"MCP server {self._name} answered {too_large(self._most_bytes)}")
+            if error.code != CONNECTION_CLOSED and _GONE not in error.message:
+                return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
+        # Over HTTP one request may fail beside others: if the server is gone, its list is not read either.
+        if self._server.url is None or _GONE in str(error):
+            session.ended.set()
         why = session.ended.why or self._text(error)
         return McpUnavailable(f"MCP server {self._name} did not answer: {why}")
 
@@ -284,6 +298,15 @@ def require_same(server: str, admitted: Declaration, live: Declaration | None) -
             f"MCP server {server} says something else of {admitted.name} than was admitted ({', '.join(changed)}): "
             f"look at it with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
         )
+
+
+@cache
+def _answers() -> Any:
+    """What may be the answer to a call."""
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
 
 
 async def _list(client: Any) -> dict[str, Declaration]:

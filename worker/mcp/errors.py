@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from acts_celery.worker.errors import CallFailed
+
+TOO_LARGE: Final = -31_000
+"""The code of the error that a transport of ours answers in place of a message beyond the limit."""
+
+
+def too_large(most_bytes: int) -> str:
+    """What is said of such a message."""
+    return (
+        f"more than {most_bytes:,} bytes in one message: have the tool give less, or raise ACTS_LIMIT_CALL_BYTES "
+        "where workers run"
+    )
 
 
 class McpUnavailable(CallFailed):

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from acts_celery.broker_config.guarded_process import guarded
 
+from .errors import TOO_LARGE, too_large
+
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 2.0
@@ -38,8 +40,8 @@ async def stdio(
 ) -> AsyncIterator[Any]:
     """The streams of a session with a server that is started for it, and ended with it.
 
-    `on_end` is told why, when the server closes its output or says more than `most_bytes` in one message. Raises the
-    OSError that starting it met.
+    `on_end` is told why, when the server closes its output or says more than `most_bytes` in one message; where it was
+    asked one thing, that is the answer. Raises the OSError that starting it met.
     """
     import anyio
 
@@ -62,9 +64,10 @@ async def stdio(
             await _started(ours, command[0])
             told, reading = anyio.create_memory_object_stream[Any](0)
             writing, given = anyio.create_memory_object_stream[Any](0)
+            asked = set[Any]()
             async with anyio.create_task_group() as tasks, told, reading, writing, given:
-                tasks.start_soon(_read, name, process, told, on_end)
-                tasks.start_soon(_write, process, given)
+                tasks.start_soon(_read, name, process, told, asked, most_bytes, on_end)
+                tasks.start_soon(_write, process, given, asked)
                 tasks.start_soon(_listen, name, process)
                 yield reading, writing
                 tasks.cancel_scope.cancel()
@@ -85,11 +88,13 @@ async def _started(control: socket.socket, command: str) -> None:
         raise OSError(code, os.strerror(code) if code else "it could not be started", command)
 
 
-async def _read(name: str, process: Process, told: Any, on_end: Callable[[str], None]) -> None:
+async def _read(
+    name: str, process: Process, told: Any, asked: set[Any], most_bytes: int, on_end: Callable[[str], None]
+) -> None:
     """Pass on each message of the server. What is none is logged and left out."""
     import anyio
     from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
+    from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
     assert process.stdout is not None
     why = "it has closed its output"
@@ -101,21 +106,32 @@ async def _read(name: str, process: Process, told: Any, on_end: Callable[[str], 
                 except ValueError:
                     logger.warning("MCP server %s wrote what is no message: %.200r", name, line)
                     continue
+                asked.discard(getattr(message, "id", None))
                 await told.send(SessionMessage(message))
         except ValueError:  # a line beyond the limit
-            why = "it said more in one message than a worker takes"
+            why = too_large(most_bytes)
+            if len(asked) == 1:
+                error = ErrorData(code=TOO_LARGE, message=why)
+                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    await told.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked.pop(), error=error)))
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
         on_end(why)
 
 
-async def _write(process: Process, given: Any) -> None:
-    """Pass on each message to the server."""
+async def _write(process: Process, given: Any, asked: set[Any]) -> None:
+    """Pass on each message to the server, and note the requests that it has to answer."""
     import anyio
+    from mcp_types import JSONRPCNotification, JSONRPCRequest
 
     assert process.stdin is not None
     with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         async for each in given:
+            match each.message:
+                case JSONRPCRequest(id=id_):
+                    asked.add(id_)
+                case JSONRPCNotification(method="notifications/cancelled", params={"requestId": id_}):
+                    asked.discard(id_)
             text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             process.stdin.write(text.encode() + b"\n")
             await process.stdin.drain()

@@ -148,7 +148,7 @@ class Instances(OfRun):
         "properties": {"instances": {"type": "array", "items": {"type": "object"}}, "next": _OPTIONAL},
         "required": ["instances", "next"],
     }
-    status: Literal["completed", "failed", "running", "held", "paused", "cancelled"] | None = Field(
+    status: Literal["completed", "failed", "running", "held", "paused", "cancelled", "deleted"] | None = Field(
         None, description="Only instances of this status."
     )
     search: str | None = Field(None, max_length=200, description="Part of a name.")

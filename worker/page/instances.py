@@ -10,7 +10,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.worker.client.call_results import CallResult
-from acts_celery.worker.client.instance_status import instance_status
+from acts_celery.worker.client.instance_status import DELETED, instance_status
 from acts_celery.worker.errors import BadQuery, NoSuchCall
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.wire.attempts import call_name
@@ -52,7 +52,7 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
 
 def instances(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/instances`. Raises `BadQuery`."""
-    names, wanted, search = run.instances, run.query.text("status"), run.query.text("search")
+    names, wanted, search = [*run.instances, *run.deleted], run.query.text("status"), run.query.text("search")
     counts = Counts(run)
     states = _Statuses(run, counts)
 
@@ -105,6 +105,7 @@ class _Statuses:
     def __init__(self, run: OpenedRun, counts: Counts) -> None:
         self._run = run
         self._counts = counts
+        self._deleted = frozenset(run.deleted)
 
     def counts(self, name: str) -> dict[str, int]:
         """The calls of an instance, counted by their statuses."""
@@ -114,6 +115,8 @@ class _Statuses:
     def of(self, name: str) -> str:
         """The status of an instance; `UNKNOWN` where the log was not read so far."""
         tally, counts = self._run.tally, self._counts
+        if name in self._deleted:
+            return DELETED
         if (lane := tally.lanes.get(name)) is None:
             return instance_status(set(), self._run.status) if tally.is_whole else UNKNOWN
         standing = {tally.standing(lane, name, index, counts.at_work) for index in lane.known}

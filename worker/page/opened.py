@@ -10,9 +10,10 @@ from typing import Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.client.instance_status import deleted_instances
 from acts_celery.worker.client.results import Assembly, Result
 from acts_celery.worker.client.run_status import run_status
-from acts_celery.worker.errors import BadQuery, InstanceNotFound
+from acts_celery.worker.errors import BadQuery, InstanceDeleted, InstanceNotFound
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
@@ -97,11 +98,18 @@ class OpenedRun:
         """Its instances, in the order of the context."""
         return self.tally.instances()
 
+    @cached_property
+    def deleted(self) -> list[str]:
+        """The instances that it had, and that were deleted."""
+        return deleted_instances(self.state.get("deleted"))
+
     def require_instance(self, name: str | None) -> None:
-        """Raise `InstanceNotFound` for an instance that the run does not have."""
+        """Raise `InstanceNotFound` for an instance that the run never had, `InstanceDeleted` for one that it had."""
         if name is None or self.redis.hexists(self.keys.lanes, lane_token(name)):
             return
         if name not in self.instances:  # one for which no call is has no lane
+            if name in self.deleted:
+                raise InstanceDeleted(self.keys.run, name)
             raise InstanceNotFound(self.keys.run, name, self.instances)
 
     def entries(self, *lanes: str | None) -> list[Entry]:
