@@ -6,6 +6,7 @@
 `asides`        the parts of it that are asked for beside calls and an output, and what is wrong with them
 `widening`      a schema in which a reference may stand for every value
 `tool_texts`    a tool as a model is shown it
+`type_texts`    a type as a model is shown it
 `untrusted`     what is told of data that others wrote
 `functions`     the tools and the output as functions of a provider's own tool calling
 `function_answers`  calls of these as an answer

@@ -11,23 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.schemas import CompiledSchema, conjuncts
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.parts import admits_name
-from acts_celery.protocol.schemas.walk import referred
 
 from .data_blocks import compact
 from .request import Request
-
-_DEEPEST: Final = 6
-_MOST_VALUES: Final = 50
-_ANY: Final = "any"
-_OR: Final = " | "
-_PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null", "object"})
+from .type_texts import type_text
 
 
 def tool_text(request: Request, tool: Tool) -> str:
@@ -68,50 +62,6 @@ def _signature(tool: Tool, result: CompiledSchema | None) -> str:
     ]
     returns = f" -> {type_text(result.document, result.document)}" if result is not None else ""
     return f"{one_line(tool.name)}({', '.join(parameters)}){returns}"
-
-
-def type_text(schema: Any, document: Any, depth: int = 0) -> str:
-    """The type that a schema describes, as it is written in programs; what is too deep or has no name is `any`."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return "never" if schema is False else _ANY
-    if "const" in schema:
-        return compact(schema["const"])
-    if "enum" in schema:
-        values = list(map(compact, schema["enum"]))
-        return _OR.join([*values[:_MOST_VALUES], *(["…"] * (len(values) > _MOST_VALUES))])
-    if "$ref" in schema:
-        return type_text(referred(schema["$ref"], document), document, depth + 1)
-    for keyword in ("anyOf", "oneOf"):
-        if keyword in schema and "properties" not in schema:
-            return _union(type_text(each, document, depth + 1) for each in schema[keyword])
-    types = schema.get("type")
-    if isinstance(types, list):
-        return _union(type_text({**schema, "type": each}, document, depth) for each in types)
-    if types is None and schema.get("allOf"):
-        return _joined([type_text(each, document, depth + 1) for each in schema["allOf"]])
-    return _of_type(types, schema, document, depth)
-
-
-def _of_type(type_: Any, schema: Mapping[str, Any], document: Any, depth: int) -> str:
-    if type_ == "array":
-        places = [type_text(each, document, depth + 1) for each in schema.get("prefixItems", ())]
-        if places:
-            return f"[{', '.join(places)}]"
-        item = type_text(schema.get("items", True), document, depth + 1)
-        return f"({item})[]" if _OR in item else f"{item}[]"
-    if type_ == "object" or (type_ is None and "properties" in schema):
-        required = schema.get("required", ())
-        fields = [
-            f"{one_line(name)}{'' if name in required else '?'}: {type_text(below, document, depth + 1)}"
-            for name, below in schema.get("properties", {}).items()
-        ]
-        others = schema.get("additionalProperties")
-        if isinstance(others, dict) and not fields:
-            return f"{{[name]: {type_text(others, document, depth + 1)}}}"
-        return f"{{{', '.join(fields)}}}" if fields else "object"
-    if type_ == "string" and isinstance(schema.get("format"), str):
-        return f"string({one_line(schema['format'])})"
-    return type_ if isinstance(type_, str) else _ANY
 
 
 def _said(tool: Tool) -> Iterator[str]:
@@ -183,14 +133,3 @@ def _result(request: Request, tool: Tool) -> CompiledSchema | None:
     runner = request.runner(tool)
     code = request.known.activity(runner.name) if runner.executor is Executor.ACTIVITY else None
     return code.compiled_output if code is not None else None
-
-
-def _union(types: Iterator[str]) -> str:
-    return _OR.join(dict.fromkeys(types)) or _ANY
-
-
-def _joined(types: list[str]) -> str:
-    """The type of what is all of these; a plain one beside another that says more is left out."""
-    known = [each for each in dict.fromkeys(types) if each != _ANY]
-    known = [each for each in known if each not in _PLAIN] or [each for each in known if each != "number"] or known
-    return " & ".join(f"({each})" if _OR in each and len(known) > 1 else each for each in known) or _ANY

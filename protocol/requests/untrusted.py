@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import Message, shown
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Reference
@@ -26,6 +27,8 @@ from . import texts
 Strange = Mapping[tuple[str, ...], Labels]
 """The places of a kind where what others wrote begins, each by its path, with who may have written it."""
 _TYPE: Final = re.compile(r"[A-Za-z_]\w{0,63}")
+_MOST_QUOTED: Final = 200
+"""Characters of a call, or of one of its properties, that an error quotes."""
 _POINTER: Final = re.compile(r"/(calls(/\d{1,6})?|output)")
 
 
@@ -66,7 +69,8 @@ def _removed(value: Any, path: Sequence[str]) -> Any:
 
 def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
     """What is told of an error message: of those `keys`, where there are any, and of an instance which. Of one that
-    others had a say in, what it says is left out.
+    others had a say in, what it says is left out; of a long call all but what the error is about, since the model has
+    written it just before.
     """
     data = message.get("data", shown(message))
     own = {"instance": message["_instance"]} if "_instance" in message else {}
@@ -74,7 +78,23 @@ def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
         data = _hidden(data, sorted(marks_of(message).labels))
     if not isinstance(data, Mapping):
         return data
-    return own | {key: data[key] for key in data if not keys or key in keys}
+    told = {key: data[key] for key in data if not keys or key in keys}
+    return own | ({**told, "call": _quoted(told)} if isinstance(told.get("call"), Mapping) else told)
+
+
+def _quoted(told: Mapping[str, Any]) -> Any:
+    """The call of an error as it is quoted."""
+    call, error = told["call"], told.get("error")
+    if len(json_text(copied(call))) <= _MOST_QUOTED:
+        return call
+    place = str(error.get("pointer", "")) if isinstance(error, Mapping) else ""
+    named = {"_tool", *(name.replace("~1", "/").replace("~0", "~") for name in place.split("/")[3:4])}
+    return {key: _cut(part) for key, part in call.items() if key in named}
+
+
+def _cut(part: Any) -> Any:
+    text = part if isinstance(part, str) else json_text(copied(part))
+    return part if len(text) <= _MOST_QUOTED else shortened(text, _MOST_QUOTED)
 
 
 def _hidden(data: Any, labels: Sequence[str]) -> dict[str, Any]:

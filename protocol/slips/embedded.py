@@ -30,9 +30,11 @@ NAME: Final = r"[^\W\d][\w-]*"
 STEP: Final = r"""(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])"""
 PATH: Final = rf"{NAME}{STEP}*"
 _DOTTED: Final = rf"{NAME}(?:\.\w+(?:-\w+)*)+"
+_MARK: Final = r"\s*[\u2460-\u2473\u3251-\u325f\u32b1-\u32bf](?!\w)"
+"""①, as an instance is called beside its data. No reference has one: a call's `_instance` says whose data is read."""
 _EMBEDDED: Final = re.compile(
     rf"(?<!{DAGGER})(?:{DAGGER}?\$?\{{\{{\s*{DAGGER}?({PATH})\s*\}}\}}|{DAGGER}?\{{\s*{DAGGER}({PATH})\s*\}}"
-    rf"|\$?\{{({PATH})\}}|{DAGGER}({_DOTTED})|\$({_DOTTED}))"
+    rf"|\$?\{{({PATH})\}}|{DAGGER}({_DOTTED})(?:{_MARK})?|\$({_DOTTED}))"
 )
 """`{{state.x}}`, `{†state.x}`, `${state.x}`, `†state.x` and `$state.x`, also behind a dagger that makes no template of
 them.
@@ -125,8 +127,10 @@ def _closed(text: str) -> str | None:
 
 
 def _next(error: ExpressionError) -> str | None:
-    """The text without the first fault of its templates: a dagger in braces, or braces that are never closed."""
+    """The text without its first fault: an instance's mark, a dagger in braces, or braces that are never closed."""
     before, after = error.text[: error.position], error.text[error.position :]
+    if (mark := re.match(_MARK, after)) is not None:
+        return before.rstrip() + after[mark.end() :]
     if is_expression(error.text):
         return None
     if after.startswith(DAGGER) and before.rstrip().endswith((OPENING, "||", "&&")):

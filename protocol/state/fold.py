@@ -173,7 +173,7 @@ class Fold:
                     break
                 with suppress(Conflict):
                     if (value := self.value(above)) is not MISSING:
-                        return f"{above} {_told(value)}"
+                        return f"{above} {_told(value)}{_of_elements(value, place, length)}"
         return ""
 
     def kinds(self) -> tuple[str, ...]:
@@ -237,3 +237,12 @@ def _told(value: Any) -> str:
         more = f" and {len(value) - _MOST_NAMED} more" if len(value) > _MOST_NAMED else ""
         return f"has {', '.join(names)}{more}" if names else "is an object without fields"
     return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type_name(value)}"
+
+
+def _of_elements(value: Any, place: Reference, length: int) -> str:
+    """What is said of a list where a place goes on as if each of its elements were read."""
+    if not isinstance(value, list) or isinstance(place.path[length], int):
+        return ""
+    rest = place.path[length + (place.path[length] == "*") :]
+    first = Reference(place.kind, (*place.path[:length], 0, *rest))
+    return f": {first} is of its first element, and no reference reads a part of each"

@@ -156,7 +156,16 @@ def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
         ("†state.user.phone", "†state.user has 'name', 'e\\nmail'"),
         ("†state.user.phone.home", "†state.user has 'name', 'e\\nmail'"),
         ("†state.user.name.x", "†state.user.name is a string"),
-        ("†state.rows.sku", "†state.rows is a list of 2"),
+        (
+            "†state.rows.sku",
+            "†state.rows is a list of 2: †state.rows.0.sku is of its first element, and no reference reads a part of "
+            "each",
+        ),
+        (
+            "†state.rows.*.sku",
+            "†state.rows is a list of 2: †state.rows.0.sku is of its first element, and no reference reads a part of "
+            "each",
+        ),
         ("†state.nothing.x", "†state.nothing is an object without fields"),
         ("†state.wide.x", "'f10', 'f11' and 8 more"),
         ("†state.user.phone || †state.rows.9", "†state.user has 'name', 'e\\nmail'"),
@@ -278,6 +287,8 @@ def test_r6_3_what_is_near_counts_before_what_is_only_likely() -> None:
         ("† at †{state.user.name", "did you mean '†† at †{state.user.name}'?"),
         ("Dear †{state.user.name, ††!", "did you mean 'Dear †{state.user.name}, ††!'?"),
         ("a †{state.user.name and †{state.user}", "did you mean 'a †{state.user.name} and †{state.user}'?"),
+        ("†state.user.name ①", "did you mean '†state.user.name'?"),
+        ("Dear †{state.user.name ①}!", "did you mean 'Dear †{state.user.name}!'?"),
         ("†state.user.name, welcome", "did you mean '†{state.user.name}, welcome'?"),
         ("†state.user.name and {†state.user}", "did you mean '†{state.user.name} and †{state.user}'?"),
     ],

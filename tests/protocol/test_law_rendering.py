@@ -150,6 +150,26 @@ def test_r12_5_an_error_of_an_instance_says_which() -> None:
     assert '## Error: {"instance":"②","call":{"_tool":"find"},' in last["content"]
 
 
+def test_r12_5_of_a_long_call_an_error_quotes_what_it_is_about() -> None:
+    call = {"_tool": "send", "to/by": "x" * 1_000, "body": "y" * 1_000, "copies": 3, "lines": ["z"] * 1_000}
+    for pointer, quoted in (
+        ("/calls/0/to~1by", {"to/by": f"{'x' * 100} … {'x' * 100}"}),
+        ("/calls/0/copies", {"copies": 3}),
+        ("/calls/0/lines/7", {"lines": '["z", "z", '}),
+        ("/calls/0", {}),
+    ):
+        error = {"type": "InvalidCall", "message": "no", "pointer": pointer}
+        (*_, last) = render_tick(
+            request([]), 0, NOTHING, (), [], [{"type": "error", "data": {"call": call, "error": error}}]
+        )
+        (line,) = (line for line in last["content"].splitlines() if line.startswith("## Error: "))
+        told = json.loads(line.removeprefix("## Error: "))
+        assert told["error"] == error
+        assert told["call"].keys() == {"_tool", *quoted}
+        assert all(str(told["call"][name]).startswith(str(value)) for name, value in quoted.items())
+        assert len(line) < 500
+
+
 @given(st.lists(st.tuples(st.text(max_size=12), json_values), max_size=3), st.text(max_size=12))
 def test_whatever_data_holds_it_forges_no_heading(pairs: list[Any], instance: str) -> None:
     context: list[Any] = [{"type": "data", "kind": f"k{kind}", "data": value} for kind, value in pairs]

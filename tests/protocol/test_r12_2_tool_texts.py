@@ -11,7 +11,8 @@ from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # it has no typ
 from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.requests import Request, render
-from acts_celery.protocol.requests.tool_texts import tool_text, type_text
+from acts_celery.protocol.requests.tool_texts import tool_text
+from acts_celery.protocol.requests.type_texts import type_text
 from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
@@ -183,6 +184,25 @@ def test_r12_5_a_type_is_written_as_in_programs(schema: Any, text: str) -> None:
         "tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
     }
     assert type_text(schema, {"$defs": definitions}) == text
+
+
+@pytest.mark.parametrize(
+    ("schema", "begin", "end"),
+    [
+        ({"properties": {f"field{at:03}": TEXT for at in range(500)}}, "{field000?: string, ", " more}"),
+        ({"anyOf": [{"const": f"value{at:03}"} for at in range(999)]}, '"value000" | ', " more"),
+        ({"enum": list(range(60))}, "0 | ", "49 | … 10 more"),
+        ({"$ref": "#/$defs/many"}, "{a?: {a?: ", ", … 49 more}"),
+    ],
+)
+def test_r12_5_of_a_large_type_the_first_parts_are_shown_and_how_many_there_are_besides(
+    schema: Any, begin: str, end: str
+) -> None:
+    many = {"properties": {name: {"$ref": "#/$defs/many"} for name in ["a", *map(str, range(49))]}}
+    text = type_text(schema, {"$defs": {"many": many}})
+    assert text.startswith(begin)
+    assert text.endswith(end)
+    assert len(text) < 7_000
 
 
 def test_r12_5_what_a_tool_says_forges_no_line() -> None:

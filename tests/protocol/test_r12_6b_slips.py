@@ -75,6 +75,7 @@ REFUND = {"_tool": "refund", "order": "A7", "_outputPath": "†state.refund"}
         ("Order {{o.id}}, ${state.name}, †{state.o.id}", "Order †{state.o.id}, †{state.name}, †{state.o.id}"),
         ("Dear †input.nobody,", "Dear †{input.nobody},"),
         ("Dear {†state.name}", "Dear †{state.name}"),
+        ("Dear †state.name ①!", "Dear †{state.name}!"),
     ],
 )
 @pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"deep": ["x", text]}])

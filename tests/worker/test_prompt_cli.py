@@ -174,7 +174,13 @@ def test_r4_7_what_a_call_would_ask_for_its_result_is_shown(
         "solution": {
             "calls": [
                 {"_tool": "judge", "about": "†state.mail", "_scopes": ["input"], "_outputPath": "†state.a || †state.b"},
-                {"_tool": "ask", "_delegate": "clerk", "about": "†state.a || †state.mail", "_outputPath": "†state.c"},
+                {
+                    "_tool": "ask",
+                    "_delegate": "clerk",
+                    "about": "†state.a || †state.mail",
+                    "x": ["†{input.x} of 2"],
+                    "_outputPath": "†state.c",
+                },
             ]
         },
     }
@@ -183,12 +189,13 @@ def test_r4_7_what_a_call_would_ask_for_its_result_is_shown(
     assert [message["content"] for message in latent["messages"][1:]] == [
         '## Data: †state\n{"mail":"Where is it?"}',
         '## Data: †input\n{"x":1}',
-        '# Give the result of this call\n{"_tool":"judge","about":"†state.mail"}\nLook first at: †input',
+        '# Give the result of this call\n{"_tool":"judge","about":"Where is it?"}\nLook first at: †input',
     ]
     assert len(latent["schema"]["properties"]["output"]["anyOf"]) == 2
     assert prompted(tmp_path, value, "--call", "1") == 0
     shown = capsys.readouterr().out
     assert "A clerk." in shown
     assert "Where is it?" not in shown
+    assert '{"about":"†state.a || †state.mail","x":["1 of 2"]}' in shown
     assert prompted(tmp_path, value, "--call", "2", "--json") == 2
     assert "there is no call 2" in json.loads(capsys.readouterr().out)["errors"][0]["message"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,8 @@ from .source import allow_option, read_submission
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Plan
+    from acts_celery.protocol.calls.call import Call
+    from acts_celery.protocol.graph.lanes import Lane
 
 
 @click.command(short_help="Show what a model would be asked.")
@@ -90,7 +93,7 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     execution = Execution.of(plan, lane, plan.context.fold(lane.instance))
     request = result_request(
         call,
-        call.parameters,
+        _known_parameters(plan, lane, call),
         execution.scoped_messages(call),
         execution.alternatives(call),
         tool=plan.tools.get(call.tool),
@@ -99,6 +102,23 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     )
     config = request_config(plan.submission.config, definition.get("config") or {})
     return {"messages": request.messages, "schema": enveloped(request.schema), "config": config}
+
+
+def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
+    """A call's parameters; what no call writes that a parameter reads is read."""
+    from acts_celery.protocol.calls.call import evaluated, read_expressions
+    from acts_celery.protocol.graph.writers import Writers
+    from acts_celery.protocol.language.errors import Conflict, Unresolved
+
+    writers = Writers(one for name in {lane.instance, None} if name in plan.lanes for one in plan.lanes[name].calls)
+    fold, parameters = plan.context.fold(lane.instance), dict(call.parameters)
+    for name, value in call.parameters.items():
+        reads, _ = read_expressions({name: value})
+        is_written = any(any(writers.lines(place)) for _, expression in reads for place in expression.references)
+        if not is_written and not call.gather:
+            with suppress(Unresolved, Conflict):
+                parameters[name] = evaluated(value, fold)
+    return parameters
 
 
 def _show(asked: Mapping[str, Any], common: Common) -> int:

@@ -44,6 +44,7 @@ HERE = Path(__file__).parent
 DIALECTS: dict[str, Any] = {"openai": OpenAIChat, "anthropic": AnthropicMessages}
 ANSWERS = 40
 TRIALS = 5
+MOST_TRIALS = 20
 
 
 CALLED = [
@@ -318,10 +319,14 @@ def test_xllamacpp_random_answers_to_a_staged_plan_are_read_and_held_against_the
 def test_xllamacpp_random_calls_of_functions_are_read_and_held_against_the_truth(llama: str) -> None:
     """Its grammar begins where the model has written, among random words, that it calls a function."""
     asked, model_request = functions_of("Call something.", TOOLS)
-    found = ask(llama, *[replace(model_request, config={**model_request.config, "temperature": 1.5})] * (ANSWERS // 2))
-    assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
-    whole = [one for one in found if isinstance(one, Answer)]
-    called = [one for one in whole if decoded(one.text) != {"calls": [], "output": None}]
+    asking = replace(model_request, config={**model_request.config, "temperature": 1.0})
+    found, called = list[Answer | ModelError](), list[Answer]()
+    for _ in range(MOST_TRIALS):  # of random bytes the server itself refuses most
+        found = ask(llama, *[asking] * (ANSWERS // 4))
+        assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
+        whole = [one for one in found if isinstance(one, Answer)]
+        if called := [one for one in whole if decoded(one.text) != {"calls": [], "output": None}]:
+            break
     assert called, found
     for one in called:
         assert not any("_arguments" in call for call in decoded(one.text)["calls"]), one.text  # its grammar is JSON's
