@@ -2,31 +2,63 @@
 
 A setting has them as NAME:RIGHTS:TOKEN, separated by commas or lines, or names a file of such lines as @FILE. The name
 is who acts, in the audit trail too: two tokens of one name are one principal, so that one can take the other's place.
+Limits may stand behind the token, as in NAME:RIGHTS:TOKEN:runs=5+money=2.50.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 from pydantic import PrivateAttr, SecretStr
 
 from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, AddressSettings
 from acts_celery.broker_config.errors import SettingsError
 
-__all__ = ["AccessToken", "ActingSettings", "Identity", "Right", "check_tokens", "read_tokens"]
+__all__ = ["AccessToken", "ActingSettings", "Identity", "Right", "TokenLimits", "check_tokens", "read_tokens"]
 
-Right = Literal["read", "submit", "decide", "control", "all"]
+Right = Literal["read", "submit", "decide", "control", "all", "own"]
 """What a token admits: to look; to submit runs; to decide on what is held for a person; to pause, cancel, retry and
-fork runs; all runs, and not only those that were submitted under its name.
+fork runs; all runs, and not only those of its name; of all runs only those of its name.
 """
 _LEAST_CHARACTERS: Final = 16
 _NAME_CHARACTERS: Final = 200
 _FILE: Final = "@"
 _FORM: Final = "NAME:RIGHTS:TOKEN, such as ann:decide+control:TOKEN"
+_COUNT: Final = re.compile(r"\d{1,15}", re.ASCII)
+_LIMITS: Final = {
+    "runs": _COUNT,
+    "calls": _COUNT,
+    "tokens": _COUNT,
+    "money": re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII),
+}
+_LIMITS_FORM: Final = "runs=5+calls=1000+tokens=200000+money=2.50"
 _MAKE: Final = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """What somebody may have under way, and take on one day (UTC); None is no limit."""
+
+    runs: int | None = None
+    """Under way at a time."""
+    calls: int | None = None
+    """In the runs that were begun on that day, and so are tokens and money."""
+    tokens: int | None = None
+    money: Decimal | None = None
+    """In US dollars."""
+
+    @property
+    def are_of_a_day(self) -> bool:
+        """Whether it takes what was begun today to know them."""
+        return (self.calls, self.tokens, self.money) != (None, None, None)
+
+
+NO_LIMITS: Final = TokenLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +66,7 @@ class Identity:
     """Who somebody is, as a token has shown it: not what anybody says of himself."""
 
     name: str
+    limits: TokenLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +76,14 @@ class AccessToken:
     name: str
     rights: frozenset[Right]
     text: str = field(repr=False)
+    limits: TokenLimits = NO_LIMITS
     is_named: bool = True
     """Whether a setting has it; one that a server makes for whoever has started it shows nothing of who that is."""
 
     @property
     def identity(self) -> Identity | None:
         """Who has shown it; None where it says nothing of that."""
-        return Identity(self.name) if self.is_named else None
+        return Identity(self.name, self.limits) if self.is_named else None
 
 
 class ActingSettings(AddressSettings):
@@ -98,6 +132,9 @@ def _read(text: str, rights: Sequence[Right]) -> tuple[AccessToken, ...]:
         raise ValueError(f"names no token: write {_FORM}")
     if len({token.text for token in found}) < len(found):
         raise ValueError("two of the tokens are the same: the audit trail could not tell whose it was")
+    limits = {token.name: token.limits for token in found}
+    if odd := next((token.name for token in found if token.limits != limits[token.name]), None):
+        raise ValueError(f"the tokens of {odd} have other limits each: write the same behind all of them")
     return found
 
 
@@ -105,7 +142,7 @@ def _tokens(text: str, admitted: Sequence[Right]) -> Iterator[AccessToken]:
     entries = (part.strip() for line in text.splitlines() for part in line.split(","))
     for number, entry in enumerate(filter(None, entries), 1):
         name, *more = entry.split(":")
-        if len(more) != 2:
+        if len(more) not in (2, 3):
             raise ValueError(f"token {number}: should be {_FORM}")
         rights, token = more[0].split("+"), more[1]
         if not name or not name.isprintable() or len(name) > _NAME_CHARACTERS:
@@ -116,4 +153,16 @@ def _tokens(text: str, admitted: Sequence[Right]) -> Iterator[AccessToken]:
             raise ValueError(
                 f"token {number} ({name}): should have {_LEAST_CHARACTERS} or more ASCII characters; {_MAKE}"
             )
-        yield AccessToken(name, frozenset(cast("list[Right]", ["read", *rights])), token)
+        limits = _limits(more[2], f"token {number} ({name})") if len(more) > 2 else NO_LIMITS
+        yield AccessToken(name, frozenset(cast("list[Right]", ["read", *rights])), token, limits)
+
+
+def _limits(text: str, where: str) -> TokenLimits:
+    found: dict[str, Any] = {}
+    for part in text.split("+"):
+        name, _, number = part.partition("=")
+        if name not in _LIMITS or name in found or not _LIMITS[name].fullmatch(number):
+            # It is not shown: it may be the rest of a token.
+            raise ValueError(f"{where}: behind a token, which has no colon, stand its limits alone: {_LIMITS_FORM}")
+        found[name] = Decimal(number) if name == "money" else int(number)
+    return TokenLimits(**found)

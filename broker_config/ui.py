@@ -11,8 +11,10 @@ from acts_celery.broker_config.urls import REDIS_SCHEMES, SecretUrl, check_site,
 
 __all__ = ["UI_RIGHTS", "UiSettings"]
 
-UI_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
-"""What a token of the pages admits; whoever enters sees all runs."""
+LOCAL_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
+"""What whoever starts the pages may have; the first is to look."""
+UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "own")
+"""What a token of the pages admits; whoever enters sees all runs, with `own` those of its name."""
 
 
 class UiSettings(ActingSettings):
@@ -21,8 +23,9 @@ class UiSettings(ActingSettings):
     ui_tokens: SecretStr | None = Field(
         None,
         description="Who may open the pages of `acts ui`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS are "
-        "`read`, `decide` and `control`, with + between them; whoever enters may read. The audit trail has the name. "
-        "@FILE reads them from a file. Unset: `acts ui` makes a token for its own machine.",
+        "`read`, `decide`, `control` and `own`, with + between them; whoever enters may read, with `own` only the runs "
+        "of that name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a "
+        "file. Unset: `acts ui` makes a token for its own machine.",
     )
     ui_redis_url: SecretUrl | None = Field(
         None,

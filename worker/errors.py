@@ -29,6 +29,10 @@ class NotPossibleNow(WorkerError):
     """Root of what cannot be done as things stand: there is no such run or call, or it is not in the state for it."""
 
 
+class OverLimit(NotPossibleNow):
+    """Who has shown a token has as much under way, or has taken as much today, as its limits admit."""
+
+
 class RunNotFound(NotPossibleNow):
     """No run of that id in the log: it never was, or its retention is over."""
 

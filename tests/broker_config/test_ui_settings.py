@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from acts_celery.broker_config import SettingsError, load
+from acts_celery.broker_config.tokens import Identity, TokenLimits
 
 ANN, BOB = "a" * 16, "b" * 43
 
@@ -44,7 +46,12 @@ def test_a_file_that_holds_no_tokens_is_refused_when_it_is_read(text: str | None
         (ANN, "token 1: should be NAME:RIGHTS:TOKEN"),
         (",", "names no token"),
         (f"ann:read:{ANN},bob:{BOB}", "token 2: should be"),
-        (f"ann:read:{ANN}:{BOB}", "token 1: should be"),
+        (f"ann:read:{ANN}:{BOB}", "token 1 (ann): behind a token, which has no colon, stand its limits"),
+        (f"ann:read:{ANN}:runs=1:{BOB}", "token 1: should be"),
+        (f"ann:read:{ANN}:runs=1+runs=2", "token 1 (ann): behind a token"),
+        (f"ann:read:{ANN}:runs=-1", "token 1 (ann): behind a token"),
+        (f"ann:read:{ANN}:money=1e9", "token 1 (ann): behind a token"),
+        (f"ann:read:{ANN}:runs=1,ann:read:{BOB}:runs=2", "the tokens of ann have other limits"),
         (f":read:{ANN}", "token 1: its name"),
         (f"a\x1bn:read:{ANN}", "token 1: its name"),
         (f"ann::{ANN}", "token 1 (ann): '' is no right: read, decide, control"),
@@ -60,6 +67,23 @@ def test_what_is_no_token_is_refused_and_never_shown(text: str, said: str) -> No
         load(ui_tokens=text)
     assert f"ACTS_UI_TOKENS: {said}" in str(refused.value)
     assert ANN not in str(refused.value)
+    assert BOB not in str(refused.value)
+
+
+def test_limits_may_stand_behind_a_token() -> None:
+    ann, bob = load(ui_tokens=f"ann:read:{ANN}:runs=5+money=2.50,bob:own:{BOB}").read_ui_tokens()
+    assert ann.limits == TokenLimits(runs=5, money=Decimal("2.50"))
+    assert ann.identity == Identity("ann", ann.limits)
+    assert (bob.limits, sorted(bob.rights)) == (TokenLimits(), ["own", "read"])
+
+
+def test_no_variable_argument_or_file_says_who_has_shown_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDENTITY", "_IDENTITY"):
+        monkeypatch.setenv(f"ACTS_{name}", '{"name": "ann"}')
+    assert load().identity is None
+    acting = load().acting_for("ann", Identity("ann"))
+    assert (acting.identity, acting.actor) == (Identity("ann"), "ann")
+    assert "identity" not in str(sorted(acting.to_environment())).lower()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,26 @@ def test_a_run_is_seen_by_its_owner_and_by_those_who_may_see_all(backend: Backen
     asyncio.run(ask())
 
 
+def test_a_token_begins_no_more_than_its_limits_admit(backend: Backend, name: str) -> None:
+    calls = [{"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.one"}]
+    gate: dict[str, Any] = {"context": [], "solution": {"calls": calls}}
+
+    async def ask(url: str) -> None:
+        async with over_http(url, ANN) as ann:
+            run = (await call(ann, "submit", document=gate, key="one"))["run"]
+            assert (await call(ann, "submit", document=gate, key="one"))["run"] == run
+            kind, said = await refused(ann, "submit", document=gate)
+            assert (kind, "lim has 1 runs under way, and its limit is 1" in said) == ("OverLimit", True)
+            backend.meeting.open_gate(name)
+            assert (await call(ann, "result", run=run, wait_seconds=50))["status"] == "completed"
+            assert (await call(ann, "submit", document=gate))["run"] != run
+            records = [entry.audit for entry in backend.client.run(run).log(audit=True) if entry.audit]
+            assert [(one.actor.name, one.actor.is_authenticated) for one in records] == [("lim", True)]
+
+    with served(backend, ACTS_MCP_TOKENS=f"lim:submit:{ANN}:runs=1") as said:
+        asyncio.run(ask(said["url"]))
+
+
 def test_ownership_outlives_the_server(backend: Backend) -> None:
     async def submit(url: str) -> str:
         async with over_http(url, ANN) as ann:

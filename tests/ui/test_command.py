@@ -88,6 +88,13 @@ def test_write_and_tokens_together_are_refused(backend: Backend) -> None:
     assert "leave out --write" in err
 
 
+def test_limits_of_a_day_take_runs_that_are_kept_for_a_day(backend: Backend) -> None:
+    limited = f"ann:control:{READER}:calls=5"
+    code, _, err = started(backend, ACTS_UI_TOKENS=limited, ACTS_RETENTION_SECONDS="86399")
+    assert code == 2
+    assert "set ACTS_RETENTION_SECONDS to 86400 or more" in err
+
+
 def test_a_host_that_this_machine_does_not_have_is_told_of(backend: Backend) -> None:
     code, _, err = started(backend, "--host", "192.0.2.7")
     assert code == 3

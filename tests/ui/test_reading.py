@@ -19,7 +19,7 @@ class Gate:
         self.gate = threading.Event()
         self.begun = 0
 
-    def answer(self, path: str, query: Mapping[str, str]) -> Any:
+    def answer(self, path: str, query: Mapping[str, str], owner: str | None = None) -> Any:
         if path.startswith("runs/slow"):
             self.begun += 1
             assert self.gate.wait(DEADLINE_SECONDS)

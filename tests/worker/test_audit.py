@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from acts_celery import Client
+from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.language.messages import Message
 from acts_celery.worker.storage.audit import Actor, AuditRecord
@@ -139,11 +140,38 @@ def test_the_command_line_shows_it(backend: Backend) -> None:
     backend.wait(run.id)
     (line,) = command(backend, "log", run.id, "--audit", "--json").json_lines
     actor = Actor.of(backend.settings)
-    assert line["audit"] == {"did": "submitted", "by": actor.name, "from": actor.host, "about": {}}
+    assert line["audit"] == {
+        "did": "submitted",
+        "by": actor.name,
+        "from": actor.host,
+        "authenticated": False,
+        "about": {},
+    }
     assert f"submitted by {actor.name} from {actor.host}" in command(backend, "log", run.id, "--audit").stdout
     assert all("message" in line for line in command(backend, "log", run.id, "--json").json_lines)
 
 
-def test_what_a_deed_is_about_comes_back() -> None:
-    deed = AuditRecord("approved", Actor("bob", "here"), {"call": 3})
+@pytest.mark.parametrize("is_authenticated", [False, True])
+def test_what_a_deed_is_about_comes_back(is_authenticated: bool) -> None:
+    deed = AuditRecord("approved", Actor("bob", "here", is_authenticated), {"call": 3})
     assert AuditRecord.unpack(deed.pack()) == deed
+
+
+def test_who_has_shown_a_token_is_authenticated_and_nobody_else_whatever_he_says(backend: Backend) -> None:
+    tom = Client(backend.settings.acting_for("tom", Identity("tom")))
+    run = tom.submit_document({"solution": {"calls": [ECHO, ECHO]}, "config": {"approve": ["echo"]}})
+    wait_held(run)
+    run.approve(0)
+    run.approve(1, by="ann")
+    run.wait(timeout_seconds=60)
+    Client(backend.settings.model_copy(update={"actor": "tom"})).run(run.id).fork(paused=True)
+    records = [entry.audit for entry in tom.run(run.id).log(audit=True) if entry.audit]
+    shown = [(record.did, record.actor.name, record.actor.is_authenticated) for record in records]
+    assert shown == [("submitted", "tom", True), ("approved", "tom", True), ("approved", "ann", False)]
+    text = command(backend, "log", run.id, "--audit").stdout
+    assert "submitted by tom (authenticated) from " in text
+    assert "approved by ann from " in text
+    lines = list(run.export())
+    run.delete()
+    imported = backend.client.import_run(lines)
+    assert [entry.audit.actor.is_authenticated for entry in imported.log(audit=True) if entry.audit] == [False] * 4

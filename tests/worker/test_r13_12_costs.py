@@ -6,16 +6,19 @@ import asyncio
 import json
 import secrets
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from threading import Event
 from typing import Any
 
 import pytest
 
-from acts_celery import Answer, LocalClient, Usage
+from acts_celery import Answer, Client, LocalClient, Usage
 from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.worker.cli import main
+from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.lanes.checking import Checker
 
 from .backend import Backend, Meeting
@@ -90,11 +93,13 @@ def test_r13_12_a_result_says_what_each_tick_and_all_of_it_has_cost_with_calls_a
     assert without_seconds(document["ticks"][0]["cost"])["money"] == "0.0025"
     (summary,) = (each for each in loops.client.runs() if each.run == asked.run.id)
     assert without_seconds(summary.cost) == whole
-    alone = loops.client.submit(
-        solution={"calls": [{"_tool": "x", "_delegate": "plain", "_outputPath": "†state.a"}]},
-        delegates={"plain": plain},
-    )
-    cost = loops.wait(alone.id).cost
+    payer = Identity("payer", TokenLimits(money=Decimal("0.0009")))
+    with Client(loops.settings.acting_for("payer", payer)) as client:
+        solution = {"calls": [{"_tool": "x", "_delegate": "plain", "_outputPath": "†state.a"}]}
+        alone = client.submit(solution=solution, delegates={"plain": plain})
+        cost = loops.wait(alone.id).cost
+        with pytest.raises(OverLimit, match=r"taken 0\.0009 USD, and its limit is 0\.0009 a day \(money=0\.0009"):
+            client.submit(solution=solution, delegates={"plain": plain})
     assert cost is not None
     assert (cost.requests, cost.money) == (1, "0.0009")
     assert loops.run([SUM]).cost is None

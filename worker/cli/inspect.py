@@ -124,7 +124,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
     --all also lists calls without a message: sent and forgotten, skipped, and notes of a model (latent calls without an
     output path). --failed and --tool choose by the call that wrote a message; --quiet prints how many there are.
 
-    --audit prints who did what to the run instead.
+    --audit prints who did what to the run instead; who has shown a token is marked as authenticated.
 
     Exit codes: 0 found, also where the run failed, 3 no server, 4 no such run or instance.
     """
@@ -199,7 +199,8 @@ def _print_audit(entry: LogEntry, *, as_json: bool) -> None:
         return
     actor = entry.audit.actor
     about = "".join(f", {name} {value}" for name, value in entry.audit.about.items() if value is not None)
-    text = escaped(f"{entry.audit.did} by {actor.name} from {actor.host}{about}")
+    shown = " (authenticated)" if actor.is_authenticated else ""
+    text = escaped(f"{entry.audit.did} by {actor.name}{shown} from {actor.host}{about}")
     print_text(f"{_stamp(entry)}  {text}")
     print_lines(f"  {line}" for line in change_lines(entry.changes))
 

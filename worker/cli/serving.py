@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acts_celery.broker_config.tokens import AccessToken, Right
 
 _ASKED_SECONDS: Final = 3.0
+_DAY_SECONDS: Final = 86_400
 
 
 def ask_log(settings: Settings) -> None:
@@ -42,12 +43,18 @@ def made_token(
     example: str,
 ) -> AccessToken | None:
     """A new token with these rights, for whoever has started the server; None where tokens are named. Raises `Failed`
-    where a host that others reach has none, and where --write would say something else than the named ones.
+    where a host that others reach has none, where --write would say something else than the named ones, and where
+    their limits cannot be known.
     """
     from acts_celery.broker_config.tokens import AccessToken
     from acts_celery.worker.storage.audit import Actor
     from acts_celery.worker.web.listening import is_loopback
 
+    if any(token.limits.are_of_a_day for token in tokens) and settings.retention_seconds < _DAY_SECONDS:
+        text = (
+            f"{variable} has limits of a day, and runs are kept for less: set ACTS_RETENTION_SECONDS to {_DAY_SECONDS}"
+        )
+        raise Failed(f"{text} or more", REJECTED)
     if tokens:
         if write:
             raise Failed(f"{variable} says who may do what: leave out --write", REJECTED)

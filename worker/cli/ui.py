@@ -36,7 +36,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
 
     Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
     """
-    from acts_celery.broker_config.ui import UI_RIGHTS
+    from acts_celery.broker_config.ui import LOCAL_RIGHTS
 
     try:
         from acts_celery.worker.ui import serving
@@ -46,7 +46,7 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
             raise
         raise Failed("the pages take other packages: pip install 'acts-celery[ui]'") from error
     settings = common.settings()
-    tokens, rights = settings.read_ui_tokens(), UI_RIGHTS if write else UI_RIGHTS[:1]
+    tokens, rights = settings.read_ui_tokens(), LOCAL_RIGHTS if write else LOCAL_RIGHTS[:1]
     made = made_token(
         settings, tokens, rights, host, write=write, variable="ACTS_UI_TOKENS", example="ann:decide+control:TOKEN"
     )

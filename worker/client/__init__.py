@@ -13,6 +13,7 @@
 `evaluation`     cases run for several models, and held against what is expected
 `labels`         the id, the name and the tags of a run
 `ownership`      whose a run is, where a token says so
+`admission`      whether who has shown a token may begin another run
 `dispatcher`     having a run written down, and publishing it
 `forgetting`     what has ended with its submission, since it is sent and forgotten
 `runs`           a run from outside: orders to it

@@ -335,6 +335,8 @@ def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fiel
         raise _refused(number, f"the entry {id_:.40} cannot be read") from error
     if problem := next(value_problems([read.message, getattr(read.event, "error", None)], limits), None):
         raise _refused(number, f"the entry {id_:.40} holds what no run does: {shortened(problem.message)}")
+    if read.audit is not None and read.audit.actor.is_authenticated:  # so says the file, and nothing has shown it here
+        return {**fields, names.AUDIT: read.audit.by(read.audit.actor.name).pack()}
     return fields
 
 

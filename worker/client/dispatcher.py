@@ -26,6 +26,7 @@ from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.task_messages import TaskMessage
 from acts_celery.worker.wire.traces import place_of_run
 
+from .admission import admitted
 from .forgetting import Forgetting, Forgotten
 from .labels import NO_LABEL, Label, claimed, release
 from .ownership import owner_fields
@@ -50,7 +51,7 @@ class Dispatcher:
         status where it goes on from there.
 
         A label's id that a run has already stands for that run: nothing is done then. Raises `protocol.Rejected` where
-        that run is another submission's.
+        that run is another submission's, `OverLimit` where who has shown a token may not begin it.
         """
         milliseconds = self._clock.milliseconds()
         keys = Keys(self._settings.key_prefix, label.id or make_run_id(milliseconds))
@@ -62,7 +63,8 @@ class Dispatcher:
             forgotten = self._forgotten(plan, keys.run, trace)
             more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
             more |= {"work": forgotten.work} if forgotten.work else {}
-            written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
+            with admitted(self._redis, self._settings, plan.size):
+                written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
         except TakenOver:
             if label.id is None or claimed(self._redis, keys, label):
                 raise

@@ -42,6 +42,7 @@ from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import pack
 
+from .admission import admitted
 from .ownership import owner_fields
 
 SETTLED: Final = "settled"
@@ -64,7 +65,7 @@ class Forker:
 
         An id within the submission stands for all of it, one in the midst of a call's result or of an amendment for the
         moment before.
-        The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`.
+        The tasks are not published: resume it, or leave that to the workers' sweep. Raises `RunNotFound`, `OverLimit`.
         """
         at, data = self._moment(at)
         milliseconds = server_ms(self._redis)
@@ -86,7 +87,8 @@ class Forker:
             counts = self._write_lanes(keys, run)
             if run.loop is not None:
                 self._write_loop(keys, run, run.loop)
-            self._start(keys, counts, at, milliseconds, run, is_paused=is_paused)
+            with admitted(self._redis, self._settings, counts["total"]):
+                self._start(keys, counts, at, milliseconds, run, is_paused=is_paused)
         except BaseException:
             discard_run(self._redis, keys)
             raise

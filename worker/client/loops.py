@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
@@ -132,8 +131,7 @@ class LoopControl:
 
         Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `NoLoop`, `RunOver`, `RedisError`.
         """
-        done = audit_record(self._settings, "approved", plan=digest)
-        done = replace(done, actor=replace(done.actor, name=by)) if by else done
+        done = audit_record(self._settings, "approved", plan=digest).by(by)
 
         def step(view: LoopView) -> LoopStep | None:
             loop, plan = view.loop, view.loop.tick.plan

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
@@ -218,8 +217,7 @@ class People:
         return str(answer["id"])
 
     def _audited(self, id_: CallId, ruling: Ruling, by: str | None) -> AuditRecord:
-        done = audit_record(self._settings, ruling.verdict.value, call=id_.name)
-        return replace(done, actor=replace(done.actor, name=by)) if by else done
+        return audit_record(self._settings, ruling.verdict.value, call=id_.name).by(by)
 
     def _same(self, id_: CallId, ruling: Ruling) -> str:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""

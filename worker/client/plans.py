@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
@@ -64,8 +63,7 @@ class PlanControl:
             with suppress(RunOver):  # it was approved before, and has ended since
                 self._control.resume()
             return
-        done = audit_record(self._settings, "approved", plan=digest)
-        done = replace(done, actor=replace(done.actor, name=by)) if by else done
+        done = audit_record(self._settings, "approved", plan=digest).by(by)
         while True:
             amended: Any = self._redis.hget(self._keys.state, "amended")
             run = self._read()

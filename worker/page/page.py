@@ -78,35 +78,37 @@ class Page:
         self._tallies: OrderedDict[str, Tally] = OrderedDict()
         self._lock = Lock()
 
-    def answer(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The answer at an address, as JSON. Raises `NotPossibleNow` (what is asked for is not there), `BadQuery`,
-        `InfrastructureError`.
+    def answer(self, path: str, query: Mapping[str, str] | None = None, owner: str | None = None) -> Any:
+        """The answer at an address, as JSON; with an `owner` only its own runs are there. Raises `NotPossibleNow` (what
+        is asked for is not there), `BadQuery`, `InfrastructureError`.
         """
         asked = Query(query or {})
         match path.strip("/").split("/"):
             case ["runs"]:
                 with redis_errors(self._settings):
-                    return runs(self._redis, self._settings, asked)
+                    return runs(self._redis, self._settings, asked, owner=owner)
             case ["runs", run]:
-                return self._of(run, "", overview, asked)
+                return self._of(run, "", overview, asked, owner)
             case ["runs", run, what] if what in _ANSWERS and what:
-                return self._of(run, what, _ANSWERS[what], asked)
+                return self._of(run, what, _ANSWERS[what], asked, owner)
             case ["runs", run, "calls", index] if index.isascii() and index.isdigit() and len(index) <= 15:
-                return self._of(run, "calls", lambda opened: call(opened, int(index)), asked)
+                return self._of(run, "calls", lambda opened: call(opened, int(index)), asked, owner)
         raise NoSuchAnswer(f"there is nothing at {path[:200]!r}")
 
     def output(self, run: str) -> Any:
         """The whole output of a run. Raises as `answer`."""
         return self._of(run, "", output, Query({}))
 
-    def find(self, text: str) -> str:
-        """The id of the run that a text means (see `Client.find`). Raises `RunNotFound`, `AmbiguousRun`."""
+    def find(self, text: str, owner: str | None = None) -> str:
+        """The id of the run that a text means (see `Client.find`), with an `owner` of its own. Raises `RunNotFound`,
+        `AmbiguousRun`.
+        """
         with redis_errors(self._settings):
-            return Overview(self._redis, self._settings.key_prefix).find(text)
+            return Overview(self._redis, self._settings.key_prefix, owner=owner).find(text)
 
-    def _of(self, run: str, what: str, make: Callable[[OpenedRun], Any], query: Query) -> Any:
+    def _of(self, run: str, what: str, make: Callable[[OpenedRun], Any], query: Query, owner: str | None = None) -> Any:
         with redis_errors(self._settings):
-            keys = Keys(self._settings.key_prefix, self.find(run))
+            keys = Keys(self._settings.key_prefix, self.find(run, owner))
             state = read_state(self._redis, keys)
             tally = self._tally(keys, state)
             opened = OpenedRun(self._redis, self._settings, keys, state, tally, query)

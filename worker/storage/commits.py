@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
@@ -14,6 +15,12 @@ from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
 from .codes import Code
 from .spent import Spent
+
+PAID_TOKENS: Final = "paid:tokens"
+"""The field of a run's state that says how many tokens models have taken for its calls; a loop has `loop:cost`, too."""
+PAID_MONEY: Final = "paid:money"
+"""The same in nanodollars."""
+_MOST_PAID: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,7 @@ class Ending(NamedTuple):
             "task": pack_task(sending) if sending is not None else b"",
             "queue": sending.queue if sending is not None else "",
             "code": self.code.pack() if self.code is not None else "",
+            **({"paid": _paid(outcome.cost)} if outcome.cost is not None else {}),
         }
 
 
@@ -229,6 +237,11 @@ class LoopCommitted:
     """Lanes to be published."""
     mark: float | None = None
     """Of the loop's lane: by it the sweep finds what the step leaves to do, until it is taken back."""
+
+
+def _paid(cost: Mapping[str, Any]) -> list[int]:
+    read = Cost.read(cost)
+    return [min(amount, _MOST_PAID) for amount in (read.tokens, read.nanodollars)]
 
 
 def milliseconds(seconds: float) -> int:

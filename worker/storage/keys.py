@@ -216,6 +216,11 @@ def owned_runs(prefix: str, owner: str) -> str:
     return f"{prefix}:owned:{owner}"
 
 
+def admission(prefix: str, owner: str) -> str:
+    """String: a run of an owner with limits is being written down; short-lived."""
+    return f"{prefix}:admission:{owner}"
+
+
 def claim(prefix: str, run: str) -> str:
     """String: who gives a run this id is writing it down; short-lived."""
     return f"{prefix}:claim:{run}"

@@ -56,7 +56,8 @@ class Pages:
         self._tokens = tokens
         self._host = host
         self._redis: Redis = connect(self._source)
-        self._reader = Reader(Page(self._redis, self._source))
+        self._page = Page(self._redis, self._source)
+        self._reader = Reader(self._page)
         self._deeds = ThreadPoolExecutor(_DEED_THREADS, "acts-ui-deeds")
         self._clients = {token.name: Client(settings.acting_for(token.name, token.identity)) for token in tokens}
         self._assets = _read_assets()
@@ -105,12 +106,13 @@ class Pages:
         return _json(encoded({"name": visitor.name, "may": [right for right in UI_RIGHTS if right in visitor.rights]}))
 
     async def _answer(self, request: Request) -> Response:
-        return _json(await self._reader.body(request.path_params["path"], dict(request.query_params)))
+        only = _visitor(request).only
+        return _json(await self._reader.body(request.path_params["path"], dict(request.query_params), only))
 
     async def _whole(self, request: Request) -> Response:
         """A whole value, as a file to be saved."""
         asked = Query(request.query_params)
-        run = asked.required("run")
+        run = await self._seen(request, asked.required("run"))
         body = await self._reader.call(run, lambda: self._value(run, asked))
         return _json(body, {"Content-Disposition": 'attachment; filename="value.json"'})
 
@@ -130,19 +132,21 @@ class Pages:
         return body
 
     async def _events(self, request: Request) -> Any:
-        return EventStream(self.following, await self.following.join(request.path_params["run"]))
+        run = await self._seen(request, request.path_params["run"])
+        return EventStream(self.following, await self.following.join(run))
 
     async def _deed(self, request: Request) -> Response:
         name, visitor = request.path_params["deed"], _visitor(request)
         if name not in DEEDS:
             raise Refused(404, "NoSuchDeed", f"there is no such deed; there are {', '.join(DEEDS)}")
         visitor.require(DEEDS[name].right)
+        run = await self._seen(request, request.path_params["run"])
         limits = limits_of(self._settings)
         data = await body_of(request, limits.call_bytes, "ACTS_LIMIT_CALL_BYTES")
 
         def done() -> bytes:
             deed = read_deed(name, decode(data, limits) if data.strip() else {})
-            return encoded(self._carried_out(deed, visitor, request.path_params["run"]))
+            return encoded(self._carried_out(deed, visitor, run))
 
         return _json(await asyncio.get_running_loop().run_in_executor(self._deeds, done))
 
@@ -150,6 +154,12 @@ class Pages:
         found = self._clients[visitor.name].run(run)
         more = deed.carry_out(found)
         return {"run": run, "status": found.status()["status"], **more}
+
+    async def _seen(self, request: Request, run: str) -> str:
+        """A run that is asked for; who sees only runs of its own is told of no other. Raises `RunNotFound`."""
+        if (only := _visitor(request).only) is None:
+            return run
+        return await self._reader.call("", lambda: self._page.find(run, only))
 
 
 def _visitor(request: Request) -> Visitor:

@@ -40,6 +40,11 @@ class Visitor:
     identity: Identity | None = None
     """As a token has shown it."""
 
+    @property
+    def only(self) -> str | None:
+        """The owner whose runs alone are seen; None where all are."""
+        return self.name if "own" in self.rights else None
+
     def require(self, right: Right) -> None:
         """Raise `Refused` where this token does not admit something."""
         if right not in self.rights:

@@ -22,8 +22,8 @@ T = TypeVar("T")
 class Answering(Protocol):
     """What gives the answers: `acts_celery.worker.page.Page`."""
 
-    def answer(self, path: str, query: Mapping[str, str]) -> Any:
-        """The answer to a question, as JSON has it."""
+    def answer(self, path: str, query: Mapping[str, str], owner: str | None = None) -> Any:
+        """The answer to a question, as JSON has it; with an `owner` only its own runs are there."""
 
 
 class Reader:
@@ -38,9 +38,9 @@ class Reader:
         """The answer to a question."""
         return await self.call(_run_of(path), lambda: self._page.answer(path, query))
 
-    async def body(self, path: str, query: Mapping[str, str]) -> bytes:
-        """The same as the bytes of a response."""
-        return await self.call(_run_of(path), lambda: encoded(self._page.answer(path, query)))
+    async def body(self, path: str, query: Mapping[str, str], owner: str | None = None) -> bytes:
+        """The same as the bytes of a response; with an `owner` only its own runs are there."""
+        return await self.call(_run_of(path), lambda: encoded(self._page.answer(path, query, owner)))
 
     async def call(self, run: str, ask: Callable[[], T]) -> T:
         """What a function that reads a run returns."""

@@ -26,6 +26,7 @@ from acts_celery.worker.errors import (
     NoSuchCall,
     NoSuchTick,
     NotPossibleNow,
+    OverLimit,
     RunNotFound,
 )
 
@@ -46,6 +47,7 @@ class Refused(Exception):
 
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     *((each, 404) for each in (RunNotFound, InstanceNotFound, NoSuchCall, NoSuchTick, NoLoop, NoSuchAnswer)),
+    (OverLimit, 429),
     (NotPossibleNow, 409),
     *((each, 400) for each in (BadQuery, ProtocolError)),
     (InfrastructureError, 503),

@@ -6,7 +6,7 @@
 --          ends by an outcome of its own, and that alone is counted), status, detail (msgpack or ""), missed (the promised
 --          places that it had to do without, or ""), wakes (parked lanes), decided (whether nobody has carried it out),
 --          messages (each msgpack), task and queue (of what is sent and forgotten; else ""), code (who has
---          carried it out, see codes.py; or "")}, output_fault (why the run's output cannot be read, "" where it can; nil as long
+--          carried it out, see codes.py; or ""), paid (tokens and nanodollars that models have taken for it, or nil)}, output_fault (why the run's output cannot be read, "" where it can; nil as long
 --          as global calls have not ended), work (what validation has taken since the last commit), most_bytes, most_work,
 --          most_codes (what the calls of a run may write, and validation take, in all)
 -- Answer: accepted (for each outcome)
@@ -64,6 +64,7 @@ local function is_known(entry)
 end
 
 local accepted, ended, lets_out, wakes, all_accepted, gathered, loop = {}, 0, false, 0, true, false, nil
+local paid_tokens, paid_money = 0, 0
 for _, outcome in ipairs(request.outcomes) do
     local before = entries[outcome.call]
     -- The outcome of a call that has not begun is a decision, as a start is: it is of the lane as it is now, which an
@@ -90,6 +91,9 @@ for _, outcome in ipairs(request.outcomes) do
         if kind == 'child' then
             redis.call('SREM', children, holder)
         end
+        if outcome.paid then
+            paid_tokens, paid_money = paid_tokens + outcome.paid[1], paid_money + outcome.paid[2]
+        end
         if outcome.task ~= '' then
             local member = field(outcome.call)
             send_in_background(member, outcome.task, outcome.queue)
@@ -103,6 +107,12 @@ for _, outcome in ipairs(request.outcomes) do
             lets_out = true
         end
     end
+end
+if paid_tokens + paid_money > 0 then
+    local paid = redis.call('HMGET', state, 'paid:tokens', 'paid:money')
+    paid_tokens = math.min(paid_tokens + tonumber(paid[1] or 0), 2 ^ 53) -- so much no message can make it fail
+    paid_money = math.min(paid_money + tonumber(paid[2] or 0), 2 ^ 53)
+    redis.call('HSET', state, 'paid:tokens', as_text(paid_tokens), 'paid:money', as_text(paid_money))
 end
 if request.output_fault == '' then
     redis.call('HDEL', state, 'output_fault')
