@@ -16,6 +16,7 @@ from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.metrics.queue_figures import QueueFigures, QueueReader
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 
 from .broker_messages import packed, task_body
@@ -91,6 +92,16 @@ def test_a_run_with_every_kind_of_call_completes(rabbit: Rabbit) -> None:
         }
         assert instances.meeting.take("told")["call"]["name"] == "told"
         assert Publisher(make_client_application(instances.settings)).waiting("instances") == 0
+
+
+def test_figures_count_what_lies_in_its_queues(rabbit: Rabbit) -> None:
+    backend = rabbit.backend("figures", redis_url=rabbit.redis_url)
+    reader = QueueReader(make_client_application(backend.settings), None, "", ["instances", "never.used"])
+    before = reader.read()["instances"].tasks
+    plan = {"type": "plan", "calls": [{"_tool": "echo", "value": "†state.n", "_outputPath": "†state.a"}]}
+    run = backend.client.submit([plan, *({"type": "state", "_instance": f"n{n}", "n": n} for n in range(30))])
+    assert reader.read() == {"instances": QueueFigures(before + 30, None), "never.used": QueueFigures(0, None)}
+    run.cancel()
 
 
 def test_quorum_queues_carry_the_same_and_outlast_a_killed_worker(rabbit: Rabbit, tmp_path: Path) -> None:
