@@ -17,6 +17,11 @@ DEFINED: Final = 'define it under "delegates", as {NAME: {"context": [MESSAGES]}
 """What to do about a delegate that is not there."""
 
 
+def no_remedy(name: str) -> str:
+    """What there is to do about a tool that nothing is known of."""
+    return ""
+
+
 class UnknownRunner(LookupError):
     """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
 
@@ -42,6 +47,8 @@ class Toolbox:
     allow: Container[str] | None = None
     derived: Callable[[str], Tool | None] = lambda name: None
     """The tool that an activity is."""
+    remedy: Callable[[str], str] = no_remedy
+    """What to do about a tool that is not known."""
 
     def tool(self, name: str) -> Tool | None:
         """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""

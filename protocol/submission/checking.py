@@ -5,7 +5,7 @@ All structural errors are found at once. Each check is a function of its own tha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
@@ -18,7 +18,7 @@ from acts_celery.protocol.calls.declarations import Declared
 from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
 from acts_celery.protocol.calls.extending import contradictions, extended
 from acts_celery.protocol.calls.operator_trust import OperatorTrust
-from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed
+from acts_celery.protocol.calls.toolbox import Toolbox, UnknownRunner, listed, no_remedy
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
 from acts_celery.protocol.graph.lanes import Cycle, Unresolvable, lay_out, runs
@@ -60,6 +60,8 @@ class Environment:
     """The definition of a registered delegate, where it is not code."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
     """What the operator says of tools (SPEC R16.1)."""
+    remedy: Callable[[str], str] = no_remedy
+    """What to do about a tool that is not known, behind a colon; empty where there is nothing to say."""
     _read: dict[str, Contract] = field(default_factory=dict, compare=False, repr=False)
     """The contracts of activities, as far as they were asked for; kept by `dataclasses.replace`."""
 
@@ -179,7 +181,8 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     if submission.is_request:  # a model is shown all that the code takes
         registered = {name: signature for name in tools if (signature := known.activity(name)) is not None}
         tools = {**tools, **{name: extended(tools[name], signature) for name, signature in registered.items()}}
-    return Toolbox(tools, known.activities, delegates, known.model, known.strict_meta, known.allow, known.activity)
+    own = known.activities, delegates, known.model, known.strict_meta, known.allow, known.activity, known.remedy
+    return Toolbox(tools, *own)
 
 
 def _bare_problems(submission: Submission, known: Environment) -> Iterator[Problem]:
@@ -189,8 +192,8 @@ def _bare_problems(submission: Submission, known: Environment) -> Iterator[Probl
     for name, at in submission.declared.items():
         if name not in submission.tools and name not in known.activities:
             cause = UnknownName(name, tuple(known.activities))
-            text = f"no activity is registered under {name!r}: register one, or give the tool a schema"
-            yield Problem(pointer(*at), text, cause)
+            remedy = known.remedy(name) or ": register one, or give the tool a schema"
+            yield Problem(pointer(*at), f"no activity is registered under {name!r}{remedy}", cause)
 
 
 def _contradictions(submission: Submission, known: Environment) -> Iterator[Problem]:

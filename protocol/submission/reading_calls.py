@@ -142,7 +142,11 @@ class _Reader:
         if written.tool is None and (not delegate or delegate == ANONYMOUS):
             cause = UnknownName(name, self.toolbox.names)
             is_delegate = self.toolbox.delegates is not None and name in self.toolbox.delegates
-            remedy = f': it is a delegate, so write "_delegate": {json.dumps(name)}, too' if is_delegate else ""
+            remedy = (
+                f': it is a delegate, so write "_delegate": {json.dumps(name)}, too'
+                if is_delegate
+                else self.toolbox.remedy(name)
+            )
             return _stand_in(name), [Problem("/_tool", f"unknown tool {name!r}{remedy}", cause)]
         if not isinstance(delegate, str | None) or not isinstance(activity, str | None):
             return _stand_in(name), []

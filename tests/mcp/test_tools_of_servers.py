@@ -115,8 +115,11 @@ def test_a_tool_is_none_before_it_is_admitted_and_its_results_decide_nothing_aft
         {"_tool": "web.write", "text": "†state.page", "_outputPath": "†state.written"},
     ]
     config = {"trust": {"otherwise": "refuse"}}
-    with local(mcp=servers) as client, pytest.raises(Rejected, match=r"unknown tool 'web\.echo'"):
-        client.submit(solution={"calls": pay})
+    with local(mcp=servers) as client:
+        with pytest.raises(Rejected, match=r"acts mcp admit web\.echo"):
+            client.submit(solution={"calls": pay})
+        with pytest.raises(Rejected, match=r"acts mcp admit web\.echo"):
+            client.submit(["What is new?"], schema={"type": "string"}, tools=["web.echo"])
     with local(**admitted(tmp_path, servers)) as client:
         result = client.submit(solution={"calls": pay}, config=config).wait(timeout_seconds=SECONDS)
         assert result.calls[1].error is not None

@@ -177,7 +177,8 @@ def _without_activities(lines: list[str]) -> list[str]:
     """Why every tool is unknown, where no activities were loaded."""
     activities: Any = sys.modules.get("acts_celery.worker.registry.activities")
     known = activities.registry if activities is not None else None
-    is_unknown = any(word in line for line in lines for word in ("unknown tool", "unknown delegate"))
+    named = [line for line in lines if "acts mcp admit" not in line]
+    is_unknown = any(word in line for line in named for word in ("unknown tool", "unknown delegate"))
     if known is None or known.activities or known.delegates or not is_unknown:
         return []
     loading: Any = sys.modules.get("acts_celery.worker.registry.loading")

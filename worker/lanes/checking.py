@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from acts_celery.broker_config import Settings
@@ -25,7 +26,7 @@ from acts_celery.protocol.submission.amendments import SoFar, placed
 from acts_celery.protocol.submission.checking import Environment, unawaited_problems
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.support import unsupported
-from acts_celery.worker.mcp.registering import load_code
+from acts_celery.worker.mcp.registering import load_code, unadmitted
 from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.registry.activities import Registry
@@ -171,6 +172,7 @@ class Checker:
             model=self._has_model,
             strict_meta=self._settings.strict_meta,
             limits=limits_of(self._settings),
+            remedy=partial(unadmitted, self._settings),
         )
 
     @property

@@ -5,6 +5,7 @@ Their results are untrusted, and they have effects (SPEC R16.1), unless the oper
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from .declarations import Declaration
 
 _VERSION_DIGITS: Final = 12
+_SHOWN: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""What may stand in a command that a person is to copy."""
 
 
 def load_code(settings: Settings) -> None:
@@ -39,6 +42,14 @@ def register_tools(settings: Settings, known: Registry) -> None:
     for name, server in settings.mcp.items():
         for tool in admitted.get(name, {}).values():
             known.add_activity(activity_of(name, server, tool, connections))
+
+
+def unadmitted(settings: Settings, name: str) -> str:
+    """What to do about a tool that is not registered, where its name is one of an MCP server."""
+    server, _, tool = name.partition(".")
+    if server not in settings.mcp or not _SHOWN.fullmatch(tool):
+        return ""
+    return f": it is not admitted; if MCP server {server} has it, `acts mcp admit {name}` does that"
 
 
 def activity_of(name: str, server: McpServer, tool: Declaration, connections: Connections) -> Activity:
