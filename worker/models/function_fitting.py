@@ -15,8 +15,8 @@ from typing import Final
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.functions import Function
 
-from .profiles import Profile
-from .wire_schema import Inexpressible, Opening, wire_schema
+from .profiles import Profile, Rules
+from .wire_schema import Inexpressible, Opening, WireSchema, wire_schema
 from .wire_size import Size, size_of
 
 _MOST_STRICT: Final = 20
@@ -29,26 +29,35 @@ _SHOWN: Final = "Its parameters are valid by this JSON Schema: "
 def fitted_functions(functions: Sequence[Function], profile: Profile) -> tuple[list[Function], tuple[Opening, ...]]:
     """The functions, and what of them is not enforced."""
     named = [_with_names(function, profile) for function in functions]
-    if not profile.is_strict or profile.rules is None:
+    if not profile.is_strict or (rules := profile.rules) is None:
         return named, ()
-    fitted, openings = dict[str, Function](), list[Opening]()
-    total, count = Size(), 0
-    for function in sorted(named, key=lambda one: one.tool is not None):  # the output first
+    fitted, openings, sayable = dict[str, Function](), list[Opening](), list[tuple[Function, WireSchema, Size]]()
+    for function in named:
         try:
-            written = wire_schema(function.parameters, profile.rules, is_function=True)
+            written = wire_schema(function.parameters, rules, is_function=True)
         except Inexpressible as error:
             openings.append(Opening(function.tool, "", str(error), _SAY_LESS))
-            continue
-        size = total + size_of(written.schema)
-        beyond = size.beyond(profile.rules) if profile.limits_all_functions else []
-        if beyond or count == _MOST_STRICT:
-            reason = f"all functions together have {beyond[0] if beyond else f'more than {count}'}"
+        else:
+            sayable.append((function, written, size_of(written.schema)))
+    total = Size()
+    for function, written, own in sorted(sayable, key=lambda one: _cost(one[0], one[2], rules)):
+        size = total + own
+        beyond = size.beyond(rules) if profile.limits_all_functions else []
+        if beyond or len(fitted) == _MOST_STRICT:
+            reason = f"all functions together have {beyond[0] if beyond else f'more than {_MOST_STRICT}'}"
             openings.append(Opening(function.tool, "", reason, _FEWER))
         else:
-            total, count = size, count + 1
+            total = size
             fitted[function.name] = replace(function, parameters=written.schema, is_strict=True)
             openings += [replace(opening, tool=function.tool) for opening in written.openings]
     return [fitted.get(function.name, function) for function in named], tuple(openings)
+
+
+def _cost(function: Function, size: Size, rules: Rules) -> tuple[bool, float]:
+    """By what it is decided which functions are enforced, the least first: the output, then those that take the least
+    of what all together may have, so that they are many.
+    """
+    return function.tool is not None, size.share(rules)
 
 
 def _with_names(function: Function, profile: Profile) -> Function:

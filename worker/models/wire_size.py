@@ -40,6 +40,11 @@ class Size:
             if most is not None and getattr(self, each.name) > most:
                 yield each.name, most
 
+    def share(self, rules: Rules) -> float:
+        """How much of the tightest limit it takes, where 1 is all of it."""
+        mosts = ((getattr(self, each.name), getattr(rules, each.name)) for each in fields(self))
+        return max((size / most for size, most in mosts if most is not None), default=0.0)
+
     def beyond(self, rules: Rules) -> list[str]:
         """The limits that it exceeds, in words."""
         return [f"{getattr(self, name)} {_WORDS[name]}, where {most} are allowed" for name, most in self.limits(rules)]
