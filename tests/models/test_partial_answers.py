@@ -6,6 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from acts_celery.worker.models.partial_answers import PartialAnswers
+from acts_celery.worker.models.request import Words
 
 
 def test_r13_8_the_first_calls_are_sent_one_by_one_and_many_in_growing_numbers() -> None:
@@ -25,3 +26,24 @@ def test_r13_8_the_first_calls_are_sent_one_by_one_and_many_in_growing_numbers()
     assert sent[:8] == list(range(1, 9))
     assert all(after >= before + before // 4 for before, after in pairwise(sent))
     assert sum(sent) < 6 * 200, "all that is sent is in proportion to the answer"
+
+
+def test_r13_12_words_are_sent_as_an_output_until_a_call_or_other_words_come_in_their_place() -> None:
+    sent: list[str] = []
+
+    async def write() -> None:
+        came = asyncio.Event()
+
+        async def send(text: str) -> None:
+            sent.append(text)
+            came.set()
+
+        with PartialAnswers(send) as on_text:
+            for piece in (Words('{"calls": [], "output": "He'), Words('{"calls": [], "output": "I look'), call):
+                on_text(piece)
+                await came.wait()
+                came.clear()
+
+    call = '{"calls": [{"_tool": "a"}'
+    asyncio.run(asyncio.wait_for(write(), 60))
+    assert sent == ['{"calls": [], "output": "He', '{"calls": [], "output": "I look', call]

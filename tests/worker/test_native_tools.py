@@ -248,6 +248,35 @@ def test_a_text_output_is_told_while_its_function_is_called(streaming: Native) -
     assert (result.output, [call.status for call in result.calls]) == ("Hello, dear world", ["done"])
 
 
+def test_words_are_told_while_they_are_written_and_calls_behind_them_begin(streaming: Native, meeting: Meeting) -> None:
+    hold, gate, told = Event(), secrets.token_hex(4), ""
+    text: Any = {"schema": {"type": "string"}}
+
+    def held(wire: Wire) -> Reply:
+        return Reply([*wire.chunks(Say(words='Hello, "dear" world')), hold, *wire.end("stop")], headers=STREAM)
+
+    def held_behind_a_call(wire: Wire) -> Reply:
+        call = ("waitAtGate", {"gate": gate, "value": 20, "_outputPath": "†state.w"})
+        chunks = wire.chunks(Say([call, ("add", {"a": "†state.w"})], "I look."))
+        return Reply([*chunks[:-1], hold, chunks[-1], *wire.end("tool_calls")], headers=STREAM)
+
+    run, _ = streaming.submit(held, **text)
+    for event in run.follow(timeout_seconds=60):
+        if event.kind == "text":
+            told = told[: event.at] + (event.text or "")
+        if told.startswith('Hello, "'):
+            hold.set()
+    assert hold.is_set()
+    assert streaming.backend.wait(run.id).output == 'Hello, "dear" world'
+    hold.clear()
+    run, _ = streaming.submit(held_behind_a_call, Say(words="It is done."), **text, tools={**TOOLS, "waitAtGate": WAIT})
+    meeting.take(f"at:{gate}")
+    hold.set()
+    meeting.open_gate(gate)
+    result = streaming.backend.wait(run.id)
+    assert (result.output, [call.status for call in result.calls]) == ("It is done.", ["done", "done"])
+
+
 def test_calls_behind_an_output_run_and_nothing_of_an_output_that_is_no_text_is_told(streaming: Native) -> None:
     call = ("add", {"a": 1, "_outputPath": "†state.one"})
     for schema, value in (({"type": "string"}, "Hello, dear world"), ({"type": "integer"}, 12_345_678)):

@@ -20,7 +20,7 @@ from acts_celery.worker.backoff import Backoff
 
 from .errors import ModelError, Truncated, Unreachable
 from .prices import price_of
-from .request import Answer, Model, ModelRequest, OnText
+from .request import Answer, Model, ModelRequest, OnText, Words
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ async def answered(
 
     def take(piece: str) -> None:
         nonlocal has_begun
-        has_begun = has_begun or bool(piece)
+        has_begun = has_begun or (bool(piece) and not isinstance(piece, Words))
         on_text(piece)
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Hashable, Iterable
 from typing import Any, Final
@@ -17,8 +18,10 @@ _LONGEST_BEFORE: Final = 100
 class Called:
     """Writes the answer that the calls are. `begin` and `end` return what adds to its text."""
 
-    def __init__(self, functions: Iterable[Function]) -> None:
+    def __init__(self, functions: Iterable[Function], *, may_say: bool = False) -> None:
         self._answer = FunctionAnswer(list(functions))
+        self._may_say = may_say
+        """Whether words are the output if no call follows."""
         self._open: tuple[Hashable, str, list[str]] | None = None
         """The call that is being written: what the provider tells it by, its name and its arguments."""
         self._before: str | None = None
@@ -32,12 +35,18 @@ class Called:
         """What was said beside the calls."""
         return "".join(self._words)
 
-    def say(self, piece: str) -> None:
-        """Take in words."""
+    def say(self, piece: str) -> str:
+        """Take in words. Returns what can be told of them as an output, which is no part of the answer's text."""
+        begins = not self._words
         self._words.append(piece)
+        if not self._may_say:
+            return ""
+        text = json.dumps(piece)[1:-1]
+        return f'{self._answer.before_output}"{text}' if begins else text
 
     def begin(self, key: Hashable, name: Any) -> str:
         """A call begins, so the one before it is whole."""
+        self._may_say = False
         text = self.end()
         self._open = key, name if isinstance(name, str) else "", []
         self._before, self._tells = "" if name == OUTPUT else None, False

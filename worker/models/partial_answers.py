@@ -18,12 +18,14 @@ from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.worker.errors import WorkerError
 
-from .request import OnText
+from .request import OnText, Words
 
 logger: Final = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.1
 _SHARE: Final = 32
+_BEGIN: Final = '{"'
+"""What words begin with, and only there, since each quote in them is escaped."""
 
 SendPart = Callable[[str], Awaitable[None]]
 
@@ -41,6 +43,8 @@ class PartialAnswers:
         """With how many bytes of an output the next part is sent."""
         self._output = ""
         """What of the output was sent."""
+        self._has_words = False
+        """Whether what has come are words beside calls."""
         self._working: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -56,6 +60,9 @@ class PartialAnswers:
         """Take in a piece of the answer."""
         if self._is_over:
             return
+        has_words, self._has_words = self._has_words, isinstance(piece, Words)
+        if has_words and (not self._has_words or piece.startswith(_BEGIN)):  # it goes on otherwise, or was asked again
+            self._growing, self._next_written, self._output = GrowingAnswer(), 1, ""
         try:
             self._calls += len(self._growing.feed(piece))
         except Unreadable:  # what is wrong is said where the whole answer is read
@@ -69,9 +76,9 @@ class PartialAnswers:
         return self._calls >= self._next or self._growing.written >= self._next_written
 
     async def _work(self) -> None:
-        growing = self._growing
         try:
             while self._is_due:
+                growing = self._growing
                 has_calls = self._calls >= self._next
                 if has_calls:
                     self._next = self._calls + max(1, self._calls // 4)

@@ -122,5 +122,13 @@ class Listing(Protocol):
         ...
 
 
+class Words(str):
+    """A piece of what a model says beside its calls, told as an output that is a text, which it is if no call follows.
+    It is no part of the answer: that begins with the next piece that is none of these.
+    """
+
+    __slots__ = ()
+
+
 def ignore(_: str) -> None:
     """An `OnText` that does nothing, for a caller that waits for the whole answer."""

@@ -16,12 +16,13 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests.functions import REQUIRED
 
 from .called import Called
 from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .fitting import Fitted, Fitting
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
-from .request import Answer, ModelRequest, OnText, Usage
+from .request import Answer, ModelRequest, OnText, Usage, Words
 from .wire_text import bounded, events, json_object
 
 _EVENTS: Final = "text/event-stream"
@@ -63,6 +64,8 @@ class Written:
     made: int = 0
     """How many bytes the calls have come to."""
     pieces: list[str] = field(default_factory=list)
+    told: str = ""
+    """What is to be told of words beside calls."""
     half: str = ""
     """The first half of a character whose second one has not come."""
 
@@ -79,7 +82,7 @@ class Written:
             return ""
         self._count(piece)
         if self.called is not None:
-            self.called.say(piece)
+            self.told += self.called.say(piece)
             return ""
         self.pieces.append(piece)
         return piece
@@ -238,7 +241,8 @@ class SdkModel:
 
     async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")
-        called = Called(sent.functions) if sent.functions else None
+        may_say = sent.config.get("tool_choice") != REQUIRED
+        called = Called(sent.functions, may_say=may_say) if sent.functions else None
         written = Written(str(sent.config["model"]), self._bounds.answer_bytes, most_tokens, called=called)
         try:
             with errors_of(self._sdk, self._configured):
@@ -256,8 +260,10 @@ class SdkModel:
             async for chunk in self._chunks(response, streams=streams):
                 if "error" in chunk:
                     raise self._told(chunk["error"])
-                if (piece := self._dialect.take(written, chunk, streams=streams)) and streams:
-                    on_text(piece)
+                piece = self._dialect.take(written, chunk, streams=streams)
+                words, written.told = Words(written.told), ""
+                for each in filter(None, (words, piece) if streams else ()):
+                    on_text(each)
 
     def _told(self, error: Any) -> ModelError:
         """An error that comes in place of an answer, or in the midst of one."""
