@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from acts_celery.worker.client.tables import TABLES
+from acts_celery.worker.errors import OtherFormat
+from acts_celery.worker.storage.formats import FORMAT
+from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend
 from .test_control_cli import command
@@ -122,6 +125,25 @@ def test_many_runs_are_each_a_file_that_can_be_imported(backend: Backend, tmp_pa
     assert {path.name for path in (tmp_path / "archive").iterdir()} == {f"{run}.jsonl" for run in runs}
     backend.client.run(runs[0]).delete()
     assert command(backend, "import", str(tmp_path / "archive" / f"{runs[0]}.jsonl")).code == 0
+
+
+@pytest.mark.parametrize("form", ["--jsonl", "-o"])
+def test_runs_of_another_version_are_left_out_and_named(backend: Backend, tmp_path: Path, name: str, form: str) -> None:
+    foreign, ours = (backend.client.submit([], {"calls": [], "output": 1}, name=name).id for _ in range(2))
+    state = Keys(backend.settings.key_prefix, foreign).state
+    backend.redis.hset(state, "format", 99)
+    told = command(backend, "export", "--name", name, form, str(tmp_path / "out"))
+    assert told.code == 1
+    assert told.error_lines[0].startswith(f"acts: left out: run {foreign}: the run has format 99")
+    files = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    assert (ours in files, foreign in files) == (True, False)
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".jsonl"}
+    if form == "--jsonl":
+        assert command(backend, "export", "--name", name, "--jsonl", "-").code == 1
+        assert command(backend, "export", foreign, "--jsonl", "-").code == 4
+        with pytest.raises(OtherFormat):
+            list(backend.client.export_rows(name=name))
+    backend.redis.hset(state, "format", FORMAT)
 
 
 @pytest.mark.parametrize(

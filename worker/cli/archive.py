@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import click
 
-from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.errors import OtherFormat, RunNotFound
 
 from .bundles import bundled
 from .choosing import Chosen, chosen_options
@@ -20,7 +20,7 @@ from .inspect import found_run
 from .options import Common, common_options
 from .output import flush, print_either, print_lines, tell
 from .rendering import counted
-from .tables import write_tables
+from .tables import LeftOut, write_tables
 from .writing import make_folder, write_whole
 
 
@@ -77,7 +77,9 @@ def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool
     With --plan the file is a submission of one plan message, which runs once for each instance: give other data with
     `acts run FILE --context ROWS.jsonl`. A global call of RUN is one of each instance there, which is said.
 
-    Exit codes: 0 written, 3 no server, or the file cannot be written, 4 no such run or tick.
+    Of many, runs of a version that is not there any more are left out and named.
+
+    Exit codes: 0 written, 1 runs were left out, 3 no server, or the file cannot be written, 4 no such run or tick.
     """
     is_many = run is None
     if is_many != (is_all or bool(chosen)):
@@ -122,16 +124,19 @@ def _export_many(folder: Path, chosen: Chosen, common: Common) -> int:
     from acts_celery.worker.client.client import Client
 
     make_folder(folder)
-    written = 0
+    written, left_out = 0, LeftOut()
     with Client(common.settings()) as client:
         for summary in client.runs(**chosen.criteria()):
-            with suppress(RunNotFound):  # it was deleted meanwhile
-                write_whole(
-                    folder / f"{summary.run}.jsonl", (f"{line}\n" for line in client.run_of(summary.run).export())
-                )
+            try:
+                lines = client.run_of(summary.run).export()
+                write_whole(folder / f"{summary.run}.jsonl", (f"{line}\n" for line in lines))
                 written += 1
+            except RunNotFound:  # it was deleted meanwhile
+                continue
+            except OtherFormat as error:
+                left_out(summary.run, error)
     tell(f"{counted(written, 'run')} written to {folder}")
-    return COMPLETED
+    return left_out.code
 
 
 @click.command("import", short_help="Read a run from a file that `acts export` has written.")

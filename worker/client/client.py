@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
-from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.errors import OtherFormat, RunNotFound
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.process.open_telemetry import current_place
 from acts_celery.worker.registry.activities import Registry
@@ -202,11 +201,12 @@ class Client:
         status: RunStatus | None = None,
         name: str | None = None,
         older_than_seconds: float | None = None,
+        left_out: Callable[[str, OtherFormat], object] | None = None,
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Runs as flat rows for analysis (docs/operations.md), each with the name of its table: `runs`, `calls`,
         `ticks`, `messages`. The newest run comes first; of each a few instances are read at a time. A run that is
-        deleted meanwhile is left out. Raises `RunNotFound` for a `run` that is not there, `OtherFormat`,
-        `InfrastructureError`.
+        deleted meanwhile is left out; so is one of a format that is not read, where `left_out` is told of it. Raises
+        `RunNotFound` for a `run` that is not there, `OtherFormat`, `InfrastructureError`.
         """
         from .overview import Which
         from .tables import rows_of
@@ -216,8 +216,14 @@ class Client:
             for summary, state in self._overview.with_states():
                 if run in (None, summary.run) and which.admits(summary):
                     is_found = True
-                    with suppress(RunNotFound):
+                    try:
                         yield from rows_of(self._redis, self.settings.key_prefix, summary, state)
+                    except RunNotFound:
+                        continue
+                    except OtherFormat as error:
+                        if left_out is None:
+                            raise
+                        left_out(summary.run, error)
         if run is not None and not is_found:
             raise RunNotFound(run)
 

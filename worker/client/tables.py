@@ -19,6 +19,7 @@ from acts_celery.protocol.language.visible import json_text
 from acts_celery.worker.storage.child_links import DELEGATE, PARENT, Parent
 from acts_celery.worker.storage.clock import date_of
 from acts_celery.worker.storage.entries import Entry, moment_ms
+from acts_celery.worker.storage.formats import FORMAT, require_format
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_list import State
@@ -40,6 +41,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
     """The rows of one run, each with the name of its table; the row of the run comes last, so that one that is there
     says that the others are. Raises `RunNotFound`, `OtherFormat`, `RedisError`.
     """
+    require_format(int(state.get("format", FORMAT)))
     history = History(redis, Keys(prefix, summary.run))
     run = RunState(history.definition())
     instances = history.instances()
