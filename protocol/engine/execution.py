@@ -30,7 +30,7 @@ from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import Conflict, Unresolved
 from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.messages import ERROR
+from acts_celery.protocol.language.messages import ERROR, TRUST
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.schemas.elsewhere import OFFLOADED
@@ -40,7 +40,7 @@ from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.gathered import Gathered
 from acts_celery.protocol.state.labels import TRUSTED
 from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
-from acts_celery.protocol.trust.effects import doubt
+from acts_celery.protocol.trust.effects import Doubt, doubt
 from acts_celery.protocol.trust.flow import Flows, Seen
 
 from .decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
@@ -195,8 +195,8 @@ class Execution(Standing):
     def _marked(self, outcome: Outcome) -> Outcome:
         """An outcome with the sources of all that it hangs on (SPEC R16.2)."""
         call = self._calls[call_of(outcome.index)]
-        said = self._terms.trust or self._labels or outcome.said or call.told or call.gather
-        if not (said or self._fold.all_marks):
+        is_said = self._terms.trust or self._labels or self._fold.is_marked or call.told or call.gather
+        if not (is_said or any(TRUST in message for message in outcome.messages)):
             return outcome  # nothing has a source
         flow = self._flows.into(call, self._seen(call), has_begun=True)
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
@@ -318,15 +318,20 @@ class Execution(Standing):
             return self._terms.failed(call, Failure(type(problem).__name__, str(problem)), date)
         if call.reads and (invalid := self._terms.invalid(call, parameters, date)) is not None:
             return invalid
-        trust = self._terms.trust_of(call)
-        found = doubt(trust, self._flows.into(call, gathered or self._fold)) if trust.effects else None
+        found = self._doubt(call, gathered or self._fold) if self._terms.trust else None
         if found is not None and self._terms.refuses_untrusted:
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
-        if found is not None:
-            found = replace(found, ways={one: self._flows.way(call, one, self._calls) for one in found.labels})
         if found is not None or self._terms.approvals.hold(call):
             return Hold(call, parameters, self._snapshot(call, parameters), found)
         return self._begin(call, parameters, date, here)
+
+    def _doubt(self, call: Call, seen: Seen) -> Doubt | None:
+        """What keeps a call from starting by itself, with the ways to it (SPEC R16.4)."""
+        trust = self._terms.trust_of(call)
+        found = doubt(trust, self._flows.into(call, seen)) if trust.effects else None
+        if found is None:
+            return None
+        return replace(found, ways={one: self._flows.way(call, one, self._calls) for one in found.labels})
 
     def _snapshot(self, call: Call, parameters: Mapping[str, Any]) -> Snapshot:
         """All that a call is carried out with."""

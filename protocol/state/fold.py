@@ -111,6 +111,11 @@ class Fold:
         return self.marks(reference).labels
 
     @property
+    def is_marked(self) -> bool:
+        """Whether anything that the reader sees may have a source."""
+        return self._marked is not None or (self._base is not None and self._base.is_marked)
+
+    @property
     def all_marks(self) -> Marks:
         """Which sources anything that the reader sees came from."""
         own = self._marked.all if self._marked is not None else UNMARKED
