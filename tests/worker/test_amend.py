@@ -166,7 +166,8 @@ def test_a_run_that_is_paused_stays_so(alone: Backend) -> None:
     run = alone.client.submit(CONTEXT, {"calls": [echo(1, "†state.a", _instance="①")]})
     run.pause()
     run.amend([echo("†state.mark", "†state.b", _instance="②")])
-    assert run.status() == {"run": run.id, "status": "paused", "calls": {"skipped": 1, "waiting": 1}}
+    told = run.status()
+    assert (told["status"], told["calls"]) == ("paused", {"skipped": 1, "waiting": 1})
     with alone.worker():
         run.resume()
         assert alone.wait(run.id).data("②")["state"] == {"mark": "②", "b": "②"}

@@ -10,6 +10,7 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer, queue_names
+from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.dead_letters import DeadLetters
 from acts_celery.worker.storage.fields import GIVEN_BACK
 from acts_celery.worker.storage.keys import Keys
@@ -187,3 +188,24 @@ def test_a_call_that_another_contract_admits_does_not_wait(backend: Backend, cod
     assert {call.status for call in result.calls} == {"done", "sent"}
     fields: Any = backend.redis.xrange(Keys(backend.settings.key_prefix, run.id).log)
     assert not any(GIVEN_BACK in found for _, found in fields)
+
+
+@pytest.mark.parametrize("wait_seconds", [60.0])
+def test_while_its_run_is_paused_no_call_waits_for_code(backend: Backend, code: Path) -> None:
+    run = backend.client.submit([], {"calls": [{"_tool": "twofold", "n": 1, "_outputPath": "†state.a"}]})
+    code.write_text(NEW, encoding="utf-8")
+    with backend.worker("--name", "new@here", *queues(backend)):
+        given_back(backend, run, {0})
+        run.pause()
+    redis, wait_ms = backend.redis, 1_500
+    paused_ms = server_ms(redis)
+    with backend.worker("--name", "later@here", *queues(backend), ACTS_CONTRACT_WAIT_SECONDS=str(wait_ms / 1000)):
+        while server_ms(redis) < paused_ms + wait_ms:
+            redis.blpop(["never"], timeout=1)
+        run.resume()
+        result = backend.wait(run.id)
+    (call,) = result.calls
+    assert (call.error or {}).get("type") == "ContractChanged"
+    statuses: Any = redis.xrange(Keys(backend.settings.key_prefix, run.id).statuses)
+    moments = {fields[b"s"]: int(id_.partition(b"-")[0]) for id_, fields in statuses}
+    assert moments[b"failed"] - moments[b"running"] >= wait_ms, "it has waited since the run went on"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,7 +45,7 @@ def single(n: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+def moving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     folder = tmp_path_factory.mktemp("waits")
     with EmbeddedServer() as server:
         (folder / "code.py").write_text(OLD, encoding="utf-8")
@@ -63,7 +62,8 @@ def reasons(backend: Backend, run: Run, most: int) -> dict[str, tuple[str, str]]
     return found
 
 
-def test_what_a_call_waits_for_is_said(backend: Backend, tmp_path: Path) -> None:
+def test_what_a_call_waits_for_is_said(moving: Backend) -> None:
+    backend = moving
     calls: list[Json] = [
         {"_tool": "moved", "n": 1, "_outputPath": "†state.a"},
         {"_tool": "vanishing", "n": 2, "_outputPath": "†state.b"},
@@ -101,3 +101,39 @@ def test_what_a_call_waits_for_is_said(backend: Backend, tmp_path: Path) -> None
         assert "waiting_for" not in run.status()
         other.cancel()
         assert "background.old" not in command(backend, "doctor").stdout
+
+
+def test_a_person_a_promise_and_a_paused_run_are_said(backend: Backend) -> None:
+    promise = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}, "o": {}}}}
+    calls = [
+        {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "echo", "value": "†input.n", "_outputPath": "†state.b"},
+        {"_tool": "echo", "value": "†state.b", "_outputPath": "†state.c"},
+        {"_tool": "echo", "value": "†input.o", "_outputPath": "†state.d", "_instance": "①"},
+    ]
+    document = {
+        "context": [promise, {"type": "state", "_instance": "①", "x": 1}],
+        "solution": {"calls": calls},
+        "config": {"promise_seconds": 3600, "approve": ["echo"], "approve_seconds": 3600},
+    }
+    run = backend.client.submit_document(document)
+    found = reasons(backend, run, 3)
+    assert {call: what for call, (what, _) in found.items()} == {"0": "person", "1": "promise", "3:①": "promise"}
+    assert f"for a person: `acts held {run.id}` shows it" in found["0"][1]
+    assert "it is rejected in 3" in found["0"][1]
+    assert "for †input.n, which is promised" in found["1"][1]
+    run.send({"type": "input", "_instance": "①", "input": {"o": 1}})
+    while {call: what for call, (what, _) in reasons(backend, run, 3).items()} != {
+        "0": "person",
+        "1": "promise",
+        "3:①": "person",
+    }:
+        pass
+    run.pause()
+    assert f"the run waits: it is paused: `acts resume {run.id}`" in command(backend, "status", run.id).stdout
+    told = command(backend, "explain", run.id, "†state.c").stdout
+    assert "writes †state.b, which call 2 lacks: waiting: for †input.n, which is promised" in told
+    assert "a schema has promised it" in command(backend, "explain", run.id, "†input.n").stdout
+    assert "for a person: `acts held" in command(backend, "explain", run.id, "†state.a").stdout
+    run.cancel()
+    assert "waiting_for" not in run.status()

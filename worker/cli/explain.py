@@ -113,7 +113,9 @@ def _absence_lines(absence: Mapping[str, Any]) -> Iterator[str]:
         whom = f", which call {writer['needed_by']} lacks" if writer["needed_by"] is not None else ""
         places = escaped(", ".join(writer["places"]))
         yield f"  call {name}{where} writes {places}{whom}: {status_word(writer['status'])}{why}"
-    if not absence["writers"]:
+    if "promised" in absence:
+        yield "a schema has promised it and it has not come: `acts send` brings it"
+    elif not absence["writers"]:
         yield "no call writes there"
     if absence["near"] is not None:
         yield f"did you mean {escaped(absence['near'])}?"

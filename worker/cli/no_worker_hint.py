@@ -23,7 +23,9 @@ _ANSWER_SECONDS: Final = 1.5
 
 
 def no_worker_hint(
-    settings: Settings, queues: Callable[[], Sequence[str]], waiting: Callable[[], Sequence[Mapping[str, str]]] = tuple
+    settings: Settings,
+    queues: Callable[[], Sequence[str]],
+    waiting: Callable[[], Sequence[Mapping[str, str | None]]] = tuple,
 ) -> AbstractContextManager[None]:
     """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
     these has none; or what calls wait for, as the status of the run has it.

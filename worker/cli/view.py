@@ -144,10 +144,11 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {background_line(document['background'], document['run'])}"
 
 
-def waiting_lines(told: Sequence[Mapping[str, str]]) -> Iterator[str]:
+def waiting_lines(told: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
     """What calls wait for that is no call: a few of them (see `Run.status`)."""
     for one in told[:_MOST_WAITING]:
-        yield f"  call {escaped(one['call'])} waits: {escaped(one['reason'])}"
+        who = "the run" if one["call"] is None else f"call {escaped(one['call'])}"
+        yield f"  {who} waits: {escaped(one['reason'] or '')}"
     if (left := len(told) - _MOST_WAITING) > 0:
         yield f"  … and {left} more: acts status --json"
 

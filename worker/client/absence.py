@@ -18,12 +18,14 @@ from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.wire.attempts import call_name
 
+from .promised import missing_in, promised_to
+
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""
 _MOST_INSTANCES: Final = 20
 """Instances that are looked into."""
 _LIKENESS: Final = 0.7
-_OPEN: Final = (Status.WAITING.value, Status.RUNNING.value)
+_OPEN: Final = (Status.WAITING.value, Status.RUNNING.value, Status.HELD.value)
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
 _WAITS_FOR_A_PERSON: Final = "it waits for a person: see `acts held`"
 _IS_THERE: Final = "it is there, in this instance only: ask with --instance"
@@ -58,6 +60,8 @@ class Absence:
     """A place where something is, or is to be written, that was probably meant."""
     instances: tuple[str, ...]
     """Instances that have a value there, where a global reader asks; some of them."""
+    is_promised: bool = False
+    """Whether a schema has promised it, and calls wait for it."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -65,6 +69,7 @@ class Absence:
             "writers": [writer.to_dict() for writer in self.writers],
             "near": self.near,
             "instances": list(self.instances),
+            **({"promised": True} if self.is_promised else {}),
         }
 
 
@@ -91,16 +96,22 @@ def absence(
         if (lane := run.lane(name)).fold.exists(place) or any(_writing(lane, place)):
             having.append(lane)
     writers = tuple(islice(_writers(having[:1] or lanes, place, at_work), MOST_WRITERS))
-    waits = history.waiting() if at is None and any(writer.status in _OPEN for writer in writers) else {}
-    return Absence(
-        writers=tuple(
-            replace(writer, reason=waits.get(call_name(writer.index, writer.instance)))
+    if at is None and any(writer.status in _OPEN for writer in writers):
+        waits = history.waiting()
+        for lane in lanes:
+            for index, reason in promised_to(lane, run).items():
+                waits.setdefault(call_name(index, lane.instance), reason)
+        writers = tuple(
+            replace(writer, reason=waits.get(call_name(writer.index, writer.instance), waits.get(None, writer.reason)))
             if writer.status in _OPEN
             else writer
             for writer in writers
-        ),
+        )
+    return Absence(
+        writers=writers,
         near=str(near) if near is not None else None,
         instances=tuple(str(lane.instance) for lane in having if lane.fold.exists(place)),
+        is_promised=any(one.overlaps(place) for lane in lanes for one in missing_in(lane, run)),
     )
 
 

@@ -22,6 +22,7 @@ from acts_celery.worker.wire.attempts import CallId
 
 from .background import read_background
 from .descendants import Descendants
+from .promised import read_promised
 
 if TYPE_CHECKING:
     from .results import Result
@@ -30,6 +31,10 @@ RunStatus = Literal["running", "paused", "completed", "failed", "cancelled", "fo
 """The statuses of a run."""
 FOREIGN: Final = "foreign"
 """The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
+_FOREIGN_WAITS: Final = (
+    "another version wrote it down: start workers of that version (`acts doctor` says who is there), or delete it "
+    "(`acts delete {} --foreign`)"
+)
 _MOST_INSTANCES: Final = 1_000
 
 
@@ -52,7 +57,8 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
     try:
         state = read_state(redis, keys)
     except OtherFormat:
-        return {"run": keys.run, "status": FOREIGN, "calls": {}}
+        waits = {"call": None, "for": "version", "reason": _FOREIGN_WAITS.format(keys.run)}
+        return {"run": keys.run, "status": FOREIGN, "calls": {}, "waiting_for": [waits]}
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
     if state["status"] == "cancelled" or "exceeded" in state:
@@ -69,8 +75,9 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
         told["held_below"] = below
     if "sent" in state and (background := read_background(redis, keys)) is not None:
         told["background"] = background.to_dict()
-    if state["status"] not in ENDED and (waiting := read_waiting(redis, keys)):
-        told["waiting_for"] = [one.to_dict() for one in waiting]
+    if state["status"] not in ENDED:
+        waiting = [*read_waiting(redis, keys), *(read_promised(redis, keys, state) if left else ())]
+        told |= {"waiting_for": [one.to_dict() for one in waiting]} if waiting else {}
     if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):
         told["unanswered"] = [asdict(one) for one in unanswered]
     if (parent := Parent.read(state.get(PARENT))) is not None:

@@ -45,6 +45,8 @@ class Decider:
         """The same, of calls that are to be started."""
         self._now_ms: int | None = None
         """The server's time, as far as results need it that were given back."""
+        self._resumed_ms = 0
+        """When the run last went on: as long as it was paused no call waited for code that admits it."""
 
     @property
     def is_left(self) -> bool:
@@ -57,6 +59,7 @@ class Decider:
         """
         if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
             self._now_ms = await self._services.log.now_ms()
+            self._resumed_ms = await self._services.log.resumed_ms(run)
         for verdicts in (self._of_results, self._of_calls):
             for check in verdicts.asked:
                 async with self._services.validator.place(run):
@@ -114,7 +117,8 @@ class Decider:
         index, call = attempt.id.index, call_of(attempt.id.index)
         since_ms = lane.given_back.get(call)
         wait_seconds = self._services.settings.contract_wait_seconds
-        rest = rest_of(failure, now_ms if since_ms is None else since_ms, now_ms, wait_seconds)
+        waits_since_ms = now_ms if since_ms is None else max(since_ms, self._resumed_ms)
+        rest = rest_of(failure, waits_since_ms, now_ms, wait_seconds)
         if isinstance(rest, Failure):
             return rest
         note = failure.message if since_ms is None else ""

@@ -130,8 +130,10 @@ class History:
                     found[self._name(call)] = condition.attempt
         return found
 
-    def waiting(self) -> dict[str, str]:
-        """What calls wait for that is no call, by their ids; as far as it is told (see `waiting`)."""
+    def waiting(self) -> dict[str | None, str]:
+        """What calls wait for that is no call, by their ids, and None where all do; as far as it is told (see
+        `waiting`).
+        """
         return {one.call: one.reason for one in read_waiting(self._redis, self._keys)}
 
     def _name(self, member: bytes) -> tuple[str | None, int]:

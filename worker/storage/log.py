@@ -261,6 +261,10 @@ class MessageLog:
         seconds, micros = await self._commands.execute("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
+    async def resumed_ms(self, run: str) -> int:
+        """When the run last went on after it was paused; 0 where it never was."""
+        return int(await self._commands.execute("HGET", self._keys(run).state, "resumed") or 0)
+
     async def mark(self, run: str, instance: str | None) -> float | None:
         """The mark of a lane's published task (see commit.lua)."""
         mark = await self._commands.execute("ZSCORE", self._keys(run).published, lane_token(instance))

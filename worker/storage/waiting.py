@@ -1,5 +1,5 @@
-"""What calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a slot, another try
-(SPEC R17.3).
+"""What calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a slot, another try,
+a person, that the run goes on (SPEC R17.3).
 
 It is read from a few keys, however many calls there are, and names a few of them.
 """
@@ -39,13 +39,13 @@ _LIES_MS: Final = 5_000
 class Waiting:
     """A call, and what it waits for."""
 
-    call: str
-    """Its id within the run."""
+    call: str | None
+    """Its id within the run; None where all of them wait."""
     for_: str
-    """`queue`, `code`, `slot` or `attempt`."""
+    """`queue`, `code`, `slot`, `attempt`, `person`, `promise`, `resume` or `version`."""
     reason: str
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str | None]:
         """As JSON."""
         return {"call": self.call, "for": self.for_, "reason": self.reason}
 
@@ -54,15 +54,20 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
     """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zrange(keys.leases, 0, _MOST - 1)
-        pipeline.hget(keys.state, GIVEN_BACK)
+        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan")
+        pipeline.zrange(keys.held, 0, _MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
-        members, given_back, taken, limits = pipeline.execute()
+        members, (status, given_back, approve_ms, amending, plan), held, taken, limits = pipeline.execute()
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
-    if not calls and not limits:
+    if not calls and not limits and not held and status != b"paused":
         return []
     now_ms = server_ms(redis)
-    found = list(_slots(redis, keys, limits, now_ms)) if limits else []
+    found = [
+        *_paused(keys.run, status, is_planned=plan is not None, is_amended=amending is not None),
+        *(_slots(redis, keys, limits, now_ms) if limits else ()),
+        *_people(keys.run, held, approve_ms, now_ms),
+    ]
     if calls:
         with redis.pipeline(transaction=False) as pipeline:
             pipeline.hmget(keys.calls, calls)
@@ -164,6 +169,27 @@ def _given_back(redis: Redis, keys: Keys, entries: Iterable[Any], now_ms: int) -
             seconds = (now_ms - moment_ms(entry.id)) // 1000
             text = f"for {seconds} s no worker's code admits it: {entry.event.reason}"
             yield Waiting(call_name(entry.event.call, entry.instance), "code", text)
+
+
+def _paused(run: str, status: bytes | None, *, is_planned: bool, is_amended: bool) -> Iterator[Waiting]:
+    if status != b"paused":
+        return
+    if is_amended:
+        text = "it is being amended: if who does that has died, hand the same amendment in again"
+    elif is_planned:
+        text = f"its plan waits for a person: `acts held {run}` shows it, then `acts approve {run} --plan DIGEST`"
+    else:
+        text = f"it is paused: `acts resume {run}`"
+    yield Waiting(None, "resume", text)
+
+
+def _people(run: str, held: Iterable[tuple[bytes, float]], approve_ms: bytes | None, now_ms: int) -> Iterator[Waiting]:
+    """The calls that wait for a person, the one that has waited longest first."""
+    for member, since in held:
+        text = f"for {(now_ms - int(since)) // 1000} s for a person: `acts held {run}` shows it and what decides"
+        if approve_ms is not None:
+            text += f"; it is rejected in {max(0, int(since) + int(approve_ms) - now_ms) // 1000} s"
+        yield Waiting(CallId.of_member(run, member.decode()).name, "person", text)
 
 
 def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:

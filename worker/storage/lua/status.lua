@@ -11,7 +11,9 @@ end
 -- `reason` is why it has ended.
 local function change_status(status, who, reason)
     redis.call('HSET', state, 'status', status)
-    if is_over(status) then
+    if status == 'running' then
+        redis.call('HSET', state, 'resumed', as_text(now))
+    elseif is_over(status) then
         redis.call('HSET', state, 'finished', now)
     end
     local fields = { 'status', status }
