@@ -31,13 +31,14 @@ def attempts(run: Run) -> set[int | None]:
     }
 
 
-def test_a_worker_that_is_to_end_lets_a_call_end_and_leaves_those_behind_it_to_others(own: Backend) -> None:
-    with own.worker() as first:
-        run = own.client.submit(solution={"calls": chain("leaving", 3)})
-        own.meeting.take("at:leaving")
+@pytest.mark.parametrize("pool", ["coroutines", "prefork"])
+def test_a_worker_that_is_to_end_lets_a_call_end_and_leaves_those_behind_it_to_others(own: Backend, pool: str) -> None:
+    with own.worker("--pool", pool) as first:
+        run = own.client.submit(solution={"calls": chain(f"leaving-{pool}", 3)})
+        own.meeting.take(f"at:leaving-{pool}")
         first.send_signal(signal.SIGTERM)
-        heard(own, "arm shutdown")
-        own.meeting.open_gate("leaving")
+        heard(own, "no call of a run begins here any more")
+        own.meeting.open_gate(f"leaving-{pool}")
         assert first.wait(DEADLINE_SECONDS) == 0
     assert own.redis.llen(own.queue("instances")) == 1
     left = run.result()

@@ -7,6 +7,7 @@ waits for it in its own thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -54,6 +55,7 @@ from .returns import Returns
 from .scheduler import Scheduler
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 _CLOSING_SECONDS: Final = 5.0
 
 
@@ -195,11 +197,17 @@ class Runtime:
         """A run was cancelled: stop its drives here."""
         self._loop.call_soon_threadsafe(self.scheduler.cancel, run)
 
-    def leave(self) -> None:
-        """This process is to end: no call of a lane begins here any more."""
-        self._loop.call_soon_threadsafe(self.returns.leave)
-        if self._scheduler is not None:
-            self._loop.call_soon_threadsafe(self._scheduler.leave)
+    def leave_after(self, leaving: int) -> None:
+        """Begin no call of a lane any more as soon as there is something in a pipe, which other processes see, too."""
+
+        def leave() -> None:
+            self._loop.remove_reader(leaving)
+            self.returns.leave()
+            if self._scheduler is not None:
+                self._scheduler.leave()
+            logger.info("told to end: no call of a run begins here any more")
+
+        self._loop.call_soon_threadsafe(self._loop.add_reader, leaving, leave)
 
     @property
     def is_blocked(self) -> bool:
@@ -252,7 +260,7 @@ class WorkerNameStep(bootsteps.Step):  # type: ignore[misc]  # celery has no typ
     """Says which worker of Celery the runtimes are part of: what it has carried out is recorded under its name."""
 
     def __init__(self, worker: Any, **_: Any) -> None:
-        worker.app.conf.acts_runtimes.worker = worker.hostname
+        worker.app.conf.acts_runtimes.serve(worker.hostname)
 
 
 class Runtimes:
@@ -269,6 +277,13 @@ class Runtimes:
         self._cancellations = Cancellations()
         self.worker = f"acts@{socket.gethostname()}"
         """The name of the worker that processes of it go by."""
+        self._leaving: tuple[int, int] | None = None
+        """A pipe that processes of its pool have, too: there is something in it once the worker is to end."""
+
+    def serve(self, worker: str) -> None:
+        """This process is a worker of that name, and forks its pool from now on if it has one that does."""
+        self.worker = worker
+        self._leaving = os.pipe()
 
     def current(self) -> Runtime:
         """The runtime, made when it is first asked for."""
@@ -277,6 +292,8 @@ class Runtimes:
                 if self._runtime is None or self._process != os.getpid():
                     self._runtime = Runtime(self._app, self._settings, self.registry, self._cancellations, self.worker)
                     self._process = os.getpid()
+                    if self._leaving is not None:
+                        self._runtime.leave_after(self._leaving[0])
         return self._runtime
 
     def close(self) -> None:
@@ -286,9 +303,9 @@ class Runtimes:
             self._runtime = None
 
     def leave(self) -> None:
-        """This process is to end; see `Runtime.leave`."""
-        if self._runtime is not None and self._process == os.getpid():
-            self._runtime.leave()
+        """This worker is to end, and all its processes; see `Runtime.leave_after`."""
+        if self._leaving is not None:
+            os.write(self._leaving[1], b"\n")
 
     def finish(self) -> None:
         """Nothing is at work any more; see `Runtime.finish`."""
