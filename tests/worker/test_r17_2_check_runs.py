@@ -14,6 +14,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.analysis.deployment import Coming
 from acts_celery.protocol.calls.contract import Contract
 from acts_celery.worker.client.deployments import Deployments
+from acts_celery.worker.storage.keys import Keys
 from tests.acceptance.command import Finished
 
 from .backend import Backend, Meeting, meeting_url, settings_for
@@ -111,6 +112,17 @@ def test_what_was_sent_and_what_a_model_may_still_call_are_among_them(backend: B
     }
     sent.cancel()
     asked.cancel()
+
+
+def test_what_a_run_that_has_ended_has_sent_is_among_them(backend: Backend) -> None:
+    run = backend.client.submit([], {"calls": [{"_tool": "reckon", "n": 12}]})
+    assert run.status()["status"] == "completed"
+    new = ("--activities", str(backend.folder / "new.py"))
+    line = f"will  run {run.id} call 0 reckon: /n: "
+    assert line in exits(1, command(backend, "check", "--runs", *new)).stdout
+    keys = Keys(backend.settings.key_prefix, run.id)
+    backend.redis.delete(keys.outbox, keys.outbox_tasks)
+    assert line not in command(backend, "check", "--runs", *new).stdout
 
 
 def test_what_cannot_be_asked_is_refused(backend: Backend) -> None:

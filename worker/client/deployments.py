@@ -1,4 +1,4 @@
-"""Deployments: the runs that have not ended, held against code that is not deployed yet (SPEC R17.2).
+"""Deployments: the runs of which calls may still begin, held against code that is not deployed yet (SPEC R17.2).
 
 A run is read only where a contract that its calls were checked under changes.
 """
@@ -75,12 +75,12 @@ class Deployments:
         self.unread: list[str] = []
         """Runs of another format."""
         self.looked_at = 0
-        """How many runs have not ended."""
+        """How many runs have not ended, or have calls that were sent and forgotten and are not done."""
 
     def refusals(self) -> Iterator[RunRefusal]:
         """The calls that may still begin and then will be refused, or may be. Raises `RedisError`."""
         for run, state in RunList(self._redis, self._prefix).newest():
-            if state["status"] in ENDED:
+            if state["status"] in ENDED and not self._has_more(run, state):
                 continue
             self.looked_at += 1
             try:
@@ -91,6 +91,10 @@ class Deployments:
                 self.unread.append(run)
             except RunNotFound:
                 continue
+
+    def _has_more(self, run: str, state: Mapping[str, str]) -> bool:
+        """Whether calls of a run that has ended were sent and forgotten and are not done."""
+        return "sent" in state and bool(self._redis.hlen(Keys(self._prefix, run).outbox))
 
     def _of_run(self, keys: Keys) -> Iterator[Refusal]:
         history = History(self._redis, keys)
