@@ -32,6 +32,7 @@
 `display`        what a notebook shows of a result
 `absence`        why a value is not there
 `progress`       a run's events
+`promised`       which calls wait for what a schema has promised
 `streams`        the streams that they are read from
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun
