@@ -24,7 +24,7 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 # Before a change lands the same examples are tried each time, so that what is refused is due to it; `make nightly`
 # looks for new ones. Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-settings.register_profile("ci", _UNHURRIED, max_examples=50, derandomize=True)
+settings.register_profile("ci", _UNHURRIED, max_examples=20, derandomize=True)
 settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -22,6 +22,8 @@ from tests.environment import without_settings
 
 from .command import ROOT
 
+pytestmark = pytest.mark.nightly
+
 NAMES = ("worker", "protocol", "broker_config")
 FILES = {
     **{f"{name}.py": f"NAME = {name!r}\n" for name in NAMES},

@@ -17,6 +17,7 @@ from tests.benchmarks.report import lines_of, surroundings
 from tests.benchmarks.sides import OURS, Running, Side, SideFailed, running
 from tests.benchmarks.surroundings import server
 from tests.benchmarks.wire import Wire
+from tests.few import few
 
 BROKEN = replace(OURS, name="broken", worker=("acts", "worker", "--no-such-option"))
 
@@ -48,7 +49,7 @@ def small(ours: Running) -> Bench:
     return OneForAll(ours)
 
 
-@pytest.mark.parametrize("name", engine.NAMES)
+@pytest.mark.parametrize("name", few(engine.NAMES, 2))
 def test_a_row_runs_without_peers(small: Bench, name: str) -> None:
     (row,) = engine.measure(small, [name])
     assert [line.failure for line in row.lines] == [""] * len(row.lines)

@@ -54,6 +54,7 @@ PLANTS: dict[str, tuple[Plant, str]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("plant", "kind"), PLANTS.values(), ids=PLANTS.keys())
 def test_what_must_not_be_is_found(site: Site, plant: Plant, kind: str) -> None:
     accepted = ended_run(site)

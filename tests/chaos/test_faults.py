@@ -56,12 +56,14 @@ def test_a_killed_worker(site: Site) -> None:
     assert 0 < max(one.recoveries) < RECOVERED_SECONDS
 
 
+@pytest.mark.nightly
 def test_all_instance_workers_killed_one_after_the_other(site: Site) -> None:
     one = struck(site, WorkerKilled(("near",)), WorkerKilled(("far",)))
     assert_unharmed(one)
     assert 0 < max(one.recoveries) < RECOVERED_SECONDS + START_SECONDS
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_of_delegates_and_of_other_queues(site: Site) -> None:
     one = struck(site, WorkerKilled(("hands",)))
     assert_unharmed(one)
@@ -74,6 +76,7 @@ def test_a_worker_replaced_as_in_a_deployment(site: Site) -> None:
     assert set(one.audit.executions) == {1}
 
 
+@pytest.mark.nightly
 def test_a_killed_process_of_a_prefork_pool(tmp_path: Path) -> None:
     with Site(tmp_path, (Post("pool", ("-P", "prefork", "-c", "2")),)) as site:
         few = iter([submission(SEED, 0, size=(2, 4))])
@@ -105,12 +108,14 @@ def test_a_killed_server_that_comes_back(site: Site, away_seconds: float) -> Non
     assert max(one.resumptions) < RECOVERED_SECONDS
 
 
+@pytest.mark.nightly
 def test_a_server_that_says_nothing_for_five_seconds(site: Site) -> None:
     one = struck(site, ServerSilent(5.0))
     assert_unharmed(one)
     assert max(one.resumptions) < RECOVERED_SECONDS
 
 
+@pytest.mark.nightly
 def test_a_full_server(site: Site) -> None:
     one = struck(site, ServerFull(3.0))
     assert_unharmed(one)
@@ -121,6 +126,7 @@ def test_dropped_connections(site: Site) -> None:
     assert_unharmed(struck(site, ConnectionsDropped(), NetworkCut()))
 
 
+@pytest.mark.nightly
 def test_a_slow_network(site: Site) -> None:
     one = struck(site, NetworkSlow())
     assert_unharmed(one)

@@ -123,6 +123,7 @@ def test_a_large_result_is_cut_and_each_part_of_it_can_be_had(backend: Backend) 
     asyncio.run(ask())
 
 
+@pytest.mark.nightly
 def test_a_server_ends_with_its_client_and_at_sigterm(backend: Backend) -> None:
     command = [sys.executable, "-m", "acts_celery", "mcp"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

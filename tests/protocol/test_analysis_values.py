@@ -245,6 +245,7 @@ def test_hostile_schemas_are_compared_in_bounded_time(schema: dict[str, Any]) ->
     assert time.process_time() - began < SECONDS
 
 
+@pytest.mark.nightly
 def test_many_calls_and_many_instances_are_looked_at_in_seconds() -> None:
     tools = {"step": {"type": "object", "properties": {"value": STRING, "_output": USER}}}
     chain = [call("step", value=f"†data.x{n}.id" if n else "a", to=f"†data.x{n + 1}") for n in range(5_000)]

@@ -135,6 +135,7 @@ def test_schemas_that_are_too_large_to_read_are_refused_in_time() -> None:
     assert time.process_time() - begun < SECONDS
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("letters", "is_admitted"), [(3, True), (200, False)])
 def test_how_much_is_granted_does_not_hang_on_what_was_read_before(letters: int, is_admitted: bool) -> None:
     tools = {f"t{n}": {"properties": {"x": {"pattern": f"^\\p{{L}}{{1,{letters}}}{n}$"}}} for n in range(300)}

@@ -67,6 +67,7 @@ def test_what_a_template_comes_to_is_measured_as_it_is_written_out(value: Any) -
     assert refusal(refused) == ("TooLarge", f"it is given more than {limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
 
 
+@pytest.mark.nightly
 def test_nothing_is_copied_before_it_is_measured() -> None:
     limits = Limits(call_bytes=1_000_000)
     value = [[0]] * 100_000

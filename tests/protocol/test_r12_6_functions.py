@@ -111,6 +111,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.nightly
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.dictionaries(st.text(), JSON, max_size=4))))
 def test_an_answer_of_calls_is_json_with_what_they_hold_as_it_grows(calls: list[tuple[str, Any]]) -> None:
     calls = [(name, arguments) for name, arguments in calls if "_tool" not in arguments]

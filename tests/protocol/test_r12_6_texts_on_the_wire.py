@@ -87,6 +87,7 @@ def test_a_text_in_the_output_is_read_as_well() -> None:
     assert [(type_, place) for type_, place, _ in errors(broken)] == [("InvalidOutput", "/output/list/0/_json")]
 
 
+@pytest.mark.nightly
 def test_what_a_text_holds_is_bounded_as_all_that_comes_is() -> None:
     deep = "[" * 90 + "]" * 90
     nested = answered({"_tool": "keep", "note": {"a": {"_json": json.dumps({"b": json.loads(deep)})}}})

@@ -212,6 +212,7 @@ def commit(execution: Execution, fold: Fold, decision: Decision) -> Outcome:
     return decision
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_checking_and_driving_take_steps_in_proportion_to_the_calls(shape: Callable[[int], dict[str, Any]]) -> None:
     counts = []
@@ -227,6 +228,7 @@ def test_checking_and_driving_take_steps_in_proportion_to_the_calls(shape: Calla
         assert many < 5 * few, counts
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_who_waits_for_whom_is_reported_and_drawn_in_steps_in_proportion_to_the_calls(
     shape: Callable[[int], dict[str, Any]],
@@ -242,6 +244,7 @@ def test_who_waits_for_whom_is_reported_and_drawn_in_steps_in_proportion_to_the_
     assert steps(telling(400)) < 5 * steps(telling(100))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_a_simulation_takes_steps_in_proportion_to_the_calls(shape: Callable[[int], dict[str, Any]]) -> None:
     def simulating(number: int) -> Callable[[], object]:
@@ -251,6 +254,7 @@ def test_a_simulation_takes_steps_in_proportion_to_the_calls(shape: Callable[[in
     assert steps(simulating(400)) < 5 * steps(simulating(100))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_findings_take_steps_in_proportion_to_the_calls(shape: Callable[[int], dict[str, Any]]) -> None:
     assert steps(finding(shape(400))) < 5 * steps(finding(shape(100)))
@@ -292,6 +296,7 @@ def test_schemas_are_read_once_for_all_instances(plan: Callable[[dict[str, Any],
     assert heavy[1] - heavy[0] < 1.5 * (light[1] - light[0])
 
 
+@pytest.mark.nightly
 def test_findings_end_however_much_there_is_to_read_in_schemas() -> None:
     """The budget of the algebra is one for all schemas, and where it is spent that is reported."""
     schema = {"anyOf": [{"type": "object", "properties": {"b": {"const": way}}} for way in range(500)]}
@@ -351,6 +356,7 @@ def test_a_lane_that_hears_of_a_new_global_value_before_each_of_its_calls_takes_
     assert steps(driving(400)) < 5 * steps(driving(100))
 
 
+@pytest.mark.nightly
 def test_ten_thousand_errors_are_reported_in_proportion_to_their_number() -> None:
     def rejected(number: int) -> Callable[[], None]:
         context = [{"type": "state", "_instance": f"instance{i}"} for i in range(number)]

@@ -165,6 +165,7 @@ def seconds_of(schema: CompiledSchema, value: Any, enough: float) -> Iterator[fl
             return
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("name", LARGE)
 def test_no_schema_takes_ten_times_what_is_estimated_to_be_compiled(name: str) -> None:

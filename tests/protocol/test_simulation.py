@@ -285,6 +285,7 @@ def test_of_very_many_branches_the_first_are_tried() -> None:
     assert len(list(branch_effects(plan, simulate(plan)))) == MOST_ALTERNATIVES
 
 
+@pytest.mark.nightly
 def test_of_very_many_calls_of_instances_the_first_are_run_and_the_others_counted() -> None:
     context = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(MOST_CALLS)]
     calls = call(value="†state.n", to="†state.x"), call(value="†state.x", to="†state.y || †state.z")
@@ -297,6 +298,7 @@ def test_of_very_many_calls_of_instances_the_first_are_run_and_the_others_counte
     assert [effect.alternative for effect in effects] == ["†state.y", "†state.z"]
 
 
+@pytest.mark.nightly
 def test_what_is_global_and_the_first_instance_are_run_however_many_calls_they_have() -> None:
     context = [{"type": "text", "_instance": name} for name in "①②"]
     calls = [call(to=f"†state.k{i}", _instance=name) for name in (None, "①", "②") for i in range(MOST_CALLS)]
@@ -305,6 +307,7 @@ def test_what_is_global_and_the_first_instance_are_run_however_many_calls_they_h
     assert simulation.data.keys() == {None, "①"}
 
 
+@pytest.mark.nightly
 def test_a_message_that_is_left_out_leaves_the_others_their_numbers() -> None:
     context: list[Any] = [{"type": "text", "_instance": "①"}, {"type": "text", "_instance": "②"}]
     context += [{"type": "state", "data": 5}, {"type": "state", "n": 1}]

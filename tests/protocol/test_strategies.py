@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def of_two_folds(arrivals: list[tuple[dict[str, Any], bool]]) -> Iterator[str]:
             yield "an overlay"
 
 
+@pytest.mark.nightly
 def test_logs_of_an_instance_reach_overlays_and_conflicts_with_global_messages() -> None:
     found = shares(st.lists(st.tuples(log_messages, st.booleans()), max_size=8), of_two_folds)
     assert not rare(found, ["a global message shows", "a conflict of its own"], 10), found
@@ -113,6 +115,7 @@ def of_an_expression(expression: Expression) -> Iterator[str]:
             yield "an index" if isinstance(segment, int) else "a bare key" if segment == "user" else "a quoted key"
 
 
+@pytest.mark.nightly
 def test_expressions_reach_quoted_keys_indices_and_alternatives() -> None:
     found = shares(expressions, of_an_expression)
     expected = ["alternatives: 2", "a path of 0", "a path of 3", "an index", "a bare key", "a quoted key"]
@@ -128,6 +131,7 @@ def of_a_graph(plan: Plan) -> Iterator[str]:
     yield from ("an alternative" for path in writes if "data" in path)
 
 
+@pytest.mark.nightly
 def test_graphs_reach_branches_failures_and_several_orders() -> None:
     found = shares(graphs, of_a_graph)
     assert not rare(found, ["one order", "several orders", "done", "failed", "skipped", "an alternative"], 10), found

@@ -6,6 +6,7 @@ import json
 import sys
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_every_character_that_unicode_calls_a_control_a_format_or_a_line_end_is_
         assert bool(INVISIBLE.match(character)) is not (is_sign or character in JOINERS), hex(ord(character))
 
 
+@pytest.mark.nightly
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_what_is_escaped_has_the_same_value(value: object) -> None:
     assert json.loads(json_text(value)) == json.loads(json_text(value, indent=1)) == value

@@ -12,6 +12,7 @@ from redis import Redis
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.storage.keys import Keys
+from tests.few import few
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .test_fuzz import ECHO, MUTATIONS, PIECES
@@ -69,7 +70,7 @@ def assert_recovers(backend: Backend, run: str, note: object) -> dict[str, int]:
     return counted
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", few(BROKEN, 2))
 def test_what_stands_in_a_shared_key_does_not_end_recovery(backend: Backend, name: str) -> None:
     run = lose_task(backend)
     BROKEN[name](backend.redis)

@@ -104,6 +104,7 @@ def test_figures_count_what_lies_in_its_queues(rabbit: Rabbit) -> None:
     run.cancel()
 
 
+@pytest.mark.nightly
 def test_quorum_queues_carry_the_same_and_outlast_a_killed_worker(rabbit: Rabbit, tmp_path: Path) -> None:
     with rabbitmq_server(tmp_path) as port:
         url = f"amqp://guest:guest@127.0.0.1:{port}//"
@@ -166,6 +167,7 @@ def test_what_is_no_task_of_ours_is_refused_here_too(rabbit: Rabbit) -> None:
     assert backend.log.read_text().count("is refused") == len(odd)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("host", "trusted", "is_taken"),
     [("localhost", "signer", True), ("localhost", "stranger", False), ("127.0.0.1", "signer", False)],
@@ -183,6 +185,7 @@ def test_over_tls_only_the_right_certificate_is_taken(rabbit: Rabbit, host: str,
             publisher.waiting("never used")
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_short_of_memory_is_an_error_and_is_not_waited_for_without_end(tmp_path: Path) -> None:
     with rabbitmq_server(tmp_path, "vm_memory_high_watermark.absolute = 1MB") as port:
         settings = load(env_file=None, broker_url=f"amqp://guest:guest@127.0.0.1:{port}//")

@@ -68,6 +68,7 @@ def test_broker_log_worker_and_client_talk_over_tls(encrypted: Encrypted) -> Non
         assert backend.run([ECHO, ask]).data() == {"state": {"a": 1, "b": {"context": []}}}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("host", "trusted"), [("localhost", "stranger"), ("localhost", None), ("127.0.0.1", "signer")])
 def test_a_certificate_that_is_not_trusted_is_refused(encrypted: Encrypted, host: str, trusted: str | None) -> None:
     url = encrypted.url(host, trusting=None if trusted is None else getattr(encrypted, trusted))

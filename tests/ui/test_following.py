@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from redis import Redis
 
 from acts_celery.broker_config import load
@@ -68,6 +69,7 @@ def test_a_viewer_sees_a_run_go_on_and_end(backend: Backend, site: Site, name: s
     listener.close()
 
 
+@pytest.mark.nightly
 def test_many_viewers_share_one_reader_which_goes_with_the_last(backend: Backend, site: Site, name: str) -> None:
     before = readers(backend)
     run = gated(backend, name)
@@ -112,6 +114,7 @@ def test_a_run_of_another_format_is_refused_in_a_sentence(backend: Backend, site
         assert error_of(site.get(path, READER)) == (409, "OtherFormat")
 
 
+@pytest.mark.nightly
 def test_no_more_follow_than_the_setting_says(backend: Backend, run: str) -> None:
     with served(backend, ACTS_UI_VIEWERS="2") as site:
         first, second = Listener(site, run), Listener(site, run)
@@ -165,6 +168,7 @@ def test_a_log_that_goes_away_is_told_of_and_the_page_recovers(tmp_path: Path) -
         listener.close()
 
 
+@pytest.mark.nightly
 def test_runs_are_read_from_the_replica_and_changed_in_the_log(tmp_path: Path, name: str) -> None:
     with ExitStack() as stack:
         own, log = stack.enter_context(backend_apart(tmp_path))

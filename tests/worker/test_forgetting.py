@@ -146,6 +146,7 @@ def test_a_client_that_dies_before_it_publishes_loses_nothing(
         assert {meeting.take("sent")["call"]["mark"] for _ in range(3)} == {"i0", "i1", "i2"}
 
 
+@pytest.mark.nightly
 def test_a_broker_that_takes_nothing_does_not_fail_the_submission(
     idle: Backend, meeting: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import itertools
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from acts_celery.broker_config import EmbeddedServer
 
 from .backend import FIXTURES, Backend, Meeting, settings_apart
@@ -49,6 +51,7 @@ def test_a_run_that_kills_each_of_its_workers_fails_and_its_neighbour_completes(
         assert {backend.wait(run).status for run in others} == {"completed"}
 
 
+@pytest.mark.nightly
 def test_a_run_whose_lane_fails_in_the_worker_each_time_fails(
     server: EmbeddedServer, meeting: Meeting, tmp_path: Path
 ) -> None:
@@ -60,6 +63,7 @@ def test_a_run_whose_lane_fails_in_the_worker_each_time_fails(
     assert result.data("fine")["state"]["m"] == 2
 
 
+@pytest.mark.nightly
 def test_a_lane_that_gets_on_is_not_counted(server: EmbeddedServer, meeting: Meeting, tmp_path: Path) -> None:
     """A worker is killed more often than lanes may be lost, each time while a call of the lane is at work."""
     how = {"lease_seconds": 1.5, "sweep_interval_seconds": 0.2, "limit_attempts": 4}

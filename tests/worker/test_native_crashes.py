@@ -14,6 +14,7 @@ from acts_celery.worker.app.scheduler import Scheduler
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.wire.messages import unpack_delegate_call
 from acts_celery.worker.wire.task_messages import TaskMessage
+from tests.few import few
 from tests.models.tool_servers import OpenAIWire
 
 from .test_r13_5_crashes import REQUEST, World, _verify
@@ -41,7 +42,7 @@ class NativeWorld(World):
         await super()._do(scheduler, task)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), 4))
 def test_a_loop_of_functions_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
     world = NativeWorld(server, seed, deaths=seed % 8, disturbs=seed % 3 == 2)
     asyncio.run(world.live())

@@ -378,6 +378,7 @@ def test_a_plan_that_waits_for_an_approval_has_its_places(streaming: Native) -> 
     assert streaming.results(topic)["t000c0000"].startswith("done")
 
 
+@pytest.mark.nightly
 def test_an_answer_of_far_too_many_calls_starts_none(streaming: Native) -> None:
     run, _ = streaming.submit(lambda wire: wire.reply(Say([("add", {"a": 1})] * 5_000), streams=False))
     result = streaming.backend.wait(run.id)

@@ -182,6 +182,7 @@ def refused(backend: Backend, *arguments: str, **environment: str) -> tuple[int,
     return finished.returncode, finished.stderr
 
 
+@pytest.mark.nightly
 def test_a_worker_whose_figures_cannot_be_shown_does_not_start_and_says_what_to_do(backend: Backend) -> None:
     port = str(free_port())
     with backend.worker("--metrics-port", port):
@@ -192,6 +193,7 @@ def test_a_worker_whose_figures_cannot_be_shown_does_not_start_and_says_what_to_
     assert (code, "take another pool" in said) == (3, True), said
 
 
+@pytest.mark.nightly
 def test_a_worker_that_a_command_or_a_test_brings_along_leaves_the_port_to_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_worker_that_a_command_or_a_test_brings_along_leaves_the_port_to_the_o
     assert finished.returncode == 0, finished.stderr
 
 
+@pytest.mark.nightly
 def test_without_the_extra_a_port_is_refused_with_what_to_install(backend: Backend, tmp_path: Path) -> None:
     package = tmp_path / "without" / "prometheus_client"
     package.mkdir(parents=True)
@@ -220,6 +223,7 @@ def test_without_the_extra_a_port_is_refused_with_what_to_install(backend: Backe
         assert (code, "pip install 'acts-celery[metrics]'" in said) == (3, True), said
 
 
+@pytest.mark.nightly
 def test_a_worker_without_a_port_loads_nothing_for_figures(backend: Backend) -> None:
     code = (
         "import sys; from acts_celery.celery import app; app.Worker(pool='solo'); "

@@ -10,6 +10,8 @@ from functools import partial
 from threading import Event as Gate
 from typing import Any
 
+import pytest
+
 from acts_celery import AsyncClient, Event, Run
 from acts_celery.worker.cli.progress import Ticks
 from tests.acceptance.command import acts, finish, start
@@ -226,6 +228,7 @@ def test_r14_1_acts_wait_and_acts_run_tell_that_a_child_run_holds_a_call(streami
     assert command(streaming.backend, "wait", run.id).code == 0
 
 
+@pytest.mark.nightly
 def test_r14_1_a_backend_that_goes_with_the_command_does_not_wait_for_a_person_of_a_child_run(
     streaming: Streaming,
 ) -> None:

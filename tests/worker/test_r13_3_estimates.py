@@ -37,6 +37,7 @@ def asking(backend: Backend, *answers: Mapping[str, Any], **config: Any) -> Aske
     return Asked(backend, *answers, tools=tools, config={"ticks": 500, "tokens": TOKENS, **config})
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_r13_3_a_loop_of_small_requests_uses_nearly_all_of_its_tokens_and_no_more(loops: Backend, seed: int) -> None:
     chosen = random.Random(seed)

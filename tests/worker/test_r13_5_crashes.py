@@ -41,6 +41,7 @@ from acts_celery.worker.storage.loop_entries import follow
 from acts_celery.worker.storage.slots import Slots
 from acts_celery.worker.wire.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
 from acts_celery.worker.wire.task_messages import TaskMessage, lane_task, unpack_lane_call
+from tests.few import few
 
 from .backend import settings_apart
 from .loops import ADD
@@ -269,7 +270,7 @@ class _Mortal:
         return answer
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", few(range(25), 6))
 def test_r13_5_a_loop_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
     world = World(server, seed, deaths=1 + seed % 8)
     asyncio.run(world.live())
@@ -277,7 +278,7 @@ def test_r13_5_a_loop_outlives_processes_that_die_anywhere(server: EmbeddedServe
     _verify(world)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", few(range(15), 4))
 def test_r13_5_a_loop_that_is_paused_resumed_and_sent_messages_meanwhile_takes_each_step_once(
     server: EmbeddedServer, seed: int
 ) -> None:
@@ -286,6 +287,7 @@ def test_r13_5_a_loop_that_is_paused_resumed_and_sent_messages_meanwhile_takes_e
     _verify(world)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(15))
 def test_r12_7_a_staged_loop_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
     world = World(server, seed, deaths=seed % 8, is_staged=True)

@@ -31,6 +31,7 @@ from acts_celery.worker.wire.messages import (
     unpack_delivery,
 )
 from acts_celery.worker.wire.task_messages import TaskMessage
+from tests.few import few
 
 from .test_r13_5_crashes import World
 
@@ -125,14 +126,15 @@ def verify(world: StreamingWorld) -> None:
     assert world.asked.keys() == set(solutions)
 
 
-@pytest.mark.parametrize("seed", range(0, 10, 2))
+@pytest.mark.parametrize("seed", few(range(0, 10, 2), 2))
 def test_r13_8_a_streamed_answer_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
     world = StreamingWorld(server, seed, deaths=seed % 8)
     asyncio.run(world.live())
     verify(world)
 
 
-@pytest.mark.parametrize("seed", range(1, 11, 2))
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", few(range(1, 11, 2), 2))
 def test_r13_3_what_a_streamed_answer_of_a_child_run_starts_was_drawn_before_and_once(
     server: EmbeddedServer, seed: int
 ) -> None:

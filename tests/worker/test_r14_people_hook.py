@@ -132,6 +132,7 @@ def test_r14_an_address_that_does_not_answer_holds_up_no_other(
             address.gate.set()
 
 
+@pytest.mark.nightly
 def test_r14_the_hook_is_called_although_the_worker_dies(
     server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

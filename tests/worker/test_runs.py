@@ -398,6 +398,7 @@ def test_waiting_gives_up_in_time_and_the_run_goes_on(backend: Backend, meeting:
     assert backend.wait(run.id).status == "completed"
 
 
+@pytest.mark.nightly
 def test_waiting_outlasts_a_run_that_is_silent_for_longer_than_a_socket_may_be(aside: Backend) -> None:
     with Client(aside.settings.model_copy(update={"queue_instances": "nobodys", "key_prefix": "nobodys"})) as client:
         run = client.submit(solution={"calls": [echo(1, "†state.a")]})

@@ -44,6 +44,7 @@ def calls(gate: str) -> dict[str, Any]:
     return {"calls": [{"_tool": "waitAtGate", "gate": gate, "_outputPath": "†state.a"}]}
 
 
+@pytest.mark.nightly
 def test_who_waits_outlasts_a_failover(
     backend: Backend, client: Client, meeting: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_one_line_announces_all_processes_and_each_takes_tasks(own: Backend) -> 
     assert all(ends(pid) for pid in crew.pids)
 
 
+@pytest.mark.nightly
 def test_a_process_that_dies_is_started_again_and_said_so(own: Backend) -> None:
     with workers(own, "--processes", "2") as crew:
         os.kill(crew.pids[1], signal.SIGKILL)
@@ -102,6 +103,7 @@ def test_a_process_that_dies_is_started_again_and_said_so(own: Backend) -> None:
         assert crew.stop() == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_second_signal_stops_what_the_first_lets_end(own: Backend, number: signal.Signals, processes: str) -> None:
@@ -118,6 +120,7 @@ def test_a_second_signal_stops_what_the_first_lets_end(own: Backend, number: sig
     run.cancel()
 
 
+@pytest.mark.nightly
 def test_the_processes_end_with_what_started_them(own: Backend) -> None:
     with workers(own, "--processes", "2") as crew:
         crew.process.kill()
