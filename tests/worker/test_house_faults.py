@@ -1,20 +1,64 @@
-"""Faults of the house that a person on call meets: a log that has forgotten everything, one that takes no writes."""
+"""Faults of the house that a person on call meets: a log that has forgotten everything, one that takes no writes, one
+whose clock jumps.
+"""
 
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.storage.keys import recovery
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command
 
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+FAKETIME: Final = next(iter(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+"""Debian has it in the package `libfaketime`."""
+
+
+class ServerOnDisk(EmbeddedServer):
+    """One with an append-only file, on a disk that may be full."""
+
+    def _command(self, binary: str) -> list[str]:
+        ignoring = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh"]  # so that a write fails as on a full disk
+        return [*ignoring, *super()._command(binary), "--appendonly", "yes", "--appendfsync", "everysec"]
+
+    def limit(self, pid: int, most_bytes: int) -> None:
+        """Have the disk take files of so many bytes."""
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
+
+
+class ServerOfAnotherTime(EmbeddedServer):
+    """One whose clock is set."""
+
+    def _command(self, binary: str) -> list[str]:
+        told = {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self.offset),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        return ["env", *(f"{name}={value}" for name, value in told.items()), *super()._command(binary)]
+
+    @property
+    def offset(self) -> Path:
+        """The file that says by how much its clock is wrong."""
+        return self.directory / "offset"
+
+    def set_clock(self, by: str) -> None:
+        """Move its clock from the right time."""
+        new = self.directory / "new"
+        new.write_text(by, encoding="utf-8")
+        new.replace(self.offset)
 
 
 @pytest.fixture
@@ -56,3 +100,70 @@ def test_a_replica_is_named_by_doctor_and_refuses_submissions_until_it_is_primar
         own.redis.replicaof("NO", "ONE")
         assert own.run([ECHO]).data() == {"state": {"a": 1}}
         assert worker.poll() is None
+
+
+@pytest.mark.nightly
+def test_a_full_disk_is_named_by_doctor_and_loses_nothing(meeting: Meeting, tmp_path: Path) -> None:
+    with ServerOnDisk() as server:
+        own = Backend(settings_for(server), meeting, tmp_path)
+        with own.worker() as worker:
+            call = {"_tool": "waitAtGate", "gate": "fulldisk", "_outputPath": "†state.a"}
+            run = own.client.submit(solution={"calls": [call, {**ECHO, "_outputPath": "†state.b"}]})
+            meeting.take("at:fulldisk")
+            pid = own.redis.info()["process_id"]
+            server.limit(pid, 1)
+            with pytest.raises(ResponseError, match="MISCONF"):
+                fill(own)
+            meeting.open_gate("fulldisk")
+            layer = log_layer(own)
+            assert not layer["ok"]
+            assert "it cannot write to its disk, and so takes nothing (MISCONF)" in layer["detail"]
+            assert "give its disk room" in layer["remedy"]
+            told = command(own, "submit", "-", stdin={"solution": {"calls": [ECHO]}})
+            assert told.code == 3, told.stderr
+            assert "takes nothing at the moment" in told.stderr
+            server.limit(pid, resource.RLIM_INFINITY)
+            result = own.wait(run.id)
+            assert result.status == "completed"
+            assert {call.timing.attempts for call in result.calls if call.timing is not None} == {1}
+            assert own.run([ECHO]).data() == {"state": {"a": 1}}
+            assert worker.poll() is None
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(FAKETIME is None, reason="there is no libfaketime here: apt install libfaketime")
+def test_a_clock_that_jumps_is_named_by_doctor_and_has_nothing_done_twice(meeting: Meeting, tmp_path: Path) -> None:
+    with ServerOfAnotherTime() as server:
+        server.set_clock("+0")
+        own = Backend(settings_for(server), meeting, tmp_path)
+        with own.worker() as worker:
+            for by, said in (("+2d", "ahead of"), ("+0", None), ("-2d", "behind")):
+                gate = f"clock{by}"
+                run = own.client.submit(
+                    solution={"calls": [{"_tool": "waitAtGate", "gate": gate, "_outputPath": "†state.a"}]}
+                )
+                meeting.take(f"at:{gate}")
+                server.set_clock(by)
+                swept(own)
+                layer = log_layer(own)
+                assert ("clock" in layer["detail"]) == (said is not None), layer
+                assert (said or "") in layer["detail"]
+                meeting.open_gate(gate)
+                result = own.wait(run.id)
+                assert result.status == "completed"
+                assert {call.timing.attempts for call in result.calls if call.timing is not None} == {1}
+            assert own.run([ECHO]).data() == {"state": {"a": 1}}
+            assert worker.poll() is None
+
+
+def swept(backend: Backend) -> None:
+    """Wait until workers have looked after the runs a few times."""
+    key, seen = recovery(backend.settings.key_prefix), set[Any]()
+    while len(seen) < 5:
+        seen.add(backend.redis.hget(key, "heard"))
+
+
+def fill(backend: Backend) -> None:
+    """Write until the server refuses: it notices that its disk is full when it writes there."""
+    while True:
+        backend.redis.set("filler", "x")

@@ -48,6 +48,8 @@ _ROUND: Final = 20
 """How many of all runs each sweep looks at, whatever is due."""
 _NEVER: Final = -1
 """Redis' answer for a key that does not expire."""
+_LONGEST_TURNS: Final = 10
+"""A turn that is said to last so many intervals was taken by a clock that has been set back since."""
 
 
 class Sweeper:
@@ -105,8 +107,10 @@ class Sweeper:
             since_ms = oldest[0][1]
             self.sweep(since_ms=int(since_ms) if isfinite(since_ms) else 0)
             self._keep_turn(0.9)
-        elif self._redis.pttl(self._lock.name) == _NEVER:  # no worker sets it so, and none could sweep any more
-            self._redis.delete(self._lock.name)
+            return
+        left: Any = self._redis.pttl(self._lock.name)
+        if left == _NEVER or left > _LONGEST_TURNS * 1000 * self._settings.sweep_interval_seconds:
+            self._redis.delete(self._lock.name)  # no worker sets it so, and none could sweep any more
 
     def sweep(self, since_ms: int = 0) -> None:
         """Look after every run once; before `since_ms` there was none. Raises as `take_turn`.

@@ -32,6 +32,8 @@ OLDEST_SERVER: Final = (6, 2)
 CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 1.5
 PINGS: Final = 3
+CLOCK_SECONDS: Final = 5
+"""Clocks that differ by more are told of."""
 ALONE_SECONDS: Final = 60
 """Without a sweep for so long, no worker looks after the runs; one comes every second."""
 
@@ -179,12 +181,13 @@ def _dead_letters(settings: Settings) -> Iterator[Layer]:
 
 
 def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bool = False) -> Mapping[str, Any]:
-    """Ping the server, and return what it says of itself. Raises what redis-py raises."""
+    """Look how soon the server answers, and return what it says of itself. Raises what redis-py raises."""
+    from acts_celery.worker.storage.clock import server_ms
     from acts_celery.worker.storage.connections import connect_once
 
     with connect_once(settings, url, timeout_seconds=CONNECT_SECONDS) as redis:
-        redis.ping()
-        latency_seconds = min(_timed(redis.ping) for _ in range(PINGS))
+        ahead_seconds = server_ms(redis) / 1000 - time.time()
+        latency_seconds = min(_timed(redis.time) for _ in range(PINGS))  # a full disk has PING refused
         facts: Mapping[str, Any] = redis.info()
     name = str(facts.get("server_name") or "redis")
     shown = str(facts.get(f"{name}_version") or facts.get("redis_version"))
@@ -193,6 +196,12 @@ def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bo
     compatible = str(facts.get("redis_version", "0"))
     if tuple(int(part) for part in compatible.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
         layer.fail(f"{compatible} is too old", "use Redis 6.2 or newer, or Valkey")
+    if abs(ahead_seconds) > CLOCK_SECONDS:
+        how = "ahead of" if ahead_seconds > 0 else "behind"
+        layer.warn(
+            f"its clock is {abs(ahead_seconds):.0f} s {how} this machine's",
+            "have both set by chrony or systemd-timesyncd; times of the log are those of its server",
+        )
     if facts.get("role") == "slave" and not is_read_only:
         layer.fail("it is a replica, which takes no writes", "give the address of the primary")
     if facts.get("cluster_enabled") and not is_cluster(url):
