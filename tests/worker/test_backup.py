@@ -86,6 +86,37 @@ class RestoredServer(EmbeddedServer):
         return [*super()._command(binary), "--dir", str(self._copy.parent), "--dbfilename", self._copy.name]
 
 
+def test_a_copy_of_the_append_only_files_gives_back_everything(meeting: Meeting, tmp_path: Path) -> None:
+    echo = {"_tool": "echo", "value": 7, "_outputPath": "†state.a"}
+    with EmbeddedServer() as server:
+        backend = Backend(settings_for(server), meeting, tmp_path)
+        backend.redis.config_set("appendonly", "yes")
+        with backend.worker():
+            done = backend.run([echo])
+        run = backend.client.submit([], {"calls": [echo]})
+        backend.redis.config_set("auto-aof-rewrite-percentage", 0)
+        while backend.redis.info("persistence")["aof_rewrite_in_progress"]:
+            pass
+        shutil.copytree(server.directory / "appendonlydir", tmp_path / "appendonlydir")
+    with AppendedServer(tmp_path) as restored:
+        backend = Backend(settings_for(restored), meeting, tmp_path)
+        assert backend.client.run(done.run).result() == done
+        assert backend.client.run(run.id).status()["status"] == "running"
+        with backend.worker():
+            assert backend.wait(run.id).data() == {"state": {"a": 7}}
+
+
+class AppendedServer(EmbeddedServer):
+    """A server that begins with a copy of append-only files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def _command(self, binary: str) -> list[str]:
+        return [*super()._command(binary), "--dir", str(self._folder), "--appendonly", "yes"]
+
+
 def test_doctor_says_since_when_no_worker_has_looked_after_the_runs(meeting: Meeting, tmp_path: Path) -> None:
     with EmbeddedServer() as server:
         backend = Backend(settings_for(server), meeting, tmp_path)

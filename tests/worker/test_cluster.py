@@ -9,6 +9,9 @@ import pytest
 
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, load
+from acts_celery.broker_config.tokens import Identity, TokenLimits
+from acts_celery.worker.client.overview import Overview
+from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
@@ -73,6 +76,20 @@ def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None
             backend.meeting.redis.wait(1, 50)  # a cluster has no events of all its keys
         letters.resend([letters.list()[0].id])
     assert len({node_of(backend, run.id) for run in runs}) > 1, "all ten on one of three: once in 20,000 times"
+    found = client.erasable_runs(["i3"])
+    assert {each.run for each in found.runs} == {run.id for run in runs}
+    assert len(list(client.erase_instances(found.runs))) == len(runs)
+    assert runs[0].result().instance_status["i3"] == "deleted"
+
+
+def test_runs_of_an_owner_are_found_and_limited_in_a_cluster(backend: Backend) -> None:
+    limits = TokenLimits(runs=2, calls=1_000)
+    with Client(backend.settings.acting_for("ann", Identity("ann", limits))) as ann:
+        runs = [ann.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]}) for _ in range(2)]
+        with pytest.raises(OverLimit):
+            ann.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+        owned = Overview(ann._redis, backend.settings.key_prefix, owner="ann")
+        assert [run.run for run in owned.runs()] == [run.id for run in reversed(runs)]
 
 
 def node_of(backend: Backend, run: str) -> str:

@@ -122,6 +122,48 @@ def test_while_the_run_is_under_way_nothing_of_it_is_deleted(backend: Backend, m
     assert run.result().instance_status == {"bob": "completed", "ann": "deleted"}
 
 
+def test_what_all_runs_hold_of_a_person_is_listed_and_then_deleted(backend: Backend, secret: str) -> None:
+    name, ann = f"over {secret}", f"ann {secret}"
+    context = [{"type": "state", "_instance": one, "text": one} for one in (ann, "bob")]
+    runs = [backend.client.submit_document({"context": [*context, PLAN]}, name=name).id for _ in range(2)]
+    other = backend.client.submit_document({"context": [*context[1:], PLAN]}, name=name).id
+    for run in (*runs, other):
+        backend.wait(run)
+    open_ = backend.client.submit_document({"context": [*context, PLAN], "config": {"approve": ["*"]}}).id
+    listed = command(backend, "delete", "--instance", ann, "--json")
+    assert (listed.code, listed.json["deleted"], listed.json["kept"]) == (0, False, {"under way": 1})
+    assert [each["run"] for each in listed.json["runs"]] == [*reversed(runs)]
+    assert ann.encode() in everything(backend, runs[0])
+    told = command(backend, "delete", "--instance", ann, "--instance", "nobody", "--name", name, "--yes")
+    assert (told.code, told.stderr) == (0, "")
+    assert "deleted of 2 runs" in told.stdout.splitlines()
+    assert any("backups" in line for line in told.stdout.splitlines())
+    assert backend.client.run(runs[0]).result().instance_status == {"bob": "completed", ann: "deleted"}
+    assert backend.client.run(other).result().instance_status == {"bob": "completed"}
+    again = command(backend, "delete", "--instance", ann, afresh=True)
+    said = ["would delete of 0 runs", "nothing is deleted of 1 run under way: end or cancel them first"]
+    assert again.stdout.splitlines() == said
+    backend.client.run(open_).cancel()
+    assert [each.run for each in backend.client.erasable_runs([ann], status="cancelled").runs] == [open_]
+    refused = command(backend, "delete", "--instance", ann, "--largest")
+    assert (refused.code, "with --instance go no --free" in refused.stderr) == (2, True)
+
+
+def test_a_run_that_goes_on_meanwhile_and_one_that_is_gone_are_left_out(backend: Backend, secret: str) -> None:
+    document = {"context": [*people(secret, "bob", secret=secret), PLAN]}
+    gone, goes_on, last = (backend.client.submit_document(document) for _ in range(3))
+    for run in (gone, goes_on, last):
+        backend.wait(run.id)
+    found = backend.client.erasable_runs([secret])
+    assert [each.run for each in found.runs] == [last.id, goes_on.id, gone.id]
+    gone.delete()
+    held = {"_tool": "echo", "value": 1, "_outputPath": "†state.more"}
+    goes_on.amend([held, {"_tool": "waitAtGate", "gate": secret, "_outputPath": "†state.gate"}], add=True)
+    assert [each.run for each in backend.client.erase_instances(found.runs)] == [last.id]
+    goes_on.cancel()
+    backend.meeting.open_gate(secret)
+
+
 def test_what_is_added_meanwhile_is_not_lost_and_the_log_stays_as_it_was(backend: Backend, secret: str) -> None:
     run = backend.client.submit_document({"context": [*people("ann", "bob", secret=secret), PLAN]})
     backend.wait(run.id)

@@ -10,6 +10,7 @@ import click
 
 from .bundles import bundled
 from .choosing import SIZE, Chosen, chosen_options
+from .erasing import erase, erased_lines
 from .failures import COMPLETED
 from .inspect import found_run
 from .options import Common, common_options
@@ -38,7 +39,11 @@ of_one_options: Final = bundled(
     "of_one",
     OfOne,
     click.option(
-        "--instance", "instances", multiple=True, metavar="I", help="Only what RUN holds of this instance; repeatable."
+        "--instance",
+        "instances",
+        multiple=True,
+        metavar="I",
+        help="Only what RUN, or each run, holds of it; repeatable.",
     ),
     click.option("--foreign", is_flag=True, help="RUN is another version's, which is not there any more to end it."),
 )
@@ -62,16 +67,19 @@ def delete(
     time; if it is interrupted, the same command goes on.
 
     With --instance only what RUN, which has ended, holds of that instance: its messages, calls, files, child runs and
-    dead letters. It is said what may hold data of it and stays.
+    dead letters. Without RUN the same of every run that has ended, or of those that the options choose: they are listed
+    first, too. It is said what may hold data of it and stays.
 
     Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
     """
+    if run is None and of_one.instances and not (of_one.foreign or free is not None or largest):
+        return erase(of_one.instances, chosen, common, yes=yes)
     if (run is None) != (bool(chosen) or free is not None or largest):
         raise click.UsageError("name a run, or say which: --older-than, --status, --name, --free, --largest")
     if run is not None:
         return _delete_one(run, of_one, common)
     if of_one != OfOne():
-        raise click.UsageError("--instance and --foreign are for one run: name it")
+        raise click.UsageError("--foreign is for one run: name it; with --instance go no --free and --largest")
     from acts_celery.worker.client.client import Client
 
     with Client(common.settings()) as client:
@@ -94,12 +102,7 @@ def _delete_one(run: str, of_one: OfOne, common: Common) -> int:
             print_either(gone.to_dict() | {"deleted": True}, [_deleted(gone)], as_json=common.json)
             return COMPLETED
         erased = found.delete_instances(*of_one.instances)
-    parts = [f"{erased.entries} entries of the log", counted(len(erased.children), "child run")]
-    parts += [counted(erased.dead_letters, "dead letter"), counted(erased.files, "file")]
-    called = ", ".join(escaped(instance) for instance in erased.instances)
-    lines = [f"deleted of run {erased.run}, {called}: {', '.join(parts)}"]
-    lines += [f"stays: {escaped(what)}" for what in erased.remains]
-    print_either(erased.to_dict() | {"deleted": True}, lines, as_json=common.json)
+    print_either(erased.to_dict() | {"deleted": True}, erased_lines(erased), as_json=common.json)
     return COMPLETED
 
 

@@ -8,6 +8,7 @@
 `authoring`      plans written in code
 `overview`       which runs there are, and which one is meant
 `deleting`       deleting runs that are over, and what that frees
+`erasing`       one person's data over all runs
 `erasure`        deleting instances of a run
 `archive`        a run as one file
 `evaluation`     cases run for several models, and held against what is expected

@@ -130,6 +130,8 @@ class AsyncClient(Twin[Client]):
     runs = iterated(Client.runs)
     deletable_runs = awaited(Client.deletable_runs)
     delete_runs = iterated(Client.delete_runs)
+    erasable_runs = awaited(Client.erasable_runs)
+    erase_instances = iterated(Client.erase_instances)
     export_rows = iterated(Client.export_rows)
     import_run = converted(Client.import_run, _async_run)
 

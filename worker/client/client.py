@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from .deleting import DeletableRun, DeletableRuns
     from .dispatcher import Dispatcher
+    from .erasing import ErasableRun, ErasableRuns
+    from .erasure import Erased
     from .overview import Overview, Summary
     from .run_status import RunStatus
 
@@ -193,6 +195,33 @@ class Client:
 
         with redis_errors(self.settings):
             yield from Deleter(self._redis, self.settings).delete(runs)
+
+    def erasable_runs(
+        self,
+        instances: Iterable[str],
+        *,
+        status: RunStatus | None = None,
+        name: str | None = None,
+        older_than_seconds: float | None = None,
+    ) -> ErasableRuns:
+        """The runs that have ended and hold something of these instances, such as one person, and why others that do
+        stay. Nothing is deleted. Raises `InfrastructureError`.
+        """
+        from .erasing import InstanceEraser
+        from .overview import Which
+
+        which = Which(status, name, older_than_seconds)
+        with redis_errors(self.settings):
+            return InstanceEraser(self._redis, self.settings).choose(which, tuple(dict.fromkeys(instances)))
+
+    def erase_instances(self, runs: Iterable[ErasableRun]) -> Iterator[Erased]:
+        """Delete the instances of runs that `erasable_runs` has found, run by run as this is iterated, and yield what
+        was deleted of each and what stays. Raises `InfrastructureError`; what was yielded is deleted then.
+        """
+        from .erasing import InstanceEraser
+
+        with redis_errors(self.settings):
+            yield from InstanceEraser(self._redis, self.settings).erase(runs)
 
     def export_rows(
         self,
