@@ -186,6 +186,41 @@ def test_over_tls_only_the_right_certificate_is_taken(rabbit: Rabbit, host: str,
 
 
 @pytest.mark.nightly
+@pytest.mark.nightly
+def test_a_server_that_asks_for_a_clients_certificate_takes_one_that_it_trusts_and_no_other(
+    rabbit: Rabbit, tmp_path: Path
+) -> None:
+    signed, key = certificate(rabbit.signer, tmp_path)
+    ours = certificate(rabbit.signer, tmp_path, name="ours")
+    theirs = certificate(rabbit.stranger, tmp_path, name="theirs")
+    tls_port = free_port()
+    lines = (
+        f"listeners.ssl.1 = 127.0.0.1:{tls_port}",
+        f"ssl_options.cacertfile = {rabbit.signer.certificate}",
+        f"ssl_options.certfile = {signed}",
+        f"ssl_options.keyfile = {key}",
+        "ssl_options.verify = verify_peer",
+        "ssl_options.fail_if_no_peer_cert = true",
+    )
+
+    def backend(name: str, shown: tuple[Path, Path] | None) -> Backend:
+        options = f"&ssl_certfile={shown[0]}&ssl_keyfile={shown[1]}" if shown is not None else ""
+        url = f"amqps://guest:guest@localhost:{tls_port}//?ssl_ca_certs={rabbit.signer.certificate}{options}"
+        return rabbit.backend(name, url=url, redis_url=rabbit.redis_url)
+
+    with rabbitmq_server(tmp_path, *lines):
+        known = backend("known", ours)
+        with known.worker():
+            call = {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†data.sum"}
+            assert known.run([call]).data() == {"data": {"sum": {"sum": 3}}}
+        for name, shown in (("none", None), ("stranger", theirs)):
+            for pools in (kombu.pools.producers, kombu.pools.connections):
+                pools.clear()
+            publisher = Publisher(make_client_application(backend(name, shown).settings))
+            with pytest.raises(InfrastructureError):
+                publisher.waiting("never used")
+
+
 def test_a_server_that_is_short_of_memory_is_an_error_and_is_not_waited_for_without_end(tmp_path: Path) -> None:
     with rabbitmq_server(tmp_path, "vm_memory_high_watermark.absolute = 1MB") as port:
         settings = load(env_file=None, broker_url=f"amqp://guest:guest@127.0.0.1:{port}//")

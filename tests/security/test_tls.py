@@ -69,6 +69,30 @@ def test_broker_log_worker_and_client_talk_over_tls(encrypted: Encrypted) -> Non
 
 
 @pytest.mark.nightly
+@pytest.mark.nightly
+def test_a_server_that_asks_for_a_clients_certificate_takes_one_that_it_trusts_and_no_other(
+    encrypted: Encrypted, tmp_path: Path
+) -> None:
+    plain = int(encrypted.plain.rpartition(":")[2].partition("/")[0])
+    server = certificate(encrypted.signer, tmp_path)
+    ours = certificate(encrypted.signer, tmp_path, name="ours")
+    theirs = certificate(encrypted.stranger, tmp_path, name="theirs")
+    with tls_in_front_of(plain, *server, asks_for=encrypted.signer.certificate) as port:
+
+        def backend(shown: tuple[Path, Path] | None) -> Backend:
+            options = f"&ssl_certfile={shown[0]}&ssl_keyfile={shown[1]}" if shown is not None else ""
+            trust = f"?ssl_ca_certs={encrypted.signer.certificate}"
+            url = f"rediss://:{PASSWORD}@localhost:{port}/0{trust}{options}"
+            return encrypted.backend(url, url)
+
+        known = backend(ours)
+        with known.worker():
+            assert known.run([ECHO]).data() == {"state": {"a": 1}}
+        for shown in (None, theirs):
+            with Client(backend(shown).settings) as client, pytest.raises(InfrastructureError):
+                client.submit(solution={"calls": [ECHO]})
+
+
 @pytest.mark.parametrize(("host", "trusted"), [("localhost", "stranger"), ("localhost", None), ("127.0.0.1", "signer")])
 def test_a_certificate_that_is_not_trusted_is_refused(encrypted: Encrypted, host: str, trusted: str | None) -> None:
     url = encrypted.url(host, trusting=None if trusted is None else getattr(encrypted, trusted))

@@ -11,10 +11,15 @@ from pathlib import Path
 
 
 @contextmanager
-def tls_in_front_of(port: int, certificate: Path, key: Path) -> Iterator[int]:
-    """The port of this machine on which TLS leads to a port without it."""
+def tls_in_front_of(port: int, certificate: Path, key: Path, *, asks_for: Path | None = None) -> Iterator[int]:
+    """The port of this machine on which TLS leads to a port without it; with `asks_for` clients show a certificate that
+    this authority has signed.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    if asks_for is not None:
+        context.load_verify_locations(asks_for)
+        context.verify_mode = ssl.CERT_REQUIRED
     loop = asyncio.new_event_loop()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
