@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from acts_celery.worker.storage.dead_letters import DeadLetters
 from acts_celery.worker.storage.fields import GIVEN_BACK
 from acts_celery.worker.storage.keys import Keys
 
-from .backend import Backend, Meeting, meeting_url, settings_apart
+from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_apart
 
 Json = dict[str, Any]
 OLD = """
@@ -49,6 +50,13 @@ def tripled(n: list[int]) -> int:
 
 @activity(version="new")
 def jotted(n: int, *, state: dict) -> None: ...
+"""
+DYING = f"""{NEW}
+import os, signal
+
+from acts_celery.worker.lanes.deciding import Decider
+
+Decider._given_back = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 """
 WIDER = (
     OLD.replace("twofold(n: int)", "twofold(n: int, note: str = '')")
@@ -209,3 +217,21 @@ def test_while_its_run_is_paused_no_call_waits_for_code(backend: Backend, code: 
     statuses: Any = redis.xrange(Keys(backend.settings.key_prefix, run.id).statuses)
     moments = {fields[b"s"]: int(id_.partition(b"-")[0]) for id_, fields in statuses}
     assert moments[b"failed"] - moments[b"running"] >= wait_ms, "it has waited since the run went on"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("wait_seconds", [60.0])
+def test_a_worker_that_dies_before_it_notes_what_it_gives_back_leaves_it_to_others(
+    backend: Backend, code: Path
+) -> None:
+    run = backend.client.submit_document(
+        {"context": [{"type": "input", "n": 1, "many": [1]}], "solution": {"calls": CALLS[:2]}}
+    )
+    code.write_text(DYING, encoding="utf-8")
+    with backend.worker("--name", "new@here", *queues(backend)) as dying:
+        assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    code.write_text(OLD, encoding="utf-8")
+    with backend.worker("--name", "old@here", *queues(backend)):
+        assert backend.wait(run.id).data()["state"] == {"a": 2, "b": 3}
+    fields: Any = backend.redis.xrange(Keys(backend.settings.key_prefix, run.id).log)
+    assert not any(GIVEN_BACK in found for _, found in fields)
