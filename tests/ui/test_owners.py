@@ -66,6 +66,8 @@ def test_the_list_of_runs_is_ones_own_and_a_fork_belongs_to_who_forks(
     backend.wait(hers)
     fork = pages.post(f"/api/runs/{hers}/fork", {"paused": True}, FAY).json()["run"]
     assert (listed(FAY), listed(GUS)) == ([fork, hers], [])
+    orders = pages.get(f"/api/runs/{fork}", FAY).json()["orders"]
+    assert (orders[-1]["did"], orders[-1]["by"], orders[-1]["authenticated"]) == ("forked", "fay", True)
     records = [entry.audit for entry in backend.client.run(fork).log(audit=True) if entry.audit]
     assert {(one.did, one.actor.name, one.actor.is_authenticated) for one in records[1:]} == {
         ("approved", "fay", True),

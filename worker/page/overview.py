@@ -19,6 +19,7 @@ from acts_celery.worker.client.results import Result
 from acts_celery.worker.client.run_status import RunStatus, run_status, status_of
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.entries import read_entry
 from acts_celery.worker.storage.held_calls import iso_date, read_held
 from acts_celery.worker.storage.keys import ENDED
 from acts_celery.worker.storage.loop_entries import LOOP
@@ -30,6 +31,7 @@ RUNS_AT_ONCE: Final = 50
 MOST_HELD: Final = 200
 _MOST_LOOKED_AT: Final = 5_000
 """Runs that are looked at for one answer, where few are what is searched for."""
+_MOST_ORDERS: Final = 10
 _STATUSES: Final = get_args(RunStatus)
 
 
@@ -98,7 +100,18 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "background": status.get("background"),
         "unanswered": status.get("unanswered", []),
         "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
+        "orders": _orders(run),
     }
+
+
+def _orders(run: OpenedRun) -> list[dict[str, Any]]:
+    """Who has changed the status of a run, the newest last: submitted, forked, paused, resumed or cancelled it."""
+    found: Any = run.redis.xrevrange(run.keys.statuses, count=_MOST_ORDERS)
+    with run.redis.pipeline(transaction=False) as pipeline:
+        for id_, _ in reversed(found):
+            pipeline.xrange(run.keys.log, id_, id_)
+        entries = [read_entry(*entry) for page in pipeline.execute() for entry in page]
+    return [{"id": entry.id, **entry.audit.to_dict()} for entry in entries if entry.audit is not None]
 
 
 def held(run: OpenedRun) -> list[dict[str, Any]]:

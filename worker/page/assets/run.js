@@ -50,6 +50,7 @@ async function runView({ run, overview }) {
     "child of": overview.parent ? make("a", { href: address("run", overview.parent.run) }, overview.parent.run) : null,
     "forked from": forkedFrom(overview.forked_from),
     "sent and forgotten": background(overview.background),
+    by: overview.orders?.length ? overview.orders.map((one) => make("div", {}, ordered(one))) : null,
     expires: overview.expires ? moment(overview.expires) : null,
     "log until": overview.log ? make("code", { class: "id" }, overview.log) : null,
   });
@@ -78,6 +79,9 @@ async function runView({ run, overview }) {
     nodes: [heading("The run"), attention.length ? notice("", attention) : null, told, runDeeds(overview), output],
   };
 }
+
+/** Who has done something to the run; a token has shown the name, or it is what somebody says of himself. */
+const ordered = (one) => `${one.did} by ${one.by}${one.authenticated ? " (authenticated)" : ""} from ${one.from}`;
 
 function forkedFrom(origin) {
   return origin ? make("a", { href: address("run", origin.run) }, `${origin.run} at ${origin.at}`) : null;
