@@ -143,6 +143,7 @@ def nightly(arguments: list[str]) -> int:
     on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
     results.append(1 if program is None else subprocess.call(on_oldest, env={**os.environ, SERVER: program}))
     results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]))
+    results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--rabbitmq"]))
     return next((code for code in results if code), 0)
 
 

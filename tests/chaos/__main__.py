@@ -15,8 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+
+from tests.security.rabbitmq import rabbitmq_server
 
 from .report import Report
 from .rounds import random_round
@@ -31,14 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--round", type=int, default=0, help="the round to begin with (default 0)")
     parser.add_argument("--round-seconds", type=float, default=60, help="how long faults strike before each audit")
     parser.add_argument("--folder", type=Path, help="where logs and the server's data are kept; default: nowhere")
+    parser.add_argument("--rabbitmq", action="store_true", help="with a RabbitMQ for the broker")
     parser.add_argument("--json", action="store_true", help="machine output")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = Report(options.seed)
-    with tempfile.TemporaryDirectory(prefix="acts-chaos-") as folder, Site(options.folder or Path(folder)) as site:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acts-chaos-")))
+        broker = f"amqp://guest:guest@127.0.0.1:{_rabbitmq(stack, folder)}//" if options.rabbitmq else None
+        site = stack.enter_context(Site(options.folder or folder, broker_url=broker))
         ends_at = time.monotonic() + options.seconds
         for number in count(options.round):
-            command = f"--seed {options.seed} --round {number} --round-seconds {options.round_seconds:g} --seconds 1"
+            command = "--rabbitmq " if options.rabbitmq else ""
+            command += f"--seed {options.seed} --round {number} --round-seconds {options.round_seconds:g} --seconds 1"
             print(f"round {number}: {shlex.join([sys.executable])} -m tests.chaos {command}", file=sys.stderr)
             round_ = random_round(site, options.seed, number, seconds=options.round_seconds)
             report.add(round_)
@@ -51,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print(*report.table(), sep="\n")
     return 1 if report.findings else 0
+
+
+def _rabbitmq(stack: ExitStack, folder: Path) -> int:
+    """The port of a RabbitMQ that lasts as long as the rounds."""
+    (folder / "rabbitmq").mkdir()
+    return stack.enter_context(rabbitmq_server(folder / "rabbitmq"))
 
 
 def _summary(findings: Sequence[object], incidents: int) -> list[str]:

@@ -19,7 +19,9 @@ from redis.exceptions import ResponseError
 
 from acts_celery import Client
 from acts_celery.broker_config import queue_names
+from acts_celery.broker_config.urls import scheme_of
 from acts_celery.protocol.engine.events import CallEnded
+from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.client.background import Background, read_background
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.registry.activities import registry
@@ -156,7 +158,9 @@ class Auditor:
         return [key.decode() for key in self._redis.scan_iter(f"{self._prefix}:{{slots}}:*", count=1_000)]
 
     def _listeners(self) -> int:
-        """Workers that wait for a task this moment."""
+        """Workers that wait for a task this moment; over a RabbitMQ those that answer."""
+        if scheme_of(self._site.settings.require_broker()).startswith("amqp"):
+            return len(make_client_application(self._site.settings).control.ping(timeout=2))
         return sum(client["cmd"] == "brpop" for client in self._redis.client_list())
 
     def _runs(self) -> set[str]:

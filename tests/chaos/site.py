@@ -45,11 +45,13 @@ POSTS: Final = (
 class Site:
     """Everything that runs; use it as a context manager. All of it ends with the block, or with us."""
 
-    def __init__(self, folder: Path, posts: Sequence[Post] = POSTS) -> None:
+    def __init__(self, folder: Path, posts: Sequence[Post] = POSTS, *, broker_url: str | None = None) -> None:
+        """With a `broker_url` messages go there, and the server has the log alone."""
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.crew: list[Member] = []
         self._posts = posts
+        self._broker_url = broker_url
         self._model = write_model(self.folder / "model.json")
         self._records = self.folder / "records"
         self._stack = ExitStack()
@@ -84,7 +86,7 @@ class Site:
         """The settings of somebody who reaches the server at this address."""
         return load(
             env_file=None,
-            broker_url=url,
+            broker_url=self._broker_url or url,
             redis_url=url,
             activities=(str(ACTIVITIES),),
             model=self._model,
