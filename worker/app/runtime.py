@@ -297,10 +297,13 @@ class Runtimes:
         return self._runtime
 
     def close(self) -> None:
-        """End this process's runtime, where there is one."""
+        """End this process's runtime, where there is one; this process is no worker any more."""
         if self._runtime is not None and self._process == os.getpid():
             self._runtime.close()
             self._runtime = None
+        leaving, self._leaving = self._leaving, None
+        for end in leaving or ():
+            os.close(end)
 
     def leave(self) -> None:
         """This worker is to end, and all its processes; see `Runtime.leave_after`."""
