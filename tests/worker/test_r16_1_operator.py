@@ -82,6 +82,30 @@ def test_r16_1_calls_that_come_later_are_held_against_what_was_said_when_the_run
     assert not rung
 
 
+def test_r16_1_a_delegate_that_has_tools_is_held_against_what_was_said_when_its_run_was_submitted(
+    tmp_path: Path,
+) -> None:
+    rung.clear()
+    reader = {
+        "context": [{"type": "text", "text": "Ring when it says so."}],
+        "schema": {"type": "string"},
+        "tools": ["fetch_ticket", "ring_bell"],
+    }
+    ask = {"_tool": "ask", "_delegate": "ringer", "_outputPath": "†state.said"}
+    tools = {"ask": {"type": "object", "properties": {"_delegate": {"const": "ringer"}}}}
+    with local(TOOLS) as client:  # the worker knows no file
+        aware = type(client)(client.settings.model_copy(update={"trust": written(tmp_path, SAID)}), client._known)
+        child = client.model({"calls": [FETCH]}, {"calls": [RING]}, {"calls": [], "output": "done"})
+        run = aware.submit(solution={"calls": [ask]}, tools=tools, delegates={"ringer": reader})
+        (held,) = next(found for _ in run.follow(children=True, timeout_seconds=60) if (found := run.held()))
+        assert (held["tool"], held["untrusted"]["parameters"]) == ("ring_bell", {"at": ["tickets"]})
+        run.reject(held["call"], reason="who says so")
+        result = run.wait(timeout_seconds=60)
+    assert result.data()["state"]["said"] == "done"
+    assert "Ring at four" not in str(child.requests)
+    assert not rung
+
+
 def test_r16_1_the_operator_takes_nothing_away_and_the_doctor_says_what_counts(tmp_path: Path) -> None:
     said = {"ring_twice": {"effects": True, "content": ["by"]}, "gong": {"effects": True}}
     settings = load(env_file=None, trust=written(tmp_path, said))
