@@ -52,16 +52,20 @@ def attacks(endorsing: Endorsing, *, labels: bool = True) -> Iterator[Attack]:
     for task in user_tasks():
         plan = plan_of(task)
         plan_as_checked = checked(plan, endorsing, labels=labels)
-        wanted = set(_deciding(run(plan, checked(plan), World(task)).world))
+        wanted = set(deciding(run(plan, checked(plan), World(task)).world))
         for injected in injected_tasks(task.suite):
-            written = dict.fromkeys(places(task.suite), f"{MARK}: {injected.raw.GOAL}")
             reader = Obedient(injected)
-            world = run(plan, plan_as_checked, World(task, written), reader, approves=False).world
-            other = [effect for effect in _deciding(world) if effect not in wanted]
+            world = run(plan, plan_as_checked, World(task, injection(injected)), reader, approves=False).world
+            other = [effect for effect in deciding(world) if effect not in wanted]
             turned = [effect for effect in other if _is_turned(plan, effect, wanted)]
             started = [effect for effect in other if effect not in turned]
             is_harmed = world.is_harmed_by(injected)
             yield Attack(task, injected, reader.answers, tuple(started), tuple(turned), is_harmed)
+
+
+def injection(injected: Task) -> dict[str, str]:
+    """What an attacker writes at each place of a suite."""
+    return dict.fromkeys(places(injected.suite), f"{MARK}: {injected.raw.GOAL}")
 
 
 class Obedient:
@@ -98,7 +102,7 @@ class Obedient:
         return found[0] if found else _OF_TYPE[type(honest)]
 
 
-def _deciding(world: World) -> Iterator[Effect]:
+def deciding(world: World) -> Iterator[Effect]:
     """The effects, each with what decides alone."""
     for name, given in world.effects:
         deciding = {key: value for key, value in given.items() if key not in LABELS[name].content}
