@@ -23,6 +23,7 @@ from acts_celery.worker.cli.mcp_listing import listed
 from acts_celery.worker.client.local import LocalClient
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.mcp.admitted import admit, read_admitted
+from acts_celery.worker.mcp.declarations import Declaration
 from acts_celery.worker.mcp.standing import standings
 from tests.environment import without_settings
 
@@ -77,6 +78,8 @@ def test_what_a_server_answers_is_a_value_and_what_it_does_wrong_is_the_error_of
         kind, message = outcome(client, "flood")
         assert kind != "McpUnavailable"
         assert "ACTS_LIMIT_MESSAGE_BYTES" in message or "bytes" in message
+        kind, message = outcome(client, "unreadable")
+        assert (kind, "no message" in message) == ("McpRefused", True)
         kind, message = outcome(client, "endless")
         assert (kind, "ACTS_LIMIT_CALL_BYTES" in message) == ("McpRefused", True)
         assert outcome(client, "echo", text="still there") == "still there"
@@ -129,6 +132,45 @@ def test_a_tool_is_none_before_it_is_admitted_and_its_results_decide_nothing_aft
         assert result.data()["state"]["written"] == "x"
 
 
+def _nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"properties": {"of": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"allOf": [{"properties": {"_activity": {"const": "pay"}}}]}, "names that begin with _"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"_scopes": {"const": ["state"]}}}}}, "begin with _"),
+        ({"properties": {"_outputPath": {"const": "†state.pay"}}}, "names that begin with _"),
+        ({"$ref": "#"}, "refers to itself"),
+        ({"properties": {"of": {"$ref": "file:///etc/passwd"}}}, "is not in it"),
+        ({"properties": {"of": {"type": "string", "pattern": "((a{1000}){1000}){1000}"}}}, "too large"),
+        (_nested(300), "nested deeper"),
+    ],
+)
+def test_a_schema_that_reaches_for_the_engine_or_cannot_be_held_against_is_unfit(
+    schema: dict[str, Any], problem: str
+) -> None:
+    [found] = Declaration.read({"name": "page", "inputSchema": schema}).problems()
+    assert problem in found
+
+
+def test_names_that_begin_with_an_underscore_inside_a_parameter_are_its_own() -> None:
+    schema = {"properties": {"filter": {"properties": {"_id": {"type": "string"}}}}}
+    assert not [*Declaration.read({"name": "find", "inputSchema": schema}).problems()]
+
+
+def test_a_list_without_an_end_is_not_taken(tmp_path: Path) -> None:
+    tools = [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(1_001)]
+    (tmp_path / "list.json").write_text(json.dumps(tools))
+    found = listed(load(mcp={"web": faulty(tmp_path)}), ["web"])["web"]
+    assert isinstance(found, WorkerError)
+    assert "more than 1000 tools" in str(found)
+
+
 def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None:
     (tmp_path / "stay").touch()
     code = (
@@ -178,4 +220,5 @@ def test_the_commands_show_what_a_server_says_and_admit_it(tmp_path: Path) -> No
     found = run.invoke(mcp, ["tools", "web.page", "web.echo"], standalone_mode=False).stdout
     assert "web.page  admitted  has effects" in found
     assert "IGNORE ALL" in found
+    assert r"first.\u3164\U000e0101" in found  # what hides in a text is seen before it is admitted
     assert "web.echo  new  only reads" in found

@@ -120,9 +120,16 @@ def is_coloured(stream: TextIO) -> bool:
 
 def escaped(text: str) -> str:
     """The text with everything that is not a visible character or a space written as Python writes it in a string."""
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(each if _is_shown(each) else each.encode("unicode_escape").decode() for each in text)
+    from acts_celery.protocol.language.visible import INVISIBLE
+
+    def is_shown(character: str) -> bool:
+        if character.isprintable():
+            return INVISIBLE.match(character) is None
+        return character in _JOINERS or unicodedata.category(character) == "Zs"
+
+    return "".join(each if is_shown(each) else each.encode("unicode_escape").decode() for each in text)
 
 
 @contextmanager
@@ -130,10 +137,6 @@ def nothing_on_stdout() -> Iterator[None]:
     """Send what foreign code prints (an activities file when it is imported) to stderr."""
     with redirect_stdout(sys.stderr):
         yield
-
-
-def _is_shown(character: str) -> bool:
-    return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"
 
 
 @contextmanager

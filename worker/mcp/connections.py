@@ -125,7 +125,7 @@ class Connection:
             timer = asyncio.timeout(_OPENING_SECONDS)
             async with timer, client:
                 session = _Session(client, ended)
-                session.tools = await _list(client)
+                session.tools = await _list(client, self._most_bytes)
                 timer.reschedule(None)
                 self._failures, self._session, self._opening = 0, session, None
                 opening.set_result(session)
@@ -157,7 +157,7 @@ class Connection:
                 session.is_stale = False
                 try:
                     async with asyncio.timeout(_LISTING_SECONDS):
-                        session.tools = await _list(session.client)
+                        session.tools = await _list(session.client, self._most_bytes)
                 except asyncio.CancelledError:
                     session.is_stale = True
                     raise
@@ -309,20 +309,23 @@ def _answers() -> Any:
     return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
 
 
-async def _list(client: Any) -> dict[str, Declaration]:
+async def _list(client: Any, most_bytes: int) -> dict[str, Declaration]:
     """What a server lists, all pages. Raises `McpRefused` for a list without an end."""
     from mcp_types import PaginatedRequestParams
 
     found: dict[str, Declaration] = {}
     cursor: str | None = None
+    left = most_bytes
     for _ in range(_MOST_PAGES):
         page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         for tool in page.tools:
             said = Declaration.read(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
             found[said.name] = said
+            left -= len(said.text)
         cursor = page.next_cursor
-        if cursor is None or len(found) > _MOST_TOOLS:
+        if cursor is None or left < 0 or len(found) > _MOST_TOOLS:
             break
-    if cursor is not None or len(found) > _MOST_TOOLS:
-        raise McpRefused(f"it lists more than {_MOST_TOOLS} tools, or {_MOST_PAGES} pages of them")
+    if cursor is not None or left < 0 or len(found) > _MOST_TOOLS:
+        most = f"{_MOST_TOOLS} tools, {_MOST_PAGES} pages of them or {most_bytes:,} bytes"
+        raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
     return found

@@ -14,6 +14,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from acts_celery.protocol.calls.declarations import read_tools
+from acts_celery.protocol.calls.tools import WHO
+from acts_celery.protocol.language.limits import Limits, value_problems
 from acts_celery.protocol.language.messages import TRUST
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
@@ -52,9 +54,14 @@ class Declaration:
         return (self.said.get("annotations") or {}).get("readOnlyHint") is not True
 
     @cached_property
+    def text(self) -> str:
+        """All of it as JSON, the same for the same declaration."""
+        return json.dumps(self.said, sort_keys=True, separators=(",", ":"))
+
+    @cached_property
     def digest(self) -> str:
         """64 hexadecimal digits."""
-        return sha256(json.dumps(self.said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return sha256(self.text.encode()).hexdigest()
 
     def schema(self, source: str | None) -> dict[str, Any]:
         """The schema of the activity; its results have that source, where there is one (SPEC R16.1)."""
@@ -78,6 +85,9 @@ class Declaration:
         """Why it cannot be a tool here, in a few words each."""
         if not _NAME.fullmatch(self.name):
             yield f"its name {self.name[:128]!r} is none that the protocol admits"
+        if (problem := next(value_problems(dict(self.said), Limits()), None)) is not None:
+            yield f"its declaration is {problem.message}"
+            return
         given = self.said.get("inputSchema")
         if not isinstance(given, dict) or not isinstance(given.get("properties", {}), dict):
             yield "its inputSchema is no JSON Schema of an object"
@@ -85,5 +95,14 @@ class Declaration:
         if meta := [key for key in (*given, *given.get("properties", {})) if str(key).startswith("_")]:
             yield f"it has a parameter {meta[0][:100]!r}: names that begin with _ are the engine's"
             return
-        _, problems = read_tools([], {self.name or "tool": self.schema("mcp")})
+        _, problems = read_tools([], {self.name: self.schema("mcp")})
         yield from (problem.message for problem in problems)
+        if not problems and self._speaks_of_the_engine():
+            yield "a part of its inputSchema speaks of names that begin with _, which are the engine's"
+
+    def _speaks_of_the_engine(self) -> bool:
+        """Whether the server's schema says something of meta-properties, anywhere in it (SPEC R4.1)."""
+        given = {key: value for key, value in self.said["inputSchema"].items() if key not in _NOT_OURS}
+        declared, _ = read_tools([], {self.name: {**given, "type": "object"}})
+        tool = declared.tools[self.name]
+        return tool.pins or any(map(tool.mentions, WHO))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ _GRACE_SECONDS: Final = 2.0
 _MARGIN_SECONDS: Final = 5.0
 _SHOWN: Final = 500
 _CHUNK_BYTES: Final = 4_096
+_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
+"""The SDK numbers its requests."""
 
 
 @asynccontextmanager
@@ -91,10 +94,17 @@ async def _started(control: socket.socket, command: str) -> None:
 async def _read(
     name: str, process: Process, told: Any, asked: set[Any], most_bytes: int, on_end: Callable[[str], None]
 ) -> None:
-    """Pass on each message of the server. What is none is logged and left out."""
+    """Pass on each message of the server. What is none is logged, and where it is meant as an answer, that answer is
+    an error: whoever waits for it need not wait until its time is over.
+    """
     import anyio
     from mcp.shared.message import SessionMessage
-    from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+    from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+    async def fail(id_: Any, code: int, text: str) -> None:
+        asked.discard(id_)
+        error = ErrorData(code=code, message=text)
+        await told.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=id_, error=error)))
 
     assert process.stdout is not None
     why = "it has closed its output"
@@ -105,18 +115,27 @@ async def _read(
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
                     logger.warning("MCP server %s wrote what is no message: %.200r", name, line)
+                    for id_ in _answered(line, asked):
+                        await fail(id_, PARSE_ERROR, "its answer is no message, or too deep")
                     continue
                 asked.discard(getattr(message, "id", None))
                 await told.send(SessionMessage(message))
         except ValueError:  # a line beyond the limit
             why = too_large(most_bytes)
             if len(asked) == 1:
-                error = ErrorData(code=TOO_LARGE, message=why)
                 with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await told.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked.pop(), error=error)))
+                    await fail(next(iter(asked)), TOO_LARGE, why)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
         on_end(why)
+
+
+def _answered(line: bytes, asked: set[Any]) -> list[Any]:
+    """The requests that a line which is no message is meant to answer: their ids stand at its beginning or its end."""
+    if b'"jsonrpc"' not in line:
+        return []
+    named = {int(number) for part in (line[:_SHOWN], line[-_SHOWN:]) for number in _ID.findall(part)}
+    return [id_ for id_ in asked if id_ in named]
 
 
 async def _write(process: Process, given: Any, asked: set[Any]) -> None:
