@@ -6,13 +6,14 @@ queue's name follows from the exchange and the routing key.
 
 Who may add to a queue or publish in a channel may add anything. kombu takes an entry and reads it in one step of
 its event loop; what it cannot read it raises, and the process would end. Here such an entry is gone, is counted, and
-costs one line in the log.
+costs one line in the log. What comes when the worker has stopped taking goes back to its queue.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from queue import Empty
 from time import monotonic
 from typing import Any, Final
@@ -40,6 +41,7 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
         transport = super().create_transport()
         if transport.driver_type == "redis":
             transport.Channel = _channel_class(transport.Channel)
+            transport._deliver = partial(_deliver, transport, transport._deliver)
         return transport
 
     def ensure(self, obj: Any, fun: Any, errback: Any = None, max_retries: int | None = None, **options: Any) -> Any:
@@ -151,6 +153,17 @@ def _channel_class(base: Any) -> Any:
 def of_connections(*errors: type[Exception]) -> tuple[type[Exception], ...]:
     """What is wrong with a connection, of what kombu calls so: a KeyError is raised by a message without its parts."""
     return tuple(error for error in errors if error is not KeyError)
+
+
+def _deliver(transport: Any, hand_on: Callable[[Any, str], None], message: Any, queue: str) -> None:
+    """Hand on a message. One that comes when the worker has stopped taking goes back to its queue, where kombu would
+    have it rejected, which leaves it to the sweep (see `prefetch`).
+    """
+    stopped = queue not in transport._callbacks and not any(queue in each._fanout_queues for each in transport.channels)
+    if stopped and transport.channels:
+        transport.channels[0]._put(queue, message)
+    else:
+        hand_on(message, queue)
 
 
 def _bound_queue(exchange: str, routing_key: str) -> str:
