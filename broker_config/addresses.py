@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from acts_celery.broker_config.errors import NotConfigured
@@ -38,6 +38,7 @@ class AddressSettings(BaseSettings):
         # `model` and `model_*` are settings of ours, not pydantic's.
         protected_namespaces=(),
     )
+    _is_embedded: bool = PrivateAttr(False)
 
     broker_url: SecretUrl | None = Field(
         None,
@@ -136,6 +137,13 @@ class AddressSettings(BaseSettings):
             f"{ENVIRONMENT_PREFIX}REDIS_URL, e.g. redis://localhost:6379/0, or use --redis"
         )
 
-    def with_urls(self, *, broker_url: str, redis_url: str) -> Self:
-        """Return a copy that uses these two addresses, e.g. an `EmbeddedServer`'s."""
-        return self.model_copy(update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)})
+    def with_embedded(self, *, broker_url: str, redis_url: str) -> Self:
+        """Return a copy that uses the two addresses of an `EmbeddedServer`."""
+        own = self.model_copy(update={"broker_url": SecretUrl(broker_url), "redis_url": SecretUrl(redis_url)})
+        own._is_embedded = True
+        return own
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the server is there for one process alone: once gone it does not come back."""
+        return self._is_embedded

@@ -112,3 +112,11 @@ def test_check_warns_of_a_model_that_cannot_be_asked_from_here() -> None:
     assert (ready.stderr, "models" in ready.json) == ("", False)
     silent = acts("check", "-", stdin={"solution": {"calls": [{"_tool": "x", "_output": 1}]}, "tools": {"x": {}}})
     assert silent.stderr == ""
+
+
+def test_a_run_whose_worker_ends_ends_with_it_and_says_why() -> None:
+    request = {"context": [], "schema": {"type": "string"}, "tools": {}}
+    told = acts_afresh("run", "-", "--json", stdin=request, env={"ACTS_MODEL": "anthropic:some"})
+    assert told.error_lines[0].startswith("acts: warning: model anthropic:some has no key here")
+    assert told.json["errors"][0]["message"].endswith("model anthropic:some: it has no key: set ACTS_MODEL_API_KEY")
+    assert told.code == 3

@@ -92,6 +92,9 @@ def run(
             with Client(effective) as client:
                 plan = client.check_submission(value, allow=source.allowed)
                 findings = checks.tell(plan)
+                if effective is not settings:  # its worker has the settings of this command
+                    for warning in client.checker.unready_models(plan):
+                        tell(f"warning: {warning}")
                 submitted = client.submit_plan(plan, naming.label(value), files)
                 embedded = effective if effective is not settings else None
                 asked = _Asked(common.json, view, deadline, worker_log, embedded)

@@ -44,7 +44,7 @@ def embedded_backend(
     `InfrastructureError` where either cannot be had or the worker ends for good.
     """
     with EmbeddedServer() as server:
-        urls = settings.with_urls(broker_url=server.broker_url, redis_url=server.redis_url)
+        urls = settings.with_embedded(broker_url=server.broker_url, redis_url=server.redis_url)
         interval = min(settings.sweep_interval_seconds, _SWEEP_INTERVAL_SECONDS)
         # The port of figures is that of the workers of this machine; this one is gone after a run.
         # No other worker will come, so no call waits for one whose code admits it.

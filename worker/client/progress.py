@@ -170,7 +170,7 @@ class Progress:
 
     def _wait(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
         """The next entries; none where none came for a while. A server that fails over is waited for."""
-        pauses = deadline.pauses()
+        pauses = iter(()) if self._settings.is_embedded else deadline.pauses()
         with redis_errors(self._settings):
             while True:
                 block = deadline.block_ms() if blocks else None
