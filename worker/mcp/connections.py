@@ -72,7 +72,9 @@ class Connection:
         session = await self._opened()
         try:
             listed = await self._listed(session)
-        except McpUnavailable:  # the tool was not asked for anything yet: a server that has begun anew may carry it out
+        except (McpUnavailable, McpRefused):
+            # The tool was not asked for anything yet: a server that has begun anew, and refuses a session that it does
+            # not know, may carry it out.
             session = await self._opened()
             listed = await self._listed(session)
         require_same(self._name, tool, listed.get(tool.name))
