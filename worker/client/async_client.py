@@ -272,7 +272,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
 
     async def _next(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
         """As `Progress` waits."""
-        pauses = iter(()) if self._settings.is_embedded else deadline.pauses()
+        pauses = deadline.pauses(self._settings)
         with redis_errors(self._settings):
             while True:
                 block = deadline.block_ms() if blocks else None

@@ -170,7 +170,7 @@ class Progress:
 
     def _wait(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
         """The next entries; none where none came for a while. A server that fails over is waited for."""
-        pauses = iter(()) if self._settings.is_embedded else deadline.pauses()
+        pauses = deadline.pauses(self._settings)
         with redis_errors(self._settings):
             while True:
                 block = deadline.block_ms() if blocks else None
@@ -202,8 +202,12 @@ class Deadline:
             raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
         return min(_BLOCK_MS, left)
 
-    def pauses(self) -> Iterator[float]:
-        """How long to wait before each further try of a reading, in seconds, while a server may be failing over."""
+    def pauses(self, settings: Settings) -> Iterator[float]:
+        """How long to wait before each further try of a reading, in seconds, while a server may be failing over; an
+        embedded one does not come back.
+        """
+        if settings.is_embedded:
+            return
         gone = time.monotonic() + _FAILOVER_SECONDS
         if self._at is not None:
             gone = min(gone, self._at)
