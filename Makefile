@@ -23,7 +23,7 @@ page:   ## run the page of a run in Debian's Chromium
 oldest: ## run the tests with the oldest libraries that pyproject.toml allows
 	@$(PYTHON) deploy/dev.py oldest $(ARGS)
 
-nightly: ## run every test on thousands of examples, then half an hour of chaos
+nightly: ## run every test on thousands of examples, then half an hour of chaos on each server
 	@$(PYTHON) deploy/dev.py nightly $(ARGS)
 
 check:  ## format, lint, types

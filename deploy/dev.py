@@ -7,7 +7,7 @@ redis    each Lua script and each command on Debian's Redis, the alert rules wit
          its systemd; all are installed where they are missing
 page     the page of a run in Debian's Chromium, which is installed where it is missing
 nightly  all tests, those that take long too, with thousands of examples for each law, on the bundled server and on
-         Redis; the scripts and commands on Redis 6.2; half an hour of chaos
+         Redis; the scripts and commands on Redis 6.2; half an hour of chaos on each
 oldest   the tests with the oldest version of each library that pyproject.toml allows
 check    format, lint, types
 bench    the benchmarks, beside other systems, which go into .peers; arguments go to them
@@ -49,6 +49,7 @@ NIGHTLY_TIMEOUT_SECONDS = 3600  # for one test; thousands of examples take long
 NIGHT_OF_CHAOS_SECONDS = 1800
 SERVER = "ACTS_SERVER_BINARY"
 REDIS = "redis-server"
+PURE = "tests/protocol"  # talks to no server
 CHROMIUM = "chromium"
 RABBITMQ = "rabbitmq-server"
 USUAL = "not nightly and not chromium"
@@ -131,18 +132,20 @@ def page(arguments: list[str]) -> int:
 
 def nightly(arguments: list[str]) -> int:
     """Run every test on thousands of examples and on each server, then random chaos in any case; return the code of
-    what failed first.
+    what failed first. What needs no server runs once.
     """
     options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS), *arguments]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
+    on_redis = {SERVER: REDIS}
+    chaos = [PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]
     results = [find(CHROMIUM), find(RABBITMQ), subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
-    results.append(
-        find(REDIS) or subprocess.call([PYTHON, "-m", "pytest", *options], env={**environment, SERVER: REDIS})
-    )
+    again = [PYTHON, "-m", "pytest", *options, "--ignore", PURE]
+    results.append(find(REDIS) or subprocess.call(again, env={**environment, **on_redis}))
     program = oldest_redis()
     on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
     results.append(1 if program is None else subprocess.call(on_oldest, env={**os.environ, SERVER: program}))
-    results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]))
+    results.append(subprocess.call(chaos))
+    results.append(subprocess.call(chaos, env={**os.environ, **on_redis}))
     results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--rabbitmq"]))
     return next((code for code in results if code), 0)
 
