@@ -64,11 +64,9 @@ def test_axe_finds_nothing_in_any_view_and_no_view_is_wider_than_its_window(
 def themes() -> Iterator[tuple[str, dict[str, str]]]:
     """The colours of the style sheet, by theme."""
     css = (ASSETS / "page.css").read_text(encoding="utf-8")
-    for block in re.findall(r":root[^{]*\{([^}]*)\}", css):
-        colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
-        scheme = re.search(r"color-scheme: (\w+);", block)
-        assert scheme is not None
-        yield scheme[1], colours
+    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", css)
+    yield "light", {name: light for name, light, _ in found}
+    yield "dark", {name: dark for name, _, dark in found}
 
 
 def luminance(colour: str) -> float:
@@ -84,13 +82,10 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_every_colour_of_text_can_be_read_on_every_ground_in_both_themes() -> None:
-    found = list(themes())
-    assert [scheme for scheme, _ in found] == ["light", "dark", "dark"]
-    assert found[1] == found[2]
     grounds = ("page", "panel", "mark", "failed-panel")
     low = [
         (scheme, text, ground)
-        for scheme, colours in found
+        for scheme, colours in themes()
         for text, ground in [*((text, ground) for text in ON_PAGE for ground in grounds), ("on-accent", "accent")]
         if contrast(colours[text], colours[ground]) < LEAST_CONTRAST
     ]
