@@ -96,7 +96,7 @@ def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.
     if is_cluster(url):
         first, others = read_cluster(url)
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
-        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
+        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **_OPTIONS))
     if not is_sentinel(url):
         return redis.Redis.from_url(url, parser_class=_Parser, **options)
     places, master = _sentinels(url)
@@ -121,7 +121,7 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
     }
     url = settings.require_redis()
     if is_cluster(url):
-        return _connect_async_to_cluster(url, _OPTIONS)
+        return _connect_async_to_cluster(url)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, options)
     few = {**options, "parser_class": _AsyncParser, "max_connections": _CONNECTIONS, "timeout": None}
@@ -133,7 +133,7 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
     """A client for an event loop that waits for runs: a blocked reading has a connection, and there may be many."""
     url = settings.require_redis()
     if is_cluster(url):
-        return _connect_async_to_cluster(url, _OPTIONS)
+        return _connect_async_to_cluster(url)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, _OPTIONS)
     pool = redis.asyncio.ConnectionPool.from_url(url, parser_class=_AsyncParser, **_OPTIONS)
@@ -148,11 +148,11 @@ class _Cluster(redis.cluster.RedisCluster):
         return self.execute_command("TIME", target_nodes=redis.RedisCluster.DEFAULT_NODE)  # type: ignore[no-untyped-call]  # as above
 
 
-def _connect_async_to_cluster(url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
+def _connect_async_to_cluster(url: str) -> redis.asyncio.Redis:
     """Commands that fail are repeated by the group they are in (see `grouping`), which outlasts a failover."""
     first, places = read_cluster(url)
     nodes = [AsyncClusterNode(*place) for place in places]
-    client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, **options)
+    client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, **_OPTIONS)
     return cast("redis.asyncio.Redis", client)
 
 
@@ -186,39 +186,29 @@ def redis_errors(settings: Settings) -> Iterator[None]:
     """Turn what the Redis client raises into an `InfrastructureError` that says what to do."""
     try:
         yield
-    except AuthenticationError as error:
-        where = mask_url(settings.require_redis())
-        raise InfrastructureError(
-            f"the log at {where} needs the right password ({error}): redis://:PASSWORD@HOST:PORT/0"
-        ) from error
-    except (RedisConnectionError, RedisTimeoutError) as error:
-        where = mask_url(settings.require_redis())
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            raise InfrastructureError(
-                f"the certificate of the log at {where} is not to be trusted ({error}): name the authority that "
-                f"signed it with ?ssl_ca_certs=FILE in the URL"
-            ) from error
-        raise InfrastructureError(
-            f"no answer from the log at {where} ({error}): does the server run? see `acts doctor`"
-        ) from error
-    except OutOfMemoryError as error:
-        where = mask_url(settings.require_redis())
-        raise InfrastructureError(
-            f"the log at {where} is full ({error}): raise its maxmemory, or delete runs that have ended (`acts delete "
-            "--free 500MB`); see `acts doctor`"
-        ) from error
-    except NotNow as error:
-        where = mask_url(settings.require_redis())
-        raise InfrastructureError(
-            f"the log at {where} takes nothing at the moment ({error}): give its disk room (MISCONF), or bring back "
-            "its replicas (NOREPLICAS)"
-        ) from error
-    except MovedError as error:
-        raise InfrastructureError(
-            "the log's server is part of a Redis Cluster: write ACTS_REDIS_URL=redis+cluster://HOST:PORT"
-        ) from error
-    except RedisClusterException as error:
-        where = mask_url(settings.require_redis())
-        raise InfrastructureError(f"no answer from the cluster of the log at {where} ({error})") from error
-    except RedisError as error:
-        raise InfrastructureError(f"the log refuses: {error}") from error
+    except (RedisError, RedisClusterException) as error:
+        raise InfrastructureError(_advice(error, mask_url(settings.require_redis()))) from error
+
+
+def _advice(error: Exception, where: str) -> str:
+    match error:
+        case AuthenticationError():
+            return f"the log at {where} needs the right password ({error}): redis://:PASSWORD@HOST:PORT/0"
+        case RedisConnectionError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            advice = "name the authority that signed it with ?ssl_ca_certs=FILE in the URL"
+            return f"the certificate of the log at {where} is not to be trusted ({error}): {advice}"
+        case RedisConnectionError() | RedisTimeoutError():
+            return f"no answer from the log at {where} ({error}): does the server run? see `acts doctor`"
+        case OutOfMemoryError():
+            advice = (
+                "raise its maxmemory, or delete runs that have ended (`acts delete --free 500MB`); see `acts doctor`"
+            )
+            return f"the log at {where} is full ({error}): {advice}"
+        case NotNow():
+            advice = "give its disk room (MISCONF), or bring back its replicas (NOREPLICAS)"
+            return f"the log at {where} takes nothing at the moment ({error}): {advice}"
+        case MovedError():
+            return "the log's server is part of a Redis Cluster: write ACTS_REDIS_URL=redis+cluster://HOST:PORT"
+        case RedisClusterException():
+            return f"no answer from the cluster of the log at {where} ({error})"
+    return f"the log refuses: {error}"
