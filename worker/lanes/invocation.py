@@ -58,52 +58,19 @@ async def invoke(
     began, outcome = time.monotonic(), "cancelled"
     figures().attempt_began(name)
     try:
-        result = await _tried(
-            function, attempt, name=name, is_async=is_async, policy=policy, limits=limits, threads=threads
-        )
+        try:
+            value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
+            result: Result = Success(to_json_value(value, limits))
+        except BaseException as raised:  # whatever it raises, SystemExit too, becomes the call's error
+            if _is_cancelled():
+                raise
+            result = _failed(
+                raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised, attempt, name, policy
+            )
         outcome = _OUTCOMES[type(result)]
         return result
     finally:
         figures().attempt_ended(name, outcome, time.monotonic() - began)
-
-
-async def _tried(
-    function: Callable[[], Any],
-    attempt: Attempt,
-    *,
-    name: str,
-    is_async: bool,
-    policy: Policy,
-    limits: Limits,
-    threads: Threads,
-) -> Result:
-    try:
-        value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
-        return Success(to_json_value(value, limits))
-    except BaseException as raised:  # whatever it raises, SystemExit too, becomes the call's error
-        if _is_cancelled():
-            raise
-        error = raised.__cause__ if isinstance(raised.__cause__, _PACKED) else raised
-        found = _found(error, policy)
-        failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
-        failures = attempt.failures + 1
-        is_last = failures > policy.retries or not _may_retry(error)
-        logger.log(
-            logging.ERROR if is_last else logging.WARNING,
-            "%s failed: %s (%.200s), call %s, attempt %d of %d",
-            name,
-            failure.type,
-            failure.message,
-            attempt.id.idempotency_key,
-            failures,
-            policy.retries + 1,
-            # The traceback stays here; readers get the failure. One that is tried again has none.
-            exc_info=error if is_last and not found and _is_news(error) else None,
-        )
-        if is_last:
-            return failure
-        backoff = Backoff(policy.backoff_seconds, policy.backoff_max_seconds, jitter=True)
-        return Retry(failure, backoff.seconds(failures))
 
 
 async def _called(
@@ -115,6 +82,30 @@ async def _called(
         return await function()
     async with asyncio.timeout(timeout_seconds):
         return await function()
+
+
+def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -> Failure | Retry:
+    """What becomes of an attempt that has raised."""
+    found = _found(error, policy)
+    failure = found or Failure(type(error).__name__[:LONGEST_TYPE], _text(error))
+    failures = attempt.failures + 1
+    is_last = failures > policy.retries or not _may_retry(error)
+    logger.log(
+        logging.ERROR if is_last else logging.WARNING,
+        "%s failed: %s (%.200s), call %s, attempt %d of %d",
+        name,
+        failure.type,
+        failure.message,
+        attempt.id.idempotency_key,
+        failures,
+        policy.retries + 1,
+        # The traceback stays here; readers get the failure. One that is tried again has none.
+        exc_info=error if is_last and not found and _is_news(error) else None,
+    )
+    if is_last:
+        return failure
+    backoff = Backoff(policy.backoff_seconds, policy.backoff_max_seconds, jitter=True)
+    return Retry(failure, backoff.seconds(failures))
 
 
 def _is_news(error: BaseException) -> bool:
