@@ -1,20 +1,26 @@
-"""Which runs a command means that takes many, as options; and durations and sizes as one writes them."""
+"""Which runs a command means that takes many, as options, and what it says of them; durations and sizes as one writes
+them.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from .bundles import bundled
+from .output import print_either, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acts_celery.worker.client.run_status import RunStatus
 
+Of = TypeVar("Of")
+_SHOWN: Final = 20
+"""Runs that are listed before something is deleted."""
 _WRITTEN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)\Z", re.ASCII)
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LETTERS: Final = "kmgt"
@@ -77,3 +83,25 @@ chosen_options: Final = bundled(
     ),
     click.option("--name", metavar="TEXT", help="Runs of this name or with this tag."),
 )
+
+
+def print_undone(
+    runs: Sequence[Of], line: Callable[[Of], str], sums: Iterable[str], document: Mapping[str, Any], *, as_json: bool
+) -> None:
+    """List the runs of which something would be deleted, the first of them, and what that comes to."""
+    more = [f"… and {len(runs) - _SHOWN} more"] if len(runs) > _SHOWN else []
+    print_either(document, [*map(line, runs[:_SHOWN]), *more, *sums], as_json=as_json)
+    if runs:
+        tell("nothing is deleted yet: with --yes it is")
+
+
+def done_with(runs: Iterable[Of], said: Callable[[Sequence[Of]], str]) -> list[Of]:
+    """All runs of which something is deleted as they are iterated; where that is interrupted, what was done is said."""
+    done: list[Of] = []
+    try:
+        for run in runs:
+            done.append(run)
+    except BaseException:  # Ctrl-C, too
+        tell(f"{said(done)}; the same command goes on")
+        raise
+    return done

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .bundles import bundled
-from .choosing import SIZE, Chosen, chosen_options
+from .choosing import SIZE, Chosen, chosen_options, done_with, print_undone
 from .erasing import erase, erased_lines
 from .failures import COMPLETED
 from .inspect import found_run
 from .options import Common, common_options
-from .output import escaped, print_either, tell
+from .output import escaped, print_either
 from .rendering import counted, size_words, span, status_word
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from acts_celery.worker.client.client import Client
     from acts_celery.worker.client.deleting import DeletableRun, DeletableRuns
-
-_SHOWN: Final = 20
-"""Runs that are listed before they are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,9 @@ def delete(
         most = int(free) if free is not None else None
         choice = client.deletable_runs(**chosen.criteria(), free_bytes=most, is_largest_first=largest)
         if not yes:
-            _print_choice(choice, common)
+            sums = [f"would delete {_amount(choice.runs)}", *_stay(choice)]
+            document = _document(choice.runs, choice, is_deleted=False)
+            print_undone(choice.runs, _line, sums, document, as_json=common.json)
             return COMPLETED
         _delete(client, choice, common)
     return COMPLETED
@@ -106,25 +105,8 @@ def _delete_one(run: str, of_one: OfOne, common: Common) -> int:
     return COMPLETED
 
 
-def _print_choice(choice: DeletableRuns, common: Common) -> None:
-    document = _document(choice.runs, choice, is_deleted=False)
-    lines = [_line(run) for run in choice.runs[:_SHOWN]]
-    if len(choice.runs) > _SHOWN:
-        lines.append(f"… and {len(choice.runs) - _SHOWN} more")
-    lines.append(f"would delete {_amount(choice.runs)}")
-    print_either(document, [*lines, *_stay(choice)], as_json=common.json)
-    if choice.runs:
-        tell("nothing is deleted yet: with --yes it is")
-
-
 def _delete(client: Client, choice: DeletableRuns, common: Common) -> None:
-    gone: list[DeletableRun] = []
-    try:
-        for run in client.delete_runs(choice.runs):
-            gone.append(run)
-    except BaseException:  # Ctrl-C, too
-        tell(f"{_amount(gone)} deleted; the same command goes on")
-        raise
+    gone = done_with(client.delete_runs(choice.runs), lambda done: f"{_amount(done)} deleted")
     lines = [f"deleted {_amount(gone)}", *_stay(choice)]
     if left := len(choice.runs) - len(gone):
         lines.append(f"stay: {counted(left, 'run')} to which calls were added meanwhile")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .choosing import done_with, print_undone
 from .failures import COMPLETED
-from .output import escaped, print_either, tell
+from .output import escaped, print_either
 from .rendering import counted
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from .choosing import Chosen
     from .options import Common
 
-_SHOWN: Final = 20
-"""Runs that are listed before something is deleted of them."""
 ELSEWHERE: Final = (
     "the names of the instances in the runs and their audit trails",
     "exported files, backups and the append-only file until it is rewritten",
@@ -34,21 +33,17 @@ def erase(instances: Sequence[str], chosen: Chosen, common: Common, *, yes: bool
     with Client(common.settings()) as client:
         found = client.erasable_runs(instances, **chosen.criteria())
         if not yes:
-            _print_found(found, common)
+            sums = [f"would delete of {counted(len(found.runs), 'run')}", *_kept(found)]
+            document = {"deleted": False, "runs": [run.to_dict() for run in found.runs], **_more(found)}
+            print_undone(found.runs, _line, sums, document, as_json=common.json)
             return COMPLETED
-        done: list[Erased] = []
-        try:
-            for erased in client.erase_instances(found.runs):
-                done.append(erased)
-        except BaseException:  # Ctrl-C, too
-            tell(f"deleted of {counted(len(done), 'run')}; the same command goes on")
-            raise
+        done = done_with(client.erase_instances(found.runs), _sum)
     lines = [line for erased in done for line in erased_lines(erased)]
     if left := len(found.runs) - len(done):
         lines.append(f"nothing of {counted(left, 'run')}: gone, or something was added meanwhile")
-    lines += [f"deleted of {counted(len(done), 'run')}", *_kept(found), *(f"stays: {place}" for place in ELSEWHERE)]
-    document = {"deleted": True, "runs": [erased.to_dict() for erased in done]}
-    print_either(document | _more(found), lines, as_json=common.json)
+    lines += [_sum(done), *_kept(found), *(f"stays: {place}" for place in ELSEWHERE)]
+    document = {"deleted": True, "runs": [erased.to_dict() for erased in done], **_more(found)}
+    print_either(document, lines, as_json=common.json)
     return COMPLETED
 
 
@@ -61,15 +56,8 @@ def erased_lines(erased: Erased) -> list[str]:
     return [*lines, *(f"stays: {escaped(what)}" for what in erased.remains)]
 
 
-def _print_found(found: ErasableRuns, common: Common) -> None:
-    lines = [_line(run) for run in found.runs[:_SHOWN]]
-    if len(found.runs) > _SHOWN:
-        lines.append(f"… and {len(found.runs) - _SHOWN} more")
-    lines += [f"would delete of {counted(len(found.runs), 'run')}", *_kept(found)]
-    document = {"deleted": False, "runs": [run.to_dict() for run in found.runs]}
-    print_either(document | _more(found), lines, as_json=common.json)
-    if found.runs:
-        tell("nothing is deleted yet: with --yes it is")
+def _sum(done: Sequence[Erased]) -> str:
+    return f"deleted of {counted(len(done), 'run')}"
 
 
 def _more(found: ErasableRuns) -> dict[str, object]:
