@@ -11,7 +11,6 @@ from asyncio import to_thread
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, is_cluster
@@ -75,9 +74,7 @@ class AsyncClient(Twin[Client]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
