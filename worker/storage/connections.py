@@ -96,7 +96,7 @@ def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.
     if is_cluster(url):
         first, others = read_cluster(url)
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
-        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **_OPTIONS))
+        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
     if not is_sentinel(url):
         return redis.Redis.from_url(url, parser_class=_Parser, **options)
     places, master = _sentinels(url)
