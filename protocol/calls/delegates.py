@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from acts_celery.protocol.language.errors import Problem
-from acts_celery.protocol.language.messages import Message, render_data, shown
+from acts_celery.protocol.language.messages import TRUST, Message, is_promise, read_data, render_data, shown
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.state.labels import MOST_LABELS, Labels, marks_of
 
 from .call import Call
 from .tools import ANONYMOUS, Executor
@@ -25,6 +26,21 @@ def delegate_context(
     context.extend(dict(message) for message in scoped)
     if parameters:
         context.append(render_data("input", dict(parameters), schema=input_schema(own)))
+    return context
+
+
+def child_context(
+    own: Sequence[Message], scoped: Iterable[Message], parameters: Mapping[str, Any], labels: Labels
+) -> list[dict[str, Any]]:
+    """The same for a run of its own, where each message names its sources: its own what they say, the others `labels`
+    and what its own promises say (SPEC R16.2).
+    """
+    given = labels.union(*(marks_of(message).labels for message in own if is_promise(message)))
+    context = delegate_context(own, scoped, parameters)
+    for position, message in enumerate(context):
+        said = marks_of(own[position]).labels if position < len(own) else given
+        if said and read_data(message) is not None:
+            message[TRUST] = sorted(said)[:MOST_LABELS]  # that it names any keeps effects from starting
     return context
 
 

@@ -26,6 +26,8 @@ class Success:
     """What asking models has cost (SPEC R13.3): `tokens` to be charged, and where known `model`, `usage`, `seconds`, or
     `calls`, how many a child run has started.
     """
+    labels: Labels = TRUSTED
+    """The sources of what a child run has read, beside those of what it was given (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Failure:
     """As in `Success`."""
     is_for_no_alternative: bool = False
     """Whether none of the call's alternatives takes it: no code came that admits the call (SPEC R17.3)."""
+    labels: Labels = TRUSTED
+    """As in `Success`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from acts_celery.protocol.schemas.work import METER, STEP_WORK
 from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.gathered import Gathered
-from acts_celery.protocol.state.labels import TRUSTED
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
 from acts_celery.protocol.trust.effects import Doubt, doubt
 from acts_celery.protocol.trust.flow import Flows, Seen
@@ -190,18 +190,23 @@ class Execution(Standing):
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
         outcome = self._outcome(self._calls[index], result, date, self._fold)
-        return self._marked(replace(outcome, cost=result.cost))
+        return self._marked(replace(outcome, cost=result.cost), result.labels)
 
-    def _marked(self, outcome: Outcome) -> Outcome:
-        """An outcome with the sources of all that it hangs on (SPEC R16.2)."""
+    def labels_given(self, call: Call) -> Labels:
+        """The sources of all that a call which has begun was given; none where a person has let it (SPEC R16.4)."""
+        own = self._calls[call_of(call.index)]
+        return TRUSTED if own.index in self._rulings else self._flows.into(own, self._seen(own), has_begun=True).read
+
+    def _marked(self, outcome: Outcome, answered: Labels = TRUSTED) -> Outcome:
+        """An outcome with the sources of all that it hangs on (SPEC R16.2); `answered` are those of its answer."""
         call = self._calls[call_of(outcome.index)]
-        is_said = self._terms.trust or self._labels or self._fold.is_marked or call.told or call.gather
+        is_said = self._terms.trust or self._labels or self._fold.is_marked or call.told or call.gather or answered
         if not (is_said or any(TRUST in message for message in outcome.messages)):
             return outcome  # nothing has a source
         flow = self._flows.into(call, self._seen(call), has_begun=True)
         there = TRUSTED.union(*(self._fold.marks(place).labels for place in call.written))
         is_done = outcome.status is Status.DONE and not outcome.is_rescued
-        return outcome.marked(self._flows.out_of(call, flow, outcome.said | there, is_done=is_done))
+        return outcome.marked(self._flows.out_of(call, flow, outcome.said | there, answered, is_done=is_done))
 
     def _seen(self, call: Call) -> Seen:
         return (self._gathered(call) if call.gather else None) or self._fold

@@ -24,7 +24,8 @@ Labels = frozenset[str]
 """Names of sources."""
 TRUSTED: Final[Labels] = frozenset()
 """Those of what nobody else wrote."""
-_MOST: Final = 16
+MOST_LABELS: Final = 16
+"""How many of them a message of a submission names at most."""
 _LONGEST: Final = 100
 
 
@@ -132,8 +133,8 @@ def label_problems(labels: Any, *at: str | int) -> Iterator[Problem]:
     """What keeps a value from being a list of labels (SPEC R16.1)."""
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) and label for label in labels):
         yield Problem(pointer(*at), 'must be a list of names of sources, such as ["mail"]')
-    elif len(labels) > _MOST:
-        yield Problem(pointer(*at), f"names {len(labels)} sources, where {_MOST} are allowed")
+    elif len(labels) > MOST_LABELS:
+        yield Problem(pointer(*at), f"names {len(labels)} sources, where {MOST_LABELS} are allowed")
     elif any(len(label) > _LONGEST for label in labels):
         yield Problem(pointer(*at), f"names a source with more than {_LONGEST} characters")
     elif any(map(has_control_characters, labels)):

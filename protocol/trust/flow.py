@@ -79,14 +79,16 @@ class Flows:
             given[parameter_at(at)] |= self._of(call, expression, seen, has_begun=has_begun)
         return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels)
 
-    def out_of(self, call: Call, flow: Flow, said: Labels = TRUSTED, *, is_done: bool = False) -> Marks:
+    def out_of(
+        self, call: Call, flow: Flow, said: Labels = TRUSTED, answered: Labels = TRUSTED, *, is_done: bool = False
+    ) -> Marks:
         """What is true of what a call writes, however it ends. `said` are the sources that its code has named, and
-        those of what stands where it writes: that may keep it from it.
+        those of what stands where it writes: that may keep it from it; `answered` are those of a child run's answer.
         """
         trust = self._trust(call)
         if is_done and endorses(call, trust):
             return Marks(flow.chosen | said, flow.chosen)
-        return written_marks(call, flow, trust.result | said)
+        return written_marks(call, flow, trust.result | said | answered)
 
     def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
         """The calls through which a source reaches a call, the first of them first; those of `calls` are looked

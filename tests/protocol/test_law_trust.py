@@ -18,6 +18,8 @@ from .driver import Driver, Result
 from .laws import law
 from .strategies import SCHEMAS, submissions
 from .test_against_naive import FUNCTIONS
+from .test_law_errors import told
+from .test_r10_4_gathering import gathering
 
 LABELLED: dict[str, Any] = {
     **SCHEMAS,
@@ -31,7 +33,7 @@ CONFIG = {"trust": {"otherwise": "refuse"}}
 @st.composite
 def labelled(draw: st.DrawFn) -> dict[str, Any]:
     """A submission of which some data and results come from others, and some calls have effects."""
-    submission = draw(submissions())
+    submission = draw(st.one_of(submissions(), submissions(), gathering(), told()))
     context: list[dict[str, Any]] = submission["context"]
     for message in context:
         if message["type"] in ("state", "input") and draw(st.sampled_from([False, False, True])):

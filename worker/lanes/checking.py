@@ -64,13 +64,17 @@ class Checker:
         self._operator = operator_trust(settings)
         self._kept: Environment | None = None
 
-    def check(self, value: Any, **known: Unpack[FromParent]) -> Plan:
-        """Check a whole submission; its `config.approve` may name `approved` besides. Raises `protocol.Rejected`."""
-        return self._completed(check_in(self._known(**known), value), value)
+    def check(self, value: Any, delegates: Mapping[str, Any] | None = None, **known: Unpack[FromParent]) -> Plan:
+        """Check a whole submission; its `config.approve` may name `approved` besides, and `delegates` are those of the
+        run that it belongs to, which may endorse. Raises `protocol.Rejected`.
+        """
+        return self._completed(check_in(self._known(**known), value), value, delegates)
 
-    def check_submission(self, value: Any, **known: Unpack[FromParent]) -> Plan:
-        """Check a whole submission that is to be run here, by this version. Raises `protocol.Rejected`."""
-        plan = self.check(value, **known)
+    def check_submission(
+        self, value: Any, delegates: Mapping[str, Any] | None = None, **known: Unpack[FromParent]
+    ) -> Plan:
+        """Check a whole submission that is to be run here, by this version; see `check`. Raises `protocol.Rejected`."""
+        plan = self.check(value, delegates, **known)
         is_asked = plan.submission.is_request and plan.submission.config.get("model") is None
         if is_asked and not self._has_model:
             text = "a request needs a model, and none is configured: set ACTS_MODEL, or give a solution"
@@ -184,12 +188,12 @@ class Checker:
     def _known_delegates(self) -> KnownDelegates:
         return KnownDelegates(self._settings, self._registry)
 
-    def _completed(self, plan: Plan, value: Any) -> Plan:
+    def _completed(self, plan: Plan, value: Any, known: Mapping[str, Any] | None = None) -> Plan:
         """The plan of a submitted value with what this backend adds. Raises `Rejected` for what it asks and this
         backend does not have.
         """
         problems = [*self._loosened(plan), *self._unfit_models(plan), *self._unpriced(plan), *_reserved(plan)]
-        problems += _self_endorsed(value)
+        problems += _self_endorsed(value, known or {})
         complete = self._known_delegates.with_definitions(plan)
         problems += self._without_model(complete)
         problems += self._unfit_loops(complete)
@@ -287,11 +291,13 @@ def _reserved(plan: Plan) -> Iterator[Problem]:
             return
 
 
-def _self_endorsed(value: Any) -> Iterator[Problem]:
-    """Delegates of a submission that endorse what others wrote: that is the operator's to say (SPEC R16.3)."""
+def _self_endorsed(value: Any, known: Mapping[str, Any]) -> Iterator[Problem]:
+    """Delegates of a submission that endorse what others wrote, but those of its parent: that is the operator's to say
+    (SPEC R16.3).
+    """
     delegates = value.get("delegates") if isinstance(value, Mapping) else None
     for name, definition in delegates.items() if isinstance(delegates, Mapping) else ():
-        if isinstance(definition, Mapping) and definition.get(ENDORSES):
+        if isinstance(definition, Mapping) and definition.get(ENDORSES) and definition is not known.get(name):
             text = "only a definition in the operator's folders (ACTS_DELEGATES) endorses: leave it out, or name one"
             yield Problem(pointer("delegates", name, ENDORSES), text)
 

@@ -16,7 +16,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Rejected
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.delegates import declares_tools, delegate_context
+from acts_celery.protocol.calls.delegates import child_context, declares_tools
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.engine.costs import dollars_of
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
@@ -72,7 +72,8 @@ class Children:
         own = definition.delegates[start.call.runner.name]
         if alternatives := execution.alternatives(start.call):
             own = {**own, "schema": result_schema(own.get("schema", {}), alternatives)}
-        context = delegate_context(own.get("context", []), execution.scoped_messages(start.call), start.parameters)
+        given, labels = execution.scoped_messages(start.call), execution.labels_given(start.call)
+        context = child_context(own.get("context", []), given, start.parameters, labels)
         return await asyncio.to_thread(self._start, attempt, start.call.runner.name, own, context, definition)
 
     def _start(
@@ -159,7 +160,9 @@ class Children:
             "config": child_config(definition.config, own.get("config") or {}, left, self._settings),
         }
         approved, operator = definition.config.get("approve", ()), definition.operator
-        return self._checker.check_submission(value, allow=definition.allow, approved=approved, operator=operator)
+        return self._checker.check_submission(
+            value, definition.delegates, allow=definition.allow, approved=approved, operator=operator
+        )
 
 
 def child_config(

@@ -298,7 +298,8 @@ class LoopRunner:
         await view.catch_up(services.log)  # with the costs of the last step
         await self._budget.give_back()
         queue = services.settings.queue_instances
-        await services.publish([parent.answer(view.run, child_result(status, view.loop), view.tokens, queue)])
+        result = child_result(status, view.loop, view.labels)
+        await services.publish([parent.answer(view.run, result, view.tokens, queue)])
 
 
 _STEPS: Final[Mapping[Stage, Callable[[LoopRunner], Awaitable[bool]]]] = {

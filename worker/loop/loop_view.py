@@ -92,7 +92,7 @@ class LoopView:
         """Every message of the log."""
         self.ended: dict[Where, Ended] = {}
         """The calls that have ended in the current tick."""
-        self._labels: Labels = TRUSTED
+        self.labels: Labels = TRUSTED
         """The sources of everything that was in the log, also of what counts no more."""
         self._known: list[Mapping[str, Any]] = []
         """The messages of the log but those of the calls that run meanwhile."""
@@ -174,7 +174,7 @@ class LoopView:
     @property
     def told(self) -> Labels:
         """The sources of what its model was shown, and so of the calls that it writes (SPEC R16.3)."""
-        return TRUSTED if self.hides else self._labels
+        return TRUSTED if self.hides else self.labels
 
     @property
     def begun(self) -> frozenset[int]:
@@ -293,7 +293,7 @@ class LoopView:
             if entry.call is not None:
                 self._positions.setdefault((entry.instance, entry.call), []).append(len(self.messages))
             self.messages.append(entry.message)
-            self._labels |= marks_of(entry.message).labels
+            self.labels |= marks_of(entry.message).labels
             (self._known if entry.call is None else self._written).append(entry.message)
         match entry.event:
             case CallEnded() as event:

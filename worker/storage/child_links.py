@@ -11,12 +11,12 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.loop_limits import LoopLimits
+from acts_celery.protocol.state.labels import TRUSTED, Labels, marks_of
 from acts_celery.worker.wire.attempts import Attempt, CallId
 from acts_celery.worker.wire.messages import Delivery, delivery_task
 from acts_celery.worker.wire.task_messages import TaskMessage
@@ -96,12 +96,15 @@ def budgets_of(run: str, limits: LoopLimits, parent: bytes | None, *spent: bytes
     return Budget.of(run, limits, tokens, money), *(above.budgets if above is not None else ())
 
 
-def child_result(status: str, loop: Loop) -> Success | Failure:
-    """What a child that has ended answers; its loop says what it has cost."""
+def child_result(status: str, loop: Loop, labels: Labels) -> Success | Failure:
+    """What a child that has ended answers; its loop says what it has cost. `labels` are the sources of all in its
+    log.
+    """
     end, spent = loop.ended, {**loop.cost.pack(), "calls": loop.calls}
     if status == "completed":
-        return Success(end.output if end is not None else None, spent)
-    return Failure("ChildFailed", (end.reason if end is not None else None) or f"its run is {status}", spent)
+        return Success(end.output if end is not None else None, spent, labels)
+    reason = (end.reason if end is not None else None) or f"its run is {status}"
+    return Failure("ChildFailed", reason, spent, labels=labels)
 
 
 def child_id(call: CallId, generation: int = 0) -> str:
@@ -113,4 +116,8 @@ def child_id(call: CallId, generation: int = 0) -> str:
 
 def result_of(status: str, entries: Iterable[Entry]) -> Success | Failure:
     """What a child that has ended answers, by its log."""
-    return child_result(status, reduce(follow, entries, Loop()))
+    loop, labels = Loop(), TRUSTED
+    for entry in entries:
+        loop = follow(loop, entry)
+        labels |= marks_of(entry.message).labels if entry.message is not None else TRUSTED
+    return child_result(status, loop, labels)

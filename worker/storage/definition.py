@@ -185,7 +185,7 @@ class Definition:
             versions=(*self.versions, unpack_calls(fields["templates"], tools)),
             awaited=self.awaited | frozenset(fields["awaited"]),
             contracts=merged(self.contracts, fields.get("contracts", {})),
-            trust=both(self.trust, unpack_trust(fields)),
+            trust=both(self.trust, unpack_trust(fields), fields["delegates"]),
         )
 
     def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from acts_celery.protocol.calls.trust import ToolTrust
@@ -22,7 +23,10 @@ def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
     return {**acting, **{name: ToolTrust.read(said) for name, said in fields.get("trust", {}).items()}}
 
 
-def both(before: Trusts, added: Trusts) -> Trusts:
-    """What is said by a run and by an amendment of it: each can only add."""
+def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts:
+    """What is said by a run and by an amendment of it: each can only add. A delegate that the amendment has `defined`
+    endorses only if it says so: another definition may have answered before.
+    """
+    before = {name: replace(said, endorses=said.endorses and name not in defined) for name, said in before.items()}
     names = (*before, *(name for name in added if name not in before))
     return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ from acts_celery.broker_config import DELIVER
 from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.language.limits import MOST, value_problems
+from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
 from acts_celery.worker.errors import MalformedMessage
 
 from .attempts import Attempt, Count, Result, Retry, RunName
@@ -125,7 +127,8 @@ def pack_delivery(delivery: Delivery) -> bytes:
         case Retry(failure, delay_seconds, is_given_back):
             result = {"type": failure.type[:LONGEST_TYPE], "message": failure.message, "delay_seconds": delay_seconds}
             result |= {"given_back": True} if is_given_back else {}
-    extra = {"cost": dict(cost)} if cost is not None else {}
+    labels = () if isinstance(delivery.result, Retry) else sorted(delivery.result.labels)
+    extra = {**({"cost": dict(cost)} if cost is not None else {}), **({"labels": labels} if labels else {})}
     child = {"child": delivery.child} if delivery.child is not None else {}
     return pack({"attempt": _attempt_fields(delivery.attempt), "result": result, **extra, **child})
 
@@ -138,7 +141,8 @@ def delivery_task(delivery: Delivery, queue: str) -> TaskMessage:
 def unpack_delivery(data: object, limits: Limits) -> Delivery:
     """The inverse of `pack_delivery`. Raises `MalformedMessage`."""
     packed = read_packed(_DELIVERY, data, limits, 2 * limits.message_bytes)
-    problem = next(value_problems(packed.result, limits, "result"), None)
+    labels = (problem for label in packed.labels for problem in label_problems([label], "labels"))
+    problem = next(chain(value_problems(packed.result, limits, "result"), labels), None)
     if problem is not None:
         raise MalformedMessage(str(problem))
     match packed.result:
@@ -147,13 +151,13 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"data_message": dict(content)}:
             return Delivery(packed.attempt, Success(Message(content)))
         case {"value": value}:
-            return Delivery(packed.attempt, Success(value, _cost(packed)), packed.child)
+            return Delivery(packed.attempt, Success(value, _cost(packed), packed.labels), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
             if 0 <= delay <= LONGEST_DELAY_SECONDS:
                 is_given_back = packed.result.get("given_back") is True
                 return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
-            return Delivery(packed.attempt, Failure(type_, message, _cost(packed)), packed.child)
+            return Delivery(packed.attempt, Failure(type_, message, _cost(packed), labels=packed.labels), packed.child)
     raise MalformedMessage("/result: neither a value nor an error within its bounds")
 
 
@@ -251,6 +255,7 @@ class _PackedDelivery:
     result: Mapping[str, Any]
     cost: _Cost | None = None
     child: RunName | None = None
+    labels: Labels = TRUSTED
 
 
 @dataclass(frozen=True, slots=True)
