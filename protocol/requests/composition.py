@@ -14,7 +14,7 @@ from acts_celery.protocol.schemas.addresses import normalized
 from .asides import compose_asides
 from .call_schemas import compose_call
 from .request import Request
-from .widening import Definitions, Widening
+from .widening import Definitions, Widening, closed
 
 
 @lru_cache(maxsize=64)
@@ -23,14 +23,7 @@ def compose(request: Request) -> dict[str, Any]:
     so it is the same in every tick, and made once.
     """
     definitions = Definitions()
-    properties = dict(_properties(request, definitions))
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-        **({"$defs": definitions.schemas} if definitions.schemas else {}),
-    }
+    return closed(dict(_properties(request, definitions)), definitions)
 
 
 def properties_of_calls(schema: Mapping[str, Any]) -> frozenset[str]:

@@ -21,7 +21,7 @@ from . import texts
 from .data_blocks import compact
 from .rendering import ChatMessage, render_context
 from .tool_texts import text_of
-from .widening import Definitions, Widening, joined
+from .widening import Definitions, Widening, closed, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,7 @@ def result_schema(schema: Any, alternatives: Iterable[Alternative]) -> Any:
         said = [each for each in (schema, *one.schemas) if each not in (None, True, {})]
         documents = map(normalized, said)
         written = [Widening("value", document, definitions).data(document) for document in documents]
-        inside = {PATH: {"const": one.name}, VALUE: joined(written)}
-        choices.append({"type": "object", "properties": inside, "required": [*inside], "additionalProperties": False})
+        choices.append(closed({PATH: {"const": one.name}, VALUE: joined(written)}))
     if not choices:
         return schema
     return {

@@ -39,7 +39,7 @@ from .narrowing import Narrowing
 from .offered_places import OfferedPlaces, known_places
 from .request import Request
 from .slot_schemas import SlotSchema
-from .widening import Definitions
+from .widening import Definitions, closed
 
 SLOTS: Final = 8
 """How many tools a tick may choose at most where `config.slots` does not say."""
@@ -74,7 +74,7 @@ def compose_choice(request: Request) -> dict[str, Any]:
         {"type": "array", "items": {"anyOf": tools}, "maxItems": most} if tools else {"type": "array", "maxItems": 0}
     )
     properties = {**dict(compose_asides(request, definitions)), "tools": listed}
-    return _closed(properties, definitions)
+    return closed(properties, definitions)
 
 
 def _shown(tool: Tool) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class _Slots:
             others = (other.pinned for other in self._slots if other is not slot)
             places = places.with_results(slot.written(path, list(chain.from_iterable(others))))
             paths.append(path)
-        schema = _closed({"calls": _closed(shown), "output": self._output(places)}, self.definitions)
+        schema = closed({"calls": closed(shown), "output": self._output(places)}, self.definitions)
         return Slots(schema, tuple(tool.name for tool in self.tools), tuple(paths), self.first)
 
     def _output(self, places: OfferedPlaces) -> dict[str, Any]:
@@ -290,14 +290,3 @@ class _Slots:
 
 def _slot(index: int) -> str:
     return f"s{index}"
-
-
-def _closed(properties: Mapping[str, Any], definitions: Definitions | None = None) -> dict[str, Any]:
-    """The schema of an object of all these properties and no other."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-        **({"$defs": definitions.schemas} if definitions is not None and definitions.schemas else {}),
-    }

@@ -89,6 +89,17 @@ class Definitions:
         return {"$ref": "#/$defs/holding"}
 
 
+def closed(properties: Mapping[str, Any], definitions: Definitions | None = None) -> dict[str, Any]:
+    """The schema of an object of all these properties and no other."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+        **({"$defs": definitions.schemas} if definitions is not None and definitions.schemas else {}),
+    }
+
+
 @dataclass
 class Widening:
     """Writes the schemas of one document anew. `owner` begins the names of its definitions."""

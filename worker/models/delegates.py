@@ -18,7 +18,7 @@ from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.results import ResultRequest, delegate_messages
-from acts_celery.protocol.requests.widening import Definitions, Widening
+from acts_celery.protocol.requests.widening import Definitions, Widening, closed
 from acts_celery.protocol.requests.wire import value_with_texts_read, value_without_nulls
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.submission.config import SAMPLING
@@ -136,13 +136,7 @@ def enveloped(schema: Any) -> dict[str, Any]:
     """The schema of the whole answer. What the given one refers to is written beside, since it is no document here."""
     definitions = Definitions()
     output = {} if schema is None else Widening("output", schema, definitions).data(schema)
-    return {
-        "type": "object",
-        "properties": {"output": output},
-        "required": ["output"],
-        "additionalProperties": False,
-        **({"$defs": definitions.schemas} if definitions.schemas else {}),
-    }
+    return closed({"output": output}, definitions)
 
 
 def _output(answer: Answer) -> Any:
