@@ -23,7 +23,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.submission.amendments import SoFar
-from acts_celery.worker.errors import RunNotFound, RunOver
+from acts_celery.worker.errors import RunOver
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.definition import (
     Definition,
@@ -34,14 +34,14 @@ from acts_celery.worker.storage.definition import (
     pack_amendment,
 )
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.withdrawn import counting
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
-from .amendment_steps import AmendmentSteps, refuse_a_copy
+from .amendment_steps import AmendmentSteps
 from .replacing import Replacement
 
 REPLACED: Final = "replaced by an amendment"
@@ -95,21 +95,10 @@ class Amender:
 
         Raises as `amend` does; an ended run to which they do not fit is not touched.
         """
-        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
-        status, submitted, by = fields
-        if status is None:
-            raise RunNotFound(self._keys.run)
-        if status == b"cancelled":
-            raise RunOver(f"run {self._keys.run} is cancelled: nothing can be added to it; fork it")
-        refuse_a_copy(self._redis, self._keys)
-        self._planned(value, (by or b"").decode(), adds=True)
-        # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
-        self._list(int(submitted or 0))
-        self.amend(value, resume=resume, adds=True)
-        self._list(int(submitted or 0))
-
-    def _list(self, submitted: int) -> None:
-        self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: submitted})
+        submitted, by = self._steps.opened("nothing can be added to it")
+        self._planned(value, by, adds=True)
+        with self._steps.listed(submitted):
+            self.amend(value, resume=resume, adds=True)
 
     def amend(
         self, value: Any, *, resume: Callable[[], None], adds: bool = False, instead: Replacement | None = None

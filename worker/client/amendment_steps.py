@@ -7,14 +7,15 @@ written.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from redis import Redis
 
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.storage.child_links import PARENT
-from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.scripts import Script
 
 _AT_ONCE: Final = 200
@@ -41,6 +42,29 @@ class AmendmentSteps:
         self._keys = keys
         self._who = secrets.token_hex(8)
         self._script = Script(redis, "amend")
+
+    @contextmanager
+    def listed(self, submitted: int) -> Iterator[None]:
+        """Opening a run again that has ended, which was submitted then: it is listed before and after. A sweep that is
+        about to let it expire takes it from the list.
+        """
+        listing = {self._keys.run: submitted}
+        self._redis.zadd(active_runs(self._keys.prefix), listing)
+        yield
+        self._redis.zadd(active_runs(self._keys.prefix), listing)
+
+    def opened(self, refused: str) -> tuple[int, str]:
+        """When a run was submitted that is to go on, also where it has ended, and which change of it was written in
+        part. Raises `RunOver` for one that is cancelled, of which what is `refused` cannot be done.
+        """
+        refuse_a_copy(self._redis, self._keys)
+        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
+        status, submitted, by = fields
+        if status is None:
+            raise RunNotFound(self._keys.run)
+        if status == b"cancelled":
+            raise RunOver(f"run {self._keys.run} is cancelled: {refused}; fork it")
+        return int(submitted or 0), (by or b"").decode()
 
     def do(self, step: str, **request: Any) -> dict[str, Any]:
         """One step."""

@@ -23,7 +23,7 @@ from acts_celery.protocol.engine.decisions import Outcome, Success
 from acts_celery.protocol.engine.events import CallEnded, CallsUndone, ElementEnded, MessageAdded
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.operations import read_operation
-from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunNotFound, RunOver
+from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunOver
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
@@ -31,14 +31,14 @@ from acts_celery.worker.storage.condition import Kind
 from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.gatherings import Found
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.lane import LaneView, RunView
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
-from .amendment_steps import AmendmentSteps, refuse_a_copy
+from .amendment_steps import AmendmentSteps
 from .undoing import EndedLane, Retried, Undoing, id_of, new_record, status_text
 from .undoing import Extent as Extent
 
@@ -86,11 +86,8 @@ class Retrier:
         before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`.
         """
         submitted, _ = self._begun(choice)
-        # Listed before it is opened again and after: a sweep that is about to let it expire takes it from the list.
-        self._list(submitted)
-        done = self._carry_out(choice, resume)
-        self._list(submitted)
-        return done
+        with self._steps.listed(submitted):
+            return self._carry_out(choice, resume)
 
     def planned(self, choice: Choice) -> Retried:
         """What `retry` would do as things stand. Raises as it does."""
@@ -98,18 +95,9 @@ class Retrier:
 
     def _begun(self, choice: Choice) -> tuple[int, Undoing]:
         """When the run was submitted, and what a retry would undo."""
-        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
-        status, submitted, by = fields
-        refuse_a_copy(self._redis, self._keys)
-        if status is None:
-            raise RunNotFound(self._keys.run)
-        if status == b"cancelled":
-            raise RunOver(f"run {self._keys.run} is cancelled: nothing of it can be retried; fork it")
-        _refuse_another(self._keys.run, (by or b"").decode())
-        return int(submitted or 0), self._planned(choice, (by or b"").decode())
-
-    def _list(self, submitted: int) -> None:
-        self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: submitted})
+        submitted, by = self._steps.opened("nothing of it can be retried")
+        _refuse_another(self._keys.run, by)
+        return submitted, self._planned(choice, by)
 
     def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
         found = self._steps.do("begin", adds=True)
