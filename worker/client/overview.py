@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from acts_celery.worker.storage.run_list import RunList, State
 
 from .labels import ID, LATEST
 from .ownership import owner_of
-from .run_status import FOREIGN, RunStatus, run_status
+from .run_status import FOREIGN, RunStatus, counts_of, run_status
 
 _MOST_LOOKED_AT: Final = 100_000
 _MOST_NAMED: Final = 5
@@ -136,18 +135,6 @@ class Overview:
         if self._owner is not None:
             return owner_of(self._redis, self._prefix, run) == self._owner
         return bool(self._redis.exists(Keys(self._prefix, run).state))
-
-
-def counts_of(state: Mapping[str, str]) -> dict[str, int]:
-    """The calls of a run counted by their statuses, from its state; those that are held count as waiting."""
-    counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
-    left = int(state["total"]) - counts.total()
-    if state["status"] == "cancelled" or "exceeded" in state:
-        counts["skipped"] += left
-    else:
-        counts["running"] = int(state.get("running", 0))
-        counts["waiting"] = max(0, left - counts["running"])
-    return {status: number for status, number in counts.items() if number}
 
 
 def _summary(run: str, state: Mapping[str, str], now_ms: int) -> Summary:

@@ -35,6 +35,7 @@ _FOREIGN_WAITS: Final = (
     "another version wrote it down: start workers of that version (`acts doctor` says who is there), or delete it "
     "(`acts delete {} --foreign`)"
 )
+_LEFT: Final = frozenset({"held", "running", "waiting"})
 _MOST_INSTANCES: Final = 1_000
 
 
@@ -59,24 +60,16 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
     except OtherFormat:
         waits = {"call": None, "for": "version", "reason": _FOREIGN_WAITS.format(keys.run)}
         return {"run": keys.run, "status": FOREIGN, "calls": {}, "waiting_for": [waits]}
-    counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
-    left = int(state["total"]) - counts.total()
-    if state["status"] == "cancelled" or "exceeded" in state:
-        counts["skipped"] += left
-    else:
-        held: Any = redis.zcard(keys.held)
-        counts["held"] = held
-        counts["running"] = int(state.get("running", 0)) - _is_asking(redis, keys, state)
-        counts["waiting"] = max(0, left - counts["running"] - counts["held"])
-    shown = {name: count for name, count in counts.items() if count}
-    below = Descendants(redis, keys).count_held() if counts["running"] else 0
-    told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": shown}
+    held: Any = redis.zcard(keys.held)
+    counts = counts_of(state, held=held, asking=_is_asking(redis, keys, state))
+    below = Descendants(redis, keys).count_held() if "running" in counts else 0
+    told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": counts}
     if below:
         told["held_below"] = below
     if "sent" in state and (background := read_background(redis, keys)) is not None:
         told["background"] = background.to_dict()
     if state["status"] not in ENDED:
-        waiting = [*read_waiting(redis, keys), *(read_promised(redis, keys, state) if left else ())]
+        waiting = [*read_waiting(redis, keys), *(read_promised(redis, keys, state) if counts.keys() & _LEFT else ())]
         told |= {"waiting_for": [one.to_dict() for one in waiting]} if waiting else {}
     if state["status"] not in ENDED and (unanswered := read_unanswered(redis, keys)):
         told["unanswered"] = [asdict(one) for one in unanswered]
@@ -85,6 +78,21 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
     if "forked_from" in state:
         told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
     return told
+
+
+def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> dict[str, int]:
+    """The calls of a run counted by their statuses, from its state: so many are held, which count as waiting where that
+    is not said; `asking` are at work and no calls.
+    """
+    counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
+    left = int(state["total"]) - counts.total()
+    if state["status"] == "cancelled" or "exceeded" in state:
+        counts["skipped"] += left
+    else:
+        counts["held"] = held
+        counts["running"] = int(state.get("running", 0)) - asking
+        counts["waiting"] = max(0, left - counts["running"] - held)
+    return {status: number for status, number in counts.items() if number}
 
 
 def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
