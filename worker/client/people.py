@@ -33,9 +33,10 @@ from acts_celery.worker.errors import (
 )
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
+from acts_celery.worker.storage.clock import iso_date
 from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
 from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.held_calls import HeldCall, iso_date, pack_ruling, read_held
+from acts_celery.worker.storage.held_calls import HeldCall, pack_ruling, read_held
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_state import RunState

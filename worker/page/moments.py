@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from acts_celery.protocol.engine.events import CallsUndone
+from acts_celery.worker.storage.clock import iso_date
 from acts_celery.worker.storage.entries import Entry, id_key, moment_ms
-from acts_celery.worker.storage.held_calls import iso_date
 
 from .opened import OpenedRun
 from .values import SHOW_BYTES, shown, size_of

@@ -18,9 +18,9 @@ from acts_celery.worker.client.plans import PlanControl
 from acts_celery.worker.client.results import Result
 from acts_celery.worker.client.run_status import RunStatus, run_status, status_of
 from acts_celery.worker.errors import BadQuery
-from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.clock import iso_date, server_ms
 from acts_celery.worker.storage.entries import read_entry
-from acts_celery.worker.storage.held_calls import iso_date, read_held
+from acts_celery.worker.storage.held_calls import read_held
 from acts_celery.worker.storage.keys import ENDED
 from acts_celery.worker.storage.loop_entries import LOOP
 

@@ -15,8 +15,8 @@ from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.client.absence import Absence, absence
 from acts_celery.worker.errors import BadQuery
+from acts_celery.worker.storage.clock import iso_date
 from acts_celery.worker.storage.entries import moment_ms
-from acts_celery.worker.storage.held_calls import iso_date
 
 from .opened import OpenedRun
 from .values import shown, within

@@ -26,9 +26,9 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.broker_config.signing import signing_key
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.storage.clock import server_ms
+from acts_celery.worker.storage.clock import iso_date, server_ms
 from acts_celery.worker.storage.due import DueRuns
-from acts_celery.worker.storage.held_calls import HeldCall, iso_date, read_held
+from acts_celery.worker.storage.held_calls import HeldCall, read_held
 from acts_celery.worker.storage.keys import Keys
 
 if TYPE_CHECKING:

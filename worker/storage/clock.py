@@ -39,12 +39,12 @@ class ServerClock:
 
 def date_now() -> str:
     """This process's time as messages have it."""
-    return _date(time.time_ns() // 1_000_000)
+    return iso_date(time.time_ns() // 1_000_000)
 
 
 @lru_cache(1)
-def _date(milliseconds: int) -> str:
-    """The date of a moment; many calls end in one millisecond."""
+def iso_date(milliseconds: int) -> str:
+    """A moment as `date_of` writes it; many calls end in one millisecond."""
     return date_of(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 

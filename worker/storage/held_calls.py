@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from redis import Redis
@@ -18,7 +17,7 @@ from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import pack, unpack
 
-from .clock import date_of
+from .clock import iso_date
 from .condition import Condition
 from .fields import HELD, current
 from .keys import ENDED, Keys
@@ -110,11 +109,6 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
     since: Any = redis.zscore(keys.held, member)
     return [] if since is None else [(member.encode(), since)]
-
-
-def iso_date(milliseconds: int) -> str:
-    """A moment as ISO 8601, UTC."""
-    return date_of(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
 def pack_hold(hold: Hold | FanOut) -> bytes:
