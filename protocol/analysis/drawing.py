@@ -107,7 +107,7 @@ def arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[Arrow]:
 
 def _arrow(writer: Call, reader: int, reads: ReadPlaces, first: ReadPlaces) -> Arrow:
     places = tuple(place for place in dict.fromkeys(writer.written) if reads.overlap(place))
-    is_branch = bool(writer.output and len(writer.output.alternatives) > 1)
+    is_branch = len(writer.alternatives) > 1
     if not places and reads.overlap(_ERRORS):
         return Arrow(writer.index, reader, (_ERRORS,), ArrowKind.BRANCH, is_branch=True)
     if not _is_certain(writer, reads):
@@ -125,8 +125,7 @@ def _class(call: Call) -> str:
 
 def _is_certain(writer: Call, reads: ReadPlaces) -> bool:
     """Whether the writer brings what is read whichever of its branches it takes."""
-    groups = writer.output.alternatives if writer.output else ()
-    return all(any(map(reads.overlap, group)) for group in groups)
+    return all(any(map(reads.overlap, group)) for group in writer.alternatives)
 
 
 def _shape(call: Call, instances: int) -> str:

@@ -81,7 +81,7 @@ class Fields:
         """The keys that calls read below each place, in each instance."""
         found = defaultdict[tuple[str | None, tuple[str, ...]], set[str]](set)
         for call in self._layout.calls:
-            for place in (place for expression in call.expressions for place in expression.references):
+            for place in call.read:
                 for depth in range(1, len(place.key)):
                     found[call.instance, place.key[:depth]].add(place.key[depth])
         return found

@@ -63,7 +63,7 @@ def changes(effect: WriteEffect, place: Reference, fold: Fold) -> bool:
 
 def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> Iterator[WriteEffect]:
     """What a call does at each place that it may write."""
-    for number, group in enumerate(call.output.alternatives if call.output is not None else ()):
+    for number, group in enumerate(call.alternatives):
         for place in group:
             match call.method:
                 case Method.SET:

@@ -119,9 +119,8 @@ def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
 def alternatives(plan: Layout) -> Iterator[tuple[Call, int]]:
     """The calls that choose between places to write to, each with the numbers of its alternatives."""
     for call in plan.calls:
-        groups = call.output.alternatives if call.output is not None else ()
-        if len(groups) > 1:
-            yield from ((call, number) for number in range(len(groups)))
+        if len(call.alternatives) > 1:
+            yield from ((call, number) for number in range(len(call.alternatives)))
 
 
 class _Run:

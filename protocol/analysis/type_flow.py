@@ -91,7 +91,7 @@ class Results:
 
     def effects(self, call: Call, place: Reference) -> Iterator[Source]:
         """What a call may leave at a place, by each of its output paths there."""
-        result, groups = self.result(call), call.output.alternatives if call.output is not None else ()
+        result, groups = self.result(call), call.alternatives
         for group in groups:
             given = [result]
             if len(groups) > 1 and group is groups[-1]:

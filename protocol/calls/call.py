@@ -6,10 +6,10 @@ the parameters with their expressions replaced by values, just before execution.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
@@ -23,10 +23,12 @@ from acts_celery.protocol.language.references import (
 )
 from acts_celery.protocol.language.templates import (
     OPENING,
+    Readable,
     Template,
     assumed_meaning,
+    evaluated,
     expressions_in,
-    meaning,
+    standing_in,
 )
 from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.state.operations import Method
@@ -56,16 +58,6 @@ Read = tuple[str, Expression]
 """Where in a call (JSON pointer) an expression stands, by itself or in a template."""
 
 
-class Readable(Protocol):
-    """What expressions are read from: a fold, or those of all instances."""
-
-    def read(self, expression: Expression) -> Any:
-        """What an expression reads, as a copy. Raises `Unresolved` or `Conflict`."""
-
-    def text(self, expression: Expression) -> str:
-        """The same as a text (SPEC R2.6)."""
-
-
 @dataclass(frozen=True)
 class Call:
     """A call and what its text means. `index` is its position in the solution or plan."""
@@ -93,6 +85,11 @@ class Call:
     def written(self) -> tuple[Reference, ...]:
         """The places that it may write, of all alternatives."""
         return self.output.references if self.output is not None else ()
+
+    @property
+    def alternatives(self) -> tuple[tuple[Reference, ...], ...]:
+        """The groups of places, to one of which its result is written (SPEC R4.4)."""
+        return self.output.alternatives if self.output is not None else ()
 
     @property
     def is_everywhere(self) -> bool:
@@ -152,6 +149,11 @@ class Call:
             if OPENING in text and isinstance(template := assumed_meaning(text), Template):
                 found[pointer(*place)] = template
         return found
+
+    @property
+    def read(self) -> Collection[Reference]:
+        """The places that stand in the parameters, each once."""
+        return self._by_place.keys()
 
     def readers_of(self, place: Reference) -> tuple[Expression, ...]:
         """The expressions in which a place stands."""
@@ -363,37 +365,3 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
 def _found(value: Any) -> str:
     """What stands where a text should."""
     return f"found: {type_name(value) if value != '' else 'an empty text'}"
-
-
-def evaluated(value: Any, fold: Readable) -> Any:
-    """A value with its expressions and templates, at any depth, replaced by what they read (SPEC R2.2-R2.6).
-
-    Raises `Unresolved` or `Conflict`.
-    """
-    if isinstance(value, str):
-        if DAGGER not in value:
-            return value
-        match meaning(value):
-            case Expression() as expression:
-                return fold.read(expression)
-            case Template(parts):
-                return "".join([part if isinstance(part, str) else fold.text(part) for part in parts])
-            case text:
-                return text
-    if isinstance(value, dict):
-        return {key: evaluated(item, fold) for key, item in value.items()}
-    if isinstance(value, list):
-        return [evaluated(item, fold) for item in value]
-    return value
-
-
-def standing_in(value: Any) -> Any:
-    """A value with its expressions and templates, at any depth, as objects; what does not parse, too (SPEC R4.1)."""
-    match value:
-        case str():
-            return assumed_meaning(value)
-        case dict():
-            return {key: standing_in(item) for key, item in value.items()}
-        case list():
-            return [standing_in(item) for item in value]
-    return value

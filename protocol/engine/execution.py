@@ -184,7 +184,7 @@ class Execution(Standing):
 
     def alternatives(self, call: Call) -> tuple[Alternative, ...]:
         """The places among which the model that a call asks chooses, where there are several (SPEC R4.4)."""
-        groups = call.output.alternatives if call.output is not None else ()
+        groups = call.alternatives
         return tuple(alternative(group, call.method, self._fold) for group in groups) if len(groups) > 1 else ()
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:

@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import evaluated
 from acts_celery.protocol.language.errors import Conflict, ExpressionError, Unresolved
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import DAGGER
-from acts_celery.protocol.language.templates import expressions_in
+from acts_celery.protocol.language.templates import evaluated, expressions_in
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.allowance import Allowance, TooLarge
 from acts_celery.protocol.state.fold import Fold

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from .errors import ExpressionError
 from .references import DAGGER, Expression, Parser, Reference, is_expression, parse
@@ -21,6 +21,16 @@ from .references import DAGGER, Expression, Parser, Reference, is_expression, pa
 OPENING: Final = DAGGER + "{"
 _CACHED: Final = 2_000
 """Characters of the longest text whose reading is kept."""
+
+
+class Readable(Protocol):
+    """What expressions are read from: a fold, or those of all instances."""
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads, as a copy. Raises `Unresolved` or `Conflict`."""
+
+    def text(self, expression: Expression) -> str:
+        """The same as a text (SPEC R2.6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,40 @@ def as_text(value: Any) -> str:
         if isinstance(value, str)
         else json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     )
+
+
+def evaluated(value: Any, fold: Readable) -> Any:
+    """A value with its expressions and templates, at any depth, replaced by what they read (SPEC R2.2-R2.6).
+
+    Raises `Unresolved` or `Conflict`.
+    """
+    if isinstance(value, str):
+        if DAGGER not in value:
+            return value
+        match meaning(value):
+            case Expression() as expression:
+                return fold.read(expression)
+            case Template(parts):
+                return "".join([part if isinstance(part, str) else fold.text(part) for part in parts])
+            case text:
+                return text
+    if isinstance(value, dict):
+        return {key: evaluated(item, fold) for key, item in value.items()}
+    if isinstance(value, list):
+        return [evaluated(item, fold) for item in value]
+    return value
+
+
+def standing_in(value: Any) -> Any:
+    """A value with its expressions and templates, at any depth, as objects; what does not parse, too (SPEC R4.1)."""
+    match value:
+        case str():
+            return assumed_meaning(value)
+        case dict():
+            return {key: standing_in(item) for key, item in value.items()}
+        case list():
+            return [standing_in(item) for item in value]
+    return value
 
 
 def _bare(reference: Reference) -> str:

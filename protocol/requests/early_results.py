@@ -30,7 +30,7 @@ def premature(layout: Layout) -> Iterator[Problem]:
     for call in answered:
         instances = layout.context.instances[:_MOST_INSTANCES] if call.instance == EVERYWHERE else (call.instance,)
         folds = [layout.context.fold(instance) for instance in instances]
-        for place in dict.fromkeys(place for expression in call.expressions for place in expression.references):
+        for place in call.read:
             mine, theirs = known.writing(place, call), others.writing(place, call)
             if not (mine or theirs):
                 continue

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call, standing_in
+from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.lanes import Unresolvable
 from acts_celery.protocol.graph.writers import Writers
 from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import Reference
-from acts_celery.protocol.language.templates import expressions_in
+from acts_celery.protocol.language.templates import expressions_in, standing_in
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.context import Context
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.analysis.reach import reach_of
-from acts_celery.protocol.calls.call import standing_in
+from acts_celery.protocol.language.templates import standing_in
 from acts_celery.protocol.requests import Request, compose, read_answer
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.schemas import CompiledSchema

@@ -135,14 +135,13 @@ def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, 
     """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
     from acts_celery.protocol.graph.readers import Audience
 
-    choosing = [call for call in plan.calls if call.output is not None and len(call.output.alternatives) > 1]
+    choosing = [call for call in plan.calls if len(call.alternatives) > 1]
     audience = Audience(plan.calls if choosing else (), is_template=plan.submission.is_template)
     left = most_readers
     found = []
     for call in choosing:
-        assert call.output is not None
         alternatives = []
-        for group in call.output.alternatives:
+        for group in call.alternatives:
             reading = (index for place in group for index in audience.of(call, place) if index != call.index)
             readers = sorted(set(islice(reading, left)))
             left -= len(readers)

@@ -106,9 +106,10 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
 
 def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
     """A call's parameters; what no call writes that a parameter reads is read."""
-    from acts_celery.protocol.calls.call import evaluated, read_expressions
+    from acts_celery.protocol.calls.call import read_expressions
     from acts_celery.protocol.graph.writers import Writers
     from acts_celery.protocol.language.errors import Conflict, Unresolved
+    from acts_celery.protocol.language.templates import evaluated
 
     writers = Writers(one for name in {lane.instance, None} if name in plan.lanes for one in plan.lanes[name].calls)
     fold, parameters = plan.context.fold(lane.instance), dict(call.parameters)

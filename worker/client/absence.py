@@ -137,8 +137,7 @@ def _writers(
                     writer = replace(writer, status=Status.RUNNING.value)
                 yield writer
                 if writer.status in (Status.SKIPPED.value, Status.WAITING.value):
-                    lacking = (one for expression in call.expressions for one in expression.references)
-                    wanted += [(one, call.index) for one in lacking if not lanes[-1].fold.exists(one)]
+                    wanted += [(one, call.index) for one in call.read if not lanes[-1].fold.exists(one)]
 
 
 def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None) -> Writer:

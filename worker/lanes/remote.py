@@ -66,7 +66,7 @@ class Remote:
             return result.failure
         if call.runner.executor is Executor.ACTIVITY:
             return result
-        groups = call.output.alternatives if call.output is not None else ()
+        groups = call.alternatives
         if isinstance(result, Success) and len(groups) > 1 and self.asks(call, definition):  # it was shown them
             if isinstance(result.value, Output):
                 return result

@@ -12,7 +12,6 @@ from typing import Any
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.waits import Waits
-from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.state.operations import read_operation
@@ -55,7 +54,7 @@ class FoldsOfInstances:
     """
 
     def __init__(self, shared: Fold, calls: Iterable[Call], instances: Iterable[str]) -> None:
-        self._kinds = {place.kind for call in calls for place in (*call.scopes, *_places(call))}
+        self._kinds = {place.kind for call in calls for place in (*call.scopes, *call.read)}
         self.by_instance = {instance: Fold(shared) for instance in instances}
 
     def take(self, id_: str, instance: str, call: int | None, message: Mapping[str, Any] | frozenset[int]) -> None:
@@ -66,11 +65,6 @@ class FoldsOfInstances:
         operation = read_operation(message, f"message {id_}")
         if operation is not None and (operation.place.kind in self._kinds or marks_of(message)):
             self.by_instance[instance].append(message, f"message {id_}", call)
-
-
-def _places(call: Call) -> Iterator[Reference]:
-    """The places that a call's parameters read."""
-    return (place for expression in call.expressions for place in expression.references)
 
 
 def gathers_of(
