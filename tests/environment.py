@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from acts_celery.broker_config import ENVIRONMENT_PREFIX
 from acts_celery.broker_config.server_binary import VARIABLE
+
+
+def remove_settings(patch: pytest.MonkeyPatch) -> None:
+    """Take every variable of ours out of this process's environment, until the patch is undone."""
+    for name in os.environ:
+        if name.upper().startswith(ENVIRONMENT_PREFIX):
+            patch.delenv(name)
 
 
 def without_settings() -> dict[str, str]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from acts_celery.broker_config import ENVIRONMENT_PREFIX
+from tests.environment import remove_settings
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Go to an empty directory without any ACTS_ variable; return the directory."""
-    for name in os.environ:
-        if name.upper().startswith(ENVIRONMENT_PREFIX):
-            monkeypatch.delenv(name)
+    remove_settings(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path

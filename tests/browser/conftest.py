@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from acts_celery import Run
-from acts_celery.broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.registry.loading import load
+from tests.environment import remove_settings
 from tests.ui.sites import TOKENS, Site, served
 from tests.worker.backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
 from tests.worker.loops import loop_settings
@@ -38,9 +38,7 @@ def desk(browser: Browser) -> Iterator[Window]:
 def clean_environment() -> Iterator[None]:
     """No variable of ours from outside; the tests' activities registered in this process too."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ:
-            if name.upper().startswith(ENVIRONMENT_PREFIX):
-                patch.delenv(name)
+        remove_settings(patch)
         load(str(ACTIVITIES))
         load(str(SHOP))
         yield

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from acts_celery.broker_config import ENVIRONMENT_PREFIX, EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.registry.loading import load
+from tests.environment import remove_settings
 
 from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for
 
@@ -18,9 +18,7 @@ from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, 
 def clean_environment() -> Iterator[None]:
     """No variable of ours from outside; the tests' activities registered in this process too."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ:
-            if name.upper().startswith(ENVIRONMENT_PREFIX):
-                patch.delenv(name)
+        remove_settings(patch)
         load(str(ACTIVITIES))
         yield
 
