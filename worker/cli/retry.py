@@ -55,8 +55,7 @@ def retry(run: str, call: int | None, instance: str | None, skip: str | None, *,
         document = found.status()
     for line in _told(done, is_given=skip is not None, **extent):
         tell(line)
-    lists = {"retried": done.calls, "reconsidered": done.skipped, "downstream": done.downstream, "stale": done.stale}
-    print_status(document | {name: list(calls) for name, calls in lists.items()}, common)
+    print_status(document | done.to_dict(), common)
     return COMPLETED
 
 

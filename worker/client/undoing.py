@@ -138,6 +138,15 @@ class Retried:
     stale: tuple[str, ...] = ()
     """The calls that have read that and are not done again."""
 
+    def to_dict(self) -> dict[str, list[str]]:
+        """As JSON."""
+        return {
+            "retried": list(self.calls),
+            "reconsidered": list(self.skipped),
+            "downstream": list(self.downstream),
+            "stale": list(self.stale),
+        }
+
 
 class Undoing:
     """What is undone in a run, and what is stale. The lanes say what was chosen; the global one is the first."""

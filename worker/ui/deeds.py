@@ -189,6 +189,6 @@ def read_deed(name: str, body: Any) -> Deed:
 
 def _named(done: Retried) -> dict[str, Any]:
     """What a retry has done, or would do."""
-    lists = {"retried": done.calls, "reconsidered": done.skipped, "downstream": done.downstream, "stale": done.stale}
-    named: dict[str, Any] = {name: list(calls[:_NAMED]) for name, calls in lists.items()}
+    lists = done.to_dict()
+    named: dict[str, Any] = {name: calls[:_NAMED] for name, calls in lists.items()}
     return named | {"counts": {name: len(calls) for name, calls in lists.items()}}
