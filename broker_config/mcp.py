@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -105,15 +105,15 @@ class McpServer(BaseModel):
         }
 
 
-def expanded(text: SecretStr, name: str, environment: Mapping[str, str] = os.environ) -> str:
+def expanded(text: SecretStr, name: str) -> str:
     """A text of server `name` with the variables that it names. Raises `NotConfigured` where one is not set."""
 
     def value(found: re.Match[str]) -> str:
-        if found[1] not in environment:
+        if found[1] not in os.environ:
             raise NotConfigured(
                 f"ACTS_MCP: server {name!r} names ${{{found[1]}}}, which is not set here: set {found[1]}"
             )
-        return environment[found[1]]
+        return os.environ[found[1]]
 
     return _VARIABLE.sub(value, text.get_secret_value())
 

@@ -60,11 +60,11 @@ def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS) -> dict[str, Any
     return _found(text, keys)[0][0]
 
 
-def words_beside(text: str, keys: Collection[str] = ANSWER_KEYS) -> str:
+def words_beside(text: str) -> str:
     """What stands around that object; nothing where there is none."""
     words, at = "", 0
     with suppress(Unreadable):
-        for _, start, end in _found(text, keys):
+        for _, start, end in _found(text, ANSWER_KEYS):
             words, at = words + text[at:start], end
     return (words + text[at:]).strip() if at else ""
 
