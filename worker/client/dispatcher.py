@@ -1,4 +1,4 @@
-"""The dispatcher: a checked plan becomes a run, and one Celery task per lane (DESIGN "Submit").
+"""The dispatcher: a checked plan becomes a run, and one Celery task per lane.
 
 It is written down (`storage.run_writer`), then the first tasks are published, a window of them (see lua/window.lua). A
 task that gets lost on the way, or that the broker does not take, is published by the sweep.

@@ -1,8 +1,8 @@
 """The local backend: a server and a worker of one's own for the time of a `with` block (`acts run` without a broker).
 
 Nothing is left behind however we end (`broker_config.GuardedProcess`), and no call is lost when the worker dies: as
-long as it had become ready, another takes its place and finds its calls by their leases (DESIGN "Sweep"). What was
-sent and not awaited (SPEC R5.1) is done before the block is left in peace; an exception leaves at once.
+long as it had become ready, another takes its place and finds its calls by their leases (see `recovery.sweep`). What
+was sent and not awaited (SPEC R5.1) is done before the block is left in peace; an exception leaves at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Remote calls: what leaves a lane's task, and what carries it out elsewhere (DESIGN "Remote calls").
+"""Remote calls: what leaves a lane's task, and what carries it out elsewhere.
 
 The first half runs where the log is and makes messages of calls; the second half runs on delegate, activity and
 background workers and sees nothing but its message.

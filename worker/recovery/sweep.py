@@ -1,4 +1,5 @@
-"""The sweep: reads the heartbeats, then looks after the runs in which something is due (DESIGN "Sweep").
+"""The sweep: reads the heartbeats, then looks after the runs in which something is due (docs/architecture.md,
+"When a process dies").
 
 Every instance worker sweeps; a lock in Redis lets one at a time, and not for long: a worker that stops in the middle
 keeps no other one waiting.

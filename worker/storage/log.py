@@ -1,4 +1,4 @@
-"""The logs of all runs in Redis, as lane runners use them: reading lanes, and committing (DESIGN "The log").
+"""The logs of all runs in Redis, as lane runners use them: reading lanes, and committing.
 
 What an entry says is in `entries`, what a commit asks and what comes of it in `commits`.
 """

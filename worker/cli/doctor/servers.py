@@ -216,7 +216,7 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 def _examine_storage(layer: Layer, facts: Mapping[str, Any], run_bytes: int) -> None:
-    """Whether what is written stays (DESIGN "Must hold" 1)."""
+    """Whether what is written stays."""
     policy, most = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("maxmemory", 0))
     if policy != "noeviction":
         note = layer.fail if most else layer.warn
