@@ -8,7 +8,7 @@ A call that `ask_human` runs is a question to a person: it is always held, and t
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,12 +68,15 @@ def read_approvals(config: Mapping[str, Any]) -> Approvals:
     )
 
 
-def approval_problems(entries: Any, known: Container[str], *at: str) -> Iterator[Problem]:
+def approval_problems(
+    entries: Any, known: Container[str], remedy: Callable[[str], str], *at: str
+) -> Iterator[Problem]:
     """The names that no tool and no code has: such an entry would hold nothing."""
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, str) and entry not in ("", EVERYTHING) and not is_expression(entry) and entry not in known:
             cause = UnknownName(entry, tuple(listed(known)))
-            yield Problem(pointer(*at, index), f"unknown tool {entry!r}: no call would be held for it", cause)
+            text = remedy(entry) or ": no call would be held for it"
+            yield Problem(pointer(*at, index), f"unknown tool {entry!r}{text}", cause)
 
 
 def _reads(call: Call) -> Iterable[Reference]:

@@ -215,7 +215,7 @@ def _approval_problems(
     called = (name for call in calls for name in (call.tool, call.runner.name))
     declared = (name for one in submission.delegates.values() for name in _declared_by(one))
     names = dict.fromkeys((*toolbox.names, *listed(toolbox.delegates), *called, *declared, *known.approved))
-    yield from approval_problems(submission.config.get("approve"), tuple(names), "config", "approve")
+    yield from approval_problems(submission.config.get("approve"), tuple(names), known.remedy, "config", "approve")
 
 
 def _delegates_of(calls: Iterable[Call]) -> Iterator[str]:

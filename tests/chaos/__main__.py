@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.security.rabbitmq import rabbitmq_server
 
+from .faults import BrokerConnectionsClosed, BrokerShortOfMemory, BrokerStopped, Fault
 from .report import Report
 from .rounds import random_round
 from .site import Site
@@ -34,21 +35,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--round", type=int, default=0, help="the round to begin with (default 0)")
     parser.add_argument("--round-seconds", type=float, default=60, help="how long faults strike before each audit")
     parser.add_argument("--folder", type=Path, help="where logs and the server's data are kept; default: nowhere")
-    parser.add_argument("--rabbitmq", action="store_true", help="with a RabbitMQ for the broker")
+    parser.add_argument(
+        "--rabbitmq", action="store_true", help="with a RabbitMQ for the broker, which faults strike, too"
+    )
     parser.add_argument("--json", action="store_true", help="machine output")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = Report(options.seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acts-chaos-")))
-        broker = f"amqp://guest:guest@127.0.0.1:{_rabbitmq(stack, folder)}//" if options.rabbitmq else None
+        broker, at_broker = _rabbitmq(stack, folder / "rabbitmq") if options.rabbitmq else (None, ())
         site = stack.enter_context(Site(options.folder or folder, broker_url=broker))
         ends_at = time.monotonic() + options.seconds
         for number in count(options.round):
             command = "--rabbitmq " if options.rabbitmq else ""
             command += f"--seed {options.seed} --round {number} --round-seconds {options.round_seconds:g} --seconds 1"
             print(f"round {number}: {shlex.join([sys.executable])} -m tests.chaos {command}", file=sys.stderr)
-            round_ = random_round(site, options.seed, number, seconds=options.round_seconds)
+            round_ = random_round(site, options.seed, number, seconds=options.round_seconds, at_broker=at_broker)
             report.add(round_)
             print(*_summary(round_.audit.findings, len(round_.incidents)), sep="\n", file=sys.stderr, flush=True)
             if time.monotonic() >= ends_at:
@@ -61,10 +64,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if report.findings else 0
 
 
-def _rabbitmq(stack: ExitStack, folder: Path) -> int:
-    """The port of a RabbitMQ that lasts as long as the rounds."""
-    (folder / "rabbitmq").mkdir()
-    return stack.enter_context(rabbitmq_server(folder / "rabbitmq"))
+def _rabbitmq(stack: ExitStack, folder: Path) -> tuple[str, Sequence[Fault]]:
+    """The address of a RabbitMQ that lasts as long as the rounds, and what may go wrong with it."""
+    folder.mkdir()
+    port = stack.enter_context(rabbitmq_server(folder))
+    faults: Sequence[Fault] = (
+        BrokerStopped(folder),
+        BrokerStopped(folder, 5.0),
+        BrokerConnectionsClosed(folder),
+        BrokerShortOfMemory(folder),
+    )
+    return f"amqp://guest:guest@127.0.0.1:{port}//", faults
 
 
 def _summary(findings: Sequence[object], incidents: int) -> list[str]:

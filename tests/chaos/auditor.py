@@ -13,8 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal
 
+import kombu.pools
+from celery import Celery
 from redis.exceptions import ResponseError
 
 from acts_celery import Client
@@ -22,6 +25,7 @@ from acts_celery.broker_config import queue_names
 from acts_celery.broker_config.urls import scheme_of
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.client.background import Background, read_background
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.registry.activities import registry
@@ -146,7 +150,11 @@ class Auditor:
     def _waiting_tasks(self) -> dict[str, int]:
         """Tasks in the queues, by queue."""
         names = dict.fromkeys((*queue_names(self._site.settings), *registry.queues()))
-        lengths = {name: self._redis.llen(name) for name in names}
+        if self._is_over_rabbitmq:
+            publisher = Publisher(self._app)
+            lengths = {name: publisher.waiting(name) for name in names}
+        else:
+            lengths = {name: self._redis.llen(name) for name in names}
         return {name: length for name, length in lengths.items() if length}
 
     def _unsettled(self) -> list[str]:
@@ -159,9 +167,18 @@ class Auditor:
 
     def _listeners(self) -> int:
         """Workers that wait for a task this moment; over a RabbitMQ those that answer."""
-        if scheme_of(self._site.settings.require_broker()).startswith("amqp"):
-            return len(make_client_application(self._site.settings).control.ping(timeout=2))
+        if self._is_over_rabbitmq:
+            return len(self._app.control.ping(timeout=2))
         return sum(client["cmd"] == "brpop" for client in self._redis.client_list())
+
+    @cached_property
+    def _app(self) -> Celery:
+        kombu.pools.connections.clear()  # faults have cut those that are kept
+        return make_client_application(self._site.settings)
+
+    @property
+    def _is_over_rabbitmq(self) -> bool:
+        return scheme_of(self._site.settings.require_broker()).startswith("amqp")
 
     def _runs(self) -> set[str]:
         """Every run of which there is any key, or that is listed."""

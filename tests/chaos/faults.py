@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Final, Protocol
 
 from acts_celery.broker_config import GuardedProcess
+from tests.security import rabbitmq
 
 from .proxy import Proxy
 from .records import Note
@@ -162,6 +164,52 @@ class NetworkSlow:
                 _pass(self.seconds)
             finally:
                 site.proxy.delay_seconds = 0.0
+        return over()
+
+
+@dataclass(frozen=True)
+class BrokerStopped:
+    """RabbitMQ, of this folder, stops and comes back: its queues are kept, connections are not."""
+
+    folder: Path
+    seconds: float = 0.0
+
+    def strike(self, site: Site, random: Random) -> Incident:
+        with _timed("broker stopped", is_outage=True) as over:
+            rabbitmq.control(self.folder, "stop_app")
+            try:
+                _pass(self.seconds)
+            finally:
+                rabbitmq.control(self.folder, "start_app")
+        return over()
+
+
+@dataclass(frozen=True)
+class BrokerConnectionsClosed:
+    """RabbitMQ closes every connection that it has."""
+
+    folder: Path
+
+    def strike(self, site: Site, random: Random) -> Incident:
+        with _timed("broker's connections closed") as over:
+            rabbitmq.control(self.folder, "close_all_connections", "chaos")
+        return over()
+
+
+@dataclass(frozen=True)
+class BrokerShortOfMemory:
+    """RabbitMQ raises its memory alarm: who publishes is kept waiting, deliveries go on."""
+
+    folder: Path
+    seconds: float = 3.0
+
+    def strike(self, site: Site, random: Random) -> Incident:
+        with _timed("broker short of memory", is_outage=True) as over:
+            rabbitmq.control(self.folder, "set_vm_memory_high_watermark", "absolute", "1MB")
+            try:
+                _pass(self.seconds)
+            finally:
+                rabbitmq.control(self.folder, "set_vm_memory_high_watermark", "0.9")
         return over()
 
 

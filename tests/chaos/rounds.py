@@ -98,8 +98,10 @@ def at_progress(site: Site, random: Random, *faults: tuple[int, Fault]) -> Strik
     return strikes
 
 
-def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round:
-    """So many seconds in which two storms rage beside each other: one at the processes, one at what is around them."""
+def random_round(site: Site, seed: int, number: int, *, seconds: float, at_broker: Sequence[Fault] = ()) -> Round:
+    """So many seconds in which storms rage beside each other: one at the processes, one at what is around them, and
+    one of the faults of a broker that is not the log.
+    """
     ends_at = time.monotonic() + seconds
     halved: list[Submission] = []
 
@@ -135,8 +137,11 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float) -> Round
         return incidents
 
     def strikes(_: Submitter) -> list[Incident]:
-        with ThreadPoolExecutor(2, thread_name_prefix="chaos-storm") as threads:
-            storms = [threads.submit(storm, "processes", at_processes), threads.submit(storm, "around", around_them)]
+        drawn: dict[str, Callable[[Random], Fault]] = {"processes": at_processes, "around": around_them}
+        if at_broker:
+            drawn["broker"] = lambda random: random.choice(at_broker)
+        with ThreadPoolExecutor(len(drawn), thread_name_prefix="chaos-storm") as threads:
+            storms = [threads.submit(storm, name, fault) for name, fault in drawn.items()]
             return [incident for one in storms for incident in one.result()]
 
     numbered = (submission(seed, number * 1_000 + index) for index in count())

@@ -123,6 +123,8 @@ def test_a_tool_is_none_before_it_is_admitted_and_its_results_decide_nothing_aft
             client.submit(solution={"calls": pay})
         with pytest.raises(Rejected, match=r"acts mcp admit web\.echo"):
             client.submit(["What is new?"], schema={"type": "string"}, tools=["web.echo"])
+        with pytest.raises(Rejected, match=r"/config/approve/0: .*acts mcp admit web\.echo"):
+            client.submit(solution={"calls": []}, config={"approve": ["web.echo"]})
     with local(**admitted(tmp_path, servers)) as client:
         result = client.submit(solution={"calls": pay}, config=config).wait(timeout_seconds=SECONDS)
         assert result.calls[1].error is not None

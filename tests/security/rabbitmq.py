@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 from .servers import free_port
 
 READY_SECONDS = 60
+CONTROL_SECONDS = 120
 # Debian's own script of that name on PATH insists on a user of its own.
 BINARY = shutil.which("rabbitmq-server", path="/usr/lib/rabbitmq/bin") or shutil.which("rabbitmq-server")
 
@@ -24,6 +26,18 @@ def kill(folder: Path) -> None:
         os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
 
 
+def control(folder: Path, *arguments: str) -> None:
+    """`rabbitmqctl` on the server of a folder."""
+    assert BINARY is not None
+    subprocess.run(
+        [Path(BINARY).with_name("rabbitmqctl"), *arguments],
+        env={**os.environ, **json.loads((folder / "environment").read_text())},
+        check=True,
+        capture_output=True,
+        timeout=CONTROL_SECONDS,
+    )
+
+
 @contextmanager
 def rabbitmq_server(folder: Path, *lines: str, port: int | None = None) -> Iterator[int]:
     """A server with these lines for its configuration: the port on which it speaks plain AMQP. One that is started in
@@ -32,8 +46,7 @@ def rabbitmq_server(folder: Path, *lines: str, port: int | None = None) -> Itera
     port = port or free_port()
     distribution, names = free_port(), free_port()
     (folder / "rabbitmq.conf").write_text("\n".join((f"listeners.tcp.1 = 127.0.0.1:{port}", *lines, "")))
-    environment = {
-        **os.environ,
+    own = {
         "HOME": str(folder),
         "ERL_EPMD_PORT": str(names),
         "RABBITMQ_NODENAME": f"acts{port}@localhost",
@@ -45,6 +58,8 @@ def rabbitmq_server(folder: Path, *lines: str, port: int | None = None) -> Itera
         "RABBITMQ_PID_FILE": str(folder / "pid"),
         "RABBITMQ_LOGS": "-",
     }
+    (folder / "environment").write_text(json.dumps(own))
+    environment = {**os.environ, **own}
     assert BINARY is not None
     process = subprocess.Popen([BINARY], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
