@@ -8,6 +8,7 @@ import select
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,10 +71,11 @@ def rabbitmq_server(folder: Path, *lines: str, port: int | None = None) -> Itera
             more = os.read(process.stdout.fileno(), 65_536) if readable else b""
             assert more, f"RabbitMQ did not get ready: {text.decode(errors='replace')[-3000:]}"
             text += more
+        threading.Thread(target=process.stdout.read, daemon=True).start()  # it stops where nobody takes its log
         yield port
     finally:
         process.terminate()
-        process.communicate()
+        process.wait()
         kill(folder)
         # The port mapper that it has started outlives it.
         subprocess.run(["epmd", "-kill"], env=environment, check=False, capture_output=True)

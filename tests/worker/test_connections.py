@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import pytest
+from kombu.exceptions import OperationalError
 from redis import Redis
 
-from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.connections import connect, connect_async
@@ -55,3 +58,16 @@ def test_a_result_waits_for_a_broker_that_is_full() -> None:
         refused: Any = redis.info("errorstats")
         assert refused["errorstat_OOM"]["count"] > 0
         assert redis.llen("instances") == 1
+
+
+def test_a_broker_that_was_away_for_long_is_found_again_within_seconds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda seconds: None)
+    nobody = load(env_file=None, broker_url=f"redis+socket://{tmp_path}/nobody")
+    connection = make_client_application(nobody).connection_for_read()
+    waits: list[float] = []
+    with pytest.raises(OperationalError):
+        connection.ensure_connection(lambda error, seconds: waits.append(seconds), 12)
+    assert len(waits) == 12
+    assert max(waits) <= 5

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 REPLIES: Final = "reply.celery.pidbox"
 """The exchange of the answers to remote control."""
+_LONGEST_WAIT_SECONDS: Final = 5
 
 
 class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
@@ -50,6 +51,10 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
         What is to be tried for longer says so itself.
         """
         return super().ensure(obj, fun, errback, 1 if max_retries is None else max_retries, **options)
+
+    def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Wait for the server and connect. Celery's workers would look again after 30 s where it was away for long."""
+        return super().ensure_connection(*arguments, **{"interval_max": _LONGEST_WAIT_SECONDS, **options})
 
     def Pool(self, limit: int | None = None, **_: Any) -> Any:
         """Return a pool of connections that are like this one."""
