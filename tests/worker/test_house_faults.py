@@ -5,7 +5,9 @@ whose clock jumps.
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -154,6 +156,32 @@ def test_a_clock_that_jumps_is_named_by_doctor_and_has_nothing_done_twice(meetin
                 assert {call.timing.attempts for call in result.calls if call.timing is not None} == {1}
             assert own.run([ECHO]).data() == {"state": {"a": 1}}
             assert worker.poll() is None
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(FAKETIME is None, reason="there is no libfaketime here: apt install libfaketime")
+def test_what_was_begun_before_a_clock_was_set_back_goes_on_elsewhere_when_its_worker_dies(
+    meeting: Meeting, tmp_path: Path
+) -> None:
+    calls = [
+        {"_tool": "waitAtGate", "gate": "inline", "_outputPath": "†state.a"},
+        {"_tool": "remoteWait", "gate": "remote", "_outputPath": "†state.b"},
+    ]
+    with ServerOfAnotherTime() as server:
+        server.set_clock("+2d")
+        own = Backend(settings_for(server), meeting, tmp_path)
+        with own.worker() as dying:
+            run = own.client.submit(solution={"calls": calls})
+            meeting.take("at:inline")
+            meeting.take("at:remote")
+            server.set_clock("+0")
+            os.kill(dying.pid, signal.SIGKILL)
+        meeting.open_gate("inline")
+        meeting.open_gate("remote")
+        with own.worker():
+            result = own.wait(run.id)
+    assert result.status == "completed"
+    assert result.data() == {"state": {"a": None, "b": 1}}
 
 
 def swept(backend: Backend) -> None:

@@ -22,7 +22,7 @@ from acts_celery.worker.liveness.heartbeats import Heartbeat
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery import overdue
 from acts_celery.worker.recovery.sweep import Sweeper
-from acts_celery.worker.storage.commits import Claim
+from acts_celery.worker.storage.commits import Claim, Rest
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.keys import Keys, active_runs, probes, processes, secret
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
@@ -158,6 +158,24 @@ def test_what_a_process_has_said_too_long_ago_or_is_yet_to_say_counts_for_nothin
     judged.redis.hset(processes(judged.prefix), "died", said)
     judged.sweep()
     assert (judged.entry(), judged.redis.hlen(processes(judged.prefix))) == ("lost:1:0:", 0)
+
+
+def test_what_was_noted_before_the_clock_was_set_back_is_noted_anew(judged: Judged) -> None:
+    judged.begin(3)
+    judged.claim(0, owner="me")
+    judged.send(1)
+    judged.claim(2, owner="me")
+    judged.advance(rests=[Rest(2, 1, 1.0)])
+    noted: Any = judged.redis.zrange(judged.keys.leases, 0, -1)
+    ahead = judged.redis.time()[0] * 1000 + 86_400_000
+    judged.redis.zadd(judged.keys.leases, dict.fromkeys(noted, ahead))
+    judged.redis.zadd(judged.keys.published, {"": ahead})
+    judged.sweeper.sweep()
+    left: Any = judged.redis.zrangebyscore(judged.keys.leases, ahead, ahead)
+    assert left == ["\x1f2"], "nobody knows for when the clock that was ahead has noted a retry"
+    assert not judged.redis.zrangebyscore(judged.keys.published, ahead, ahead)
+    judged.sweep()
+    assert judged.entry() == "lost:1:0:"
 
 
 def test_what_a_process_says_during_a_sweep_counts_in_it(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 --
 -- KEYS: leases calls state published
 -- USES: sweep_run condition
--- Request: most, published_ms, instances, consumed_until (for queues the time in ms before which everything published there
+-- Request: most, lease_ms, published_ms, instances, consumed_until (for queues the time in ms before which everything published there
 --          was taken: a probe came out), heard_ms (so soon after that the taker of a message is heard of), report_ms (workers
 --          report what they have at work as often), soon_ms, suspended (heartbeats may have been missed: nothing at work is
 --          declared lost), holders (drivers, and calls, that a process has said it is at work on: until when in ms)
@@ -10,6 +10,33 @@
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
 -- its turn.
+
+-- What lies further ahead than anything of ours reaches was noted before the clock was set back, and is noted anew. A few of
+-- all are looked at each time.
+local furthest = now + 2 * request.lease_ms + request.published_ms
+local function renew(member)
+    if string.find(member, '\31@', 1, true) then
+        return not string.find(member, '\31@due$')
+    end
+    local kind, attempt, failures, holder = read_condition(redis.call('HGET', calls, member))
+    local owner, since, queue = read_holder(holder or '')
+    if is_under_way(kind) and since then
+        redis.call('HSET', calls, member, condition(kind, attempt, failures, sent_holder(owner, now, queue)))
+    end
+    return is_under_way(kind)
+end
+local some = redis.call('ZRANDMEMBER', leases, 20, 'WITHSCORES')
+for i = 1, #some, 2 do
+    if tonumber(some[i + 1]) > furthest and renew(some[i]) then
+        redis.call('ZADD', leases, now + request.lease_ms, some[i])
+    end
+end
+some = redis.call('ZRANDMEMBER', published, 20, 'WITHSCORES')
+for i = 1, #some, 2 do
+    if tonumber(some[i + 1]) > furthest then
+        redis.call('ZADD', published, now + request.published_ms, some[i])
+    end
+end
 
 local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
 -- When to look again whether a probe has come: soon, unless very many calls lie there.
