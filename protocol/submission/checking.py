@@ -158,10 +158,16 @@ def _marks(calls: Iterable[Call], known: Environment) -> dict[str, str]:
 def _reach(submission: Submission, known: Environment) -> Reach:
     """What can be called of what a submission and its backend know."""
     delegates = {**dict.fromkeys(listed(known.delegates)), **submission.delegates}
+
+    def definition(name: str) -> Mapping[str, Any] | None:
+        """None for one that is no object, too: it is a problem of the submission, found elsewhere."""
+        found = submission.delegates.get(name) or known.definitions(name)
+        return found if isinstance(found, Mapping) else None
+
     return Reach(
         tuple(known.activities or ()),
         known.activity,
-        lambda name: submission.delegates.get(name) or known.definitions(name),
+        definition,
         tuple(delegates),
         known.operator,
     )

@@ -62,7 +62,7 @@ class Reach:
         definition = self.definition(name) if name not in self._seen else None
         self._seen.add(name)
         yield self.operator.of(name)
-        if isinstance(definition, Mapping):
+        if definition is not None:
             context = definition.get("context")
             context = [message for message in context if isinstance(message, dict)] if isinstance(context, list) else []
             yield from (ToolTrust(result=marks_of(message).labels) for message in context)

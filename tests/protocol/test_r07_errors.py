@@ -223,6 +223,7 @@ def test_r7_1_the_exception_lists_every_error_and_says_all_of_them() -> None:
         ({"context": [{"type": "plan", "plan": {"calls": {}}}]}, "/context/0/plan/calls"),
         ({"solution": {"calls": []}, "delegates": []}, "/delegates"),
         ({"solution": {"calls": []}, "delegates": {"d": 5}}, "/delegates/d"),
+        ({"solution": {"calls": [{"_tool": "t", "_delegate": "d"}]}, "delegates": {"d": [None]}}, "/delegates/d"),
         ({"solution": {"calls": []}, "delegates": {"d": {"context": [5]}}}, "/delegates/d/context/0"),
         ({"solution": {"calls": []}, "delegates": {"d": {"schema": 5}}}, "/delegates/d/schema"),
         ({"solution": {"calls": []}, "delegates": {"d": {"config": 5}}}, "/delegates/d/config"),
