@@ -28,7 +28,7 @@ from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
-from acts_celery.protocol.language.errors import Conflict, Unresolved
+from acts_celery.protocol.language.errors import Conflict, ProtocolError, Unresolved
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import ERROR, TRUST
 from acts_celery.protocol.language.paths import MISSING, copied
@@ -186,6 +186,18 @@ class Execution(Standing):
         """The places among which the model that a call asks chooses, where there are several (SPEC R4.4)."""
         groups = call.alternatives
         return tuple(alternative(group, call.method, self._fold) for group in groups) if len(groups) > 1 else ()
+
+    def sees_what_is_there(self, start: Start) -> bool:
+        """Whether what a call is started with is what it would be by the values as they are now: nothing was kept for
+        it before, and nothing that it reads has changed since that was decided.
+        """
+        call = start.call
+        if call.index in self._snapshots or call.gather:
+            return False
+        try:
+            return call.resolved(self._fold) == start.parameters
+        except ProtocolError:
+            return False
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
         """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""

@@ -91,7 +91,7 @@ def test_what_a_call_was_given_is_made_again_from_the_log(backend: Backend) -> N
     assert (sent["parameters"], sent["scopes"], sent["exact"]) == (
         {"question": "why?"},
         {"state": {"known": "for it"}},
-        False,
+        True,
     )
     assert "You are brief." in str(sent["messages"])
     assert "for it" in str(sent["messages"])

@@ -43,7 +43,7 @@ from acts_celery.worker.storage import fields as names
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import unpack_definition
-from acts_celery.worker.storage.entries import id_key, read_entry
+from acts_celery.worker.storage.entries import ENTRY_ID, id_key, read_entry
 from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
@@ -65,7 +65,6 @@ _NUMBERS: Final = frozenset({"format", "total", "submitted", "finished", "runnin
 """Fields of the state that are numbers; the counts of calls by status (`n:…`) are, too."""
 _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 """A count, or a moment in ms that a date can have."""
-_ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
 _LONGEST_PATH: Final = 200
 _MOST_NAMED: Final = 5
 """Names in a path: more of them than anybody writes, and few enough for what shows a run."""
@@ -328,7 +327,7 @@ def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fiel
         fields = names.current({key: one if isinstance(one, bytes) else one.encode() for key, one in given.items()})
         if not fields:
             raise ValueError(id_)
-        if not _ID.match(id_) or not (0, 0) < id_key(id_) < (2**64, 0):
+        if not ENTRY_ID.match(id_) or not (0, 0) < id_key(id_) < (2**64, 0):
             raise ValueError(id_)
         read = read_entry(id_.encode(), fields)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:

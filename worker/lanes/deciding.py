@@ -103,6 +103,8 @@ class Decider:
                 lane.apply(outcome)
                 step.outcomes.append(outcome)
                 step.spent[index] = Spent(attempt.took_ms, attempt.number)
+                if attempt.seen is not None:
+                    step.seen[index] = attempt.seen
                 if attempt.worker is not None:
                     step.codes[index] = Code(attempt.worker, attempt.version)
                 step.load += sum(len(pack(part)) for part in (*outcome.messages, outcome.value))

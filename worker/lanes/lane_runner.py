@@ -262,6 +262,7 @@ class LaneRunner:
         """Begin the claimed calls. Returns the messages that are still to be published."""
         messages: list[TaskMessage] = []
         size = 0
+        at = committed.last_id if committed.is_fresh else None
         for start, attempt in zip(starts, self._attempts(starts, committed), strict=True):
             if committed.status == "paused":
                 self._execution.reconsider(start.call.index)
@@ -269,7 +270,7 @@ class LaneRunner:
             self._execution.record(start.call.index, Status.RUNNING)
             if attempt is None:
                 continue
-            begun = await self._starter.begin(start, attempt, self._execution)
+            begun = await self._starter.begin(start, attempt, self._execution, at)
             if begun is None:
                 continue
             if not isinstance(begun, TaskMessage):

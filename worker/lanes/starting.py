@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from redis.exceptions import RedisError
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.engine.decisions import Failure, Outcome, Start
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.language.errors import Conflict
@@ -51,8 +53,11 @@ class Starter:
             return Claim(call.index, settings.sweep_interval_seconds, remote.queue(call))
         return Claim(call.index, settings.lease_seconds)
 
-    async def begin(self, start: Start, attempt: Attempt, execution: Execution) -> TaskMessage | Result | None:
+    async def begin(
+        self, start: Start, attempt: Attempt, execution: Execution, at: str | None
+    ) -> TaskMessage | Result | None:
         """Begin a claimed call: in line (None), or as the message that carries it away; or what has come of it already.
+        The execution has read its lane up to the entry `at`; None where it was without entries that others wrote.
 
         Raises `RedisError`.
         """
@@ -64,7 +69,11 @@ class Starter:
             return None
         if not self._services.remote.leaves(call):
             return self._begin_inline(start, attempt, execution)
-        message = self.message(start, attempt, execution)
+        is_shown = call.runner.executor is not Executor.ACTIVITY
+        if is_shown and at is not None and execution.sees_what_is_there(start):
+            message = self.message(start, replace(attempt, seen=(at, self._view.seen)), execution)
+        else:
+            message = self.message(start, attempt, execution)
         if isinstance(message, TaskMessage) and self._is_charged(call):
             return await self._budget.reserve(attempt, message) or message
         return message

@@ -14,6 +14,7 @@ from acts_celery.worker.process.figures import figures
 from acts_celery.worker.storage.codes import Code
 from acts_celery.worker.storage.commits import Committed, Delegated, Ending, Rest
 from acts_celery.worker.storage.spent import Spent
+from acts_celery.worker.wire.attempts import Seen
 from acts_celery.worker.wire.task_messages import TaskMessage
 
 MOST: Final = 250
@@ -41,6 +42,8 @@ class Step:
     """What the calls took that were carried out."""
     codes: dict[int, Code] = field(default_factory=dict)
     """Who has carried them out, with which version of the code."""
+    seen: dict[int, Seen] = field(default_factory=dict)
+    """What delegates, and models, were shown of the log."""
     load: int = 0
     """The bytes of what it holds."""
 
@@ -74,6 +77,7 @@ class Step:
                 self.spent.get(outcome.index),
                 self.codes.get(outcome.index),
                 outcome.index not in self.spent,
+                self.seen.get(outcome.index),
             )
             for outcome in self.outcomes
         ]

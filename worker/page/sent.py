@@ -1,13 +1,14 @@
 """What a call was given: its parameters, its scopes, and for a delegate or a model the messages.
 
-What was held, and what a child run was given, is in a log, and is shown as it is there. Of other calls the log keeps
-what they have written, and not what they were given: that is made again from the values as they were before the first
-message of the call's result, as `acts explain` does it, and `exact` says so.
+What was held, and what a child run was given, is in a log, and is shown as it is there. What a delegate or a model was
+sent is made again from the log up to where it had been read then: the end of the call says that. Of other calls it is
+made from the values as they were before the first message of the call's result, as `acts explain` does it. `exact` says
+whether it is what was given, and not only nearly so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,16 +24,20 @@ from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
 from acts_celery.worker.errors import NoSuchCall
 from acts_celery.worker.storage.definition import Definition
-from acts_celery.worker.storage.entries import Entry
+from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.wire.attempts import Seen
 
 from .opened import OpenedRun
 from .values import shown, within
 
 _MADE_AGAIN: Final = (
     "The log does not keep what this call was sent: this is made again from the values just before its result."
+)
+_AS_READ: Final = (
+    "Made again from the log up to where it had been read when this was sent: it is exactly what was sent."
 )
 _OF_NOW: Final = "The call has not ended: this is what it would be given by the values as they are now."
 _GATHERS: Final = "The call reads in every instance: what it was given is not kept, and is not made again here."
@@ -63,6 +68,8 @@ def sent(run: OpenedRun) -> dict[str, Any]:
         text = f"run {run.keys.run} has no call {name[:200]!r}: calls are named by their index, as 3 or 3:instance"
         raise NoSuchCall(text)
     given, definition = reading.given.get(index), reading.definition
+    if (seen := reading.shown.get(index)) is not None and not (given is not None and given.is_exact):
+        given, definition = reading.as_of(call, seen)
     child = reading.children.get(index)
     if child is not None:
         context = _child_messages(run, child)
@@ -75,7 +82,7 @@ def sent(run: OpenedRun) -> dict[str, Any]:
 
 
 def given_to(
-    run: OpenedRun, entries: Iterable[Entry], instance: str | None, calls: set[int]
+    run: OpenedRun, entries: Sequence[Entry], instance: str | None, calls: set[int]
 ) -> dict[int, tuple[Call, Mapping[str, Any] | None]]:
     """Some calls of a lane, each with its resolved parameters where they are known."""
     reading = _Reading(run, entries, instance, calls)
@@ -86,10 +93,13 @@ def given_to(
 class _Reading:
     """The entries of a lane and of the global one, read for what some calls were given."""
 
-    def __init__(self, run: OpenedRun, entries: Iterable[Entry], instance: str | None, wanted: set[int]) -> None:
+    def __init__(self, run: OpenedRun, entries: Sequence[Entry], instance: str | None, wanted: set[int]) -> None:
+        self._run, self._entries, self._instance = run, entries, instance
         self.given: dict[int, Given] = {}
         self.why: dict[int, str] = {}
         self.children: dict[int, str] = {}
+        self.shown: dict[int, Seen] = {}
+        """How far the log had been read with what a call was sent, where the log says it."""
         state = RunState(run.definition, [instance] if instance is not None else [])
         lane = state.lane(instance)
         self._seen = set[int]()
@@ -102,12 +112,26 @@ class _Reading:
                 for again in entry.event.calls:
                     self.given.pop(again, None)
                     self.children.pop(again, None)
+                    self.shown.pop(again, None)
             state.apply(entry)
         self.calls: Mapping[int, Call] = lane.known
         self.definition: Definition = state.definition
         for index in wanted - self._seen - self.given.keys():
             if index in lane.known and lane.end(index) is None:
                 self._make(index, lane.known[index], lane.fold, _OF_NOW)
+
+    def as_of(self, call: Call, seen: Seen) -> tuple[Given | None, Definition]:
+        """What a call was sent when the log had been read so far, and what the run was then."""
+        own, shared = map(id_key, seen)
+        state = RunState(self._run.definition)
+        lane = state.lane(self._instance)
+        state.feed(
+            entry
+            for entry in self._entries
+            if id_key(entry.id) <= (own if entry.instance == self._instance else shared)
+        )
+        self._make(call.index, call, lane.fold, _AS_READ, is_exact=True)
+        return self.given.get(call.index), state.definition
 
     def _look(self, entry: Entry, index: int, call: Call | None, fold: Fold) -> None:
         event = entry.event
@@ -118,13 +142,15 @@ class _Reading:
             self.given[index] = replace(held, snapshot=_ruled(held.snapshot, call, event))
         elif isinstance(event, ChildStarted):
             self.children[index] = event.run
+        if isinstance(event, CallEnded) and entry.seen is not None and max(map(id_key, entry.seen)) < id_key(entry.id):
+            self.shown[index] = entry.seen
         is_result = isinstance(event, CallEnded) or entry.message is not None
         if is_result and index not in self._seen and call is not None:
             self._seen.add(index)
             if index not in self.given:
                 self._make(index, call, fold, _MADE_AGAIN)
 
-    def _make(self, index: int, call: Call, fold: Fold, note: str) -> None:
+    def _make(self, index: int, call: Call, fold: Fold, note: str, *, is_exact: bool = False) -> None:
         if call.gather:
             self.why[index] = _GATHERS
             return
@@ -133,7 +159,7 @@ class _Reading:
             is_latent = call.runner.executor is Executor.LATENT
             messages = all_messages(fold, call.scopes) if is_latent else scoped_messages(fold, call.scopes)
             snapshot = Snapshot(parameters, scoped(fold, call.scopes), messages)
-            self.given[index] = Given(snapshot, False, note, _alternatives(call, fold))
+            self.given[index] = Given(snapshot, is_exact, note, _alternatives(call, fold))
         except ProtocolError as error:
             self.why[index] = f"It was given nothing: {error}"
 

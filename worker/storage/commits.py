@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.decisions import Outcome
-from acts_celery.worker.wire.attempts import lane_token
+from acts_celery.worker.wire.attempts import Seen, lane_token
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 
@@ -103,6 +103,8 @@ class Ending(NamedTuple):
     """Who has carried it out, with which version of the code."""
     is_decided: bool = False
     """Whether nobody has carried it out: it follows from what has ended before it."""
+    seen: Seen | None = None
+    """What the delegate, or the model, was shown of the log."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
@@ -113,7 +115,7 @@ class Ending(NamedTuple):
             **part,
             "call": outcome.index,
             "status": outcome.status.value,
-            "detail": _detail(outcome, self.missed, self.spent),
+            "detail": _detail(self),
             "missed": ", ".join(self.missed),
             "wakes": self.wakes,
             "decided": self.is_decided,
@@ -249,7 +251,8 @@ def milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> bytes:
+def _detail(ending: Ending) -> bytes:
+    outcome, spent = ending.outcome, ending.spent
     detail: dict[str, Any] = {}
     if outcome.error is not None:
         detail["error"] = dict(outcome.error)
@@ -263,8 +266,10 @@ def _detail(outcome: Outcome, missed: Sequence[str], spent: Spent | None) -> byt
         detail["rescued"] = True
     if outcome.labels:
         detail["labels"] = sorted(outcome.labels)
-    if missed:
-        detail["missed"] = list(missed)
+    if ending.missed:
+        detail["missed"] = list(ending.missed)
+    if ending.seen is not None:
+        detail["seen"] = list(ending.seen)
     if spent is not None and (packed := spent.pack()) is not None:
         detail["t"] = packed
     return pack(detail) if detail else b""

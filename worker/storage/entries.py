@@ -6,6 +6,7 @@ The stream is the truth; `calls` only makes commits exactly-once, `lanes` and th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -26,6 +27,7 @@ from acts_celery.protocol.engine.events import (
 )
 from acts_celery.protocol.engine.loop_events import LoopEvent
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.wire.attempts import Seen
 from acts_celery.worker.wire.packing import unpack
 
 from . import fields as names
@@ -34,6 +36,8 @@ from .fields import Fields
 from .held_calls import Shown, unpack_hold, unpack_ruling
 from .loop_entries import read_loop_events
 from .spent import Spent
+
+ENTRY_ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class Entry(NamedTuple):
     """What the call took that has ended with this entry, where it was carried out."""
     code: int | None = None
     """The number of who has carried it out, with which version of the code (see `codes`)."""
+    seen: Seen | None = None
+    """What the delegate, or the model, was shown of the log whose call has ended with it."""
     by: str | None = None
     """Who has given by hand what the call has ended with, or had calls tried again."""
     audit: AuditRecord | None = None
@@ -191,6 +197,7 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
         elements=hold.elements if hold is not None and names.FAN_OUT in fields else 0,
         spent=Spent.read(detail.get("t")) if detail else None,
         code=int(code) if (code := fields.get(names.CODE)) is not None else None,
+        seen=_seen(detail.get("seen")),
         by=detail.get("by"),
         audit=audit,
         size=size,
@@ -205,6 +212,14 @@ def _event(
         if (read := _EVENTS.get(name)) is not None:
             return read(_Said(value, fields, int(call) if call is not None else -1, message, detail, hold))
     return MessageAdded(message, int(call) if call is not None else None) if message is not None else None
+
+
+def _seen(said: Any) -> Seen | None:
+    """None where nothing is said that one of ours would have written: a log may be imported."""
+    match said:
+        case [str(own), str(shared)] if ENTRY_ID.match(own) and ENTRY_ID.match(shared):
+            return own, shared
+    return None
 
 
 def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:

@@ -36,6 +36,10 @@ InstanceName = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTANCE)]
 Token = Annotated[str, Field(max_length=200)]
 WorkerName = Annotated[str, Field(max_length=200)]
 Version = Annotated[str, Field(max_length=100)]
+EntryId = Annotated[str, Field(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
+"""The id of an entry of a log."""
+Seen = tuple[EntryId, EntryId]
+"""Up to which entry of its lane, and of the global lane, the log had been read."""
 Milliseconds = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 """A span of time, of a year at most."""
 
@@ -120,6 +124,8 @@ class Attempt:
     """How often the call had ended before and was to be carried out again (SPEC R11.8)."""
     trace: PackedPlace = field(default="", repr=False)
     """The run's place in a trace, where it is not the root of its own."""
+    seen: Seen | None = None
+    """What a delegate, or a model, was shown of the log; None where that is no moment of it (see `Starter`)."""
 
     @property
     def place(self) -> TracePlace:

@@ -91,7 +91,7 @@ def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
     fields = {**_fields(attempt), "id": _fields(attempt.id)}
     if attempt.worker is None:
         del fields["worker"], fields["version"]
-    for name in ("again", "trace"):
+    for name in ("again", "trace", "seen"):
         if not fields[name]:
             del fields[name]
     return fields

@@ -133,7 +133,11 @@ function callDetails(run, call, bar) {
   const more = [
     make("a", { href: address("run", run, "call", call.index) }, "in all instances"),
     call.child ? make("a", { href: address("run", call.child) }, "its own run") : null,
-    make("a", { href: address("run", run, "sent", call.id) }, "exactly what it was given"),
+    make(
+      "a",
+      { href: address("run", run, "sent", call.id) },
+      call.kind === "activity" ? "what it was given" : "exactly what it was given",
+    ),
   ];
   const stale = call.stale
     ? notice(
