@@ -36,6 +36,8 @@ Path = tuple[str | int, ...]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _BRACKETED = re.compile(rf"\[({_INDEX.pattern})\]")
+_SEVERAL = re.compile(r"\[(?:\*|-?\d*(?::-?\d*){0,2})\]")
+"""Elements of a list, as other systems name them: `[*]`, `[]`, `[-1]`, `[0:2]`."""
 _BARE = re.compile(r"[^\s.\[\]|&†]+")
 _PRINTED_BARE = re.compile(r"[^\s.\[\]|&†}]+")
 """What means the same in a template."""
@@ -210,6 +212,8 @@ class Parser:
         """ "[" quoted "]", where quoted is a JSON string"""
         if (index := _BRACKETED.match(self.text, self.position)) is not None:
             self.fail(f".{index[1]} (an element of a list, not {index[0]})")
+        if (several := _SEVERAL.match(self.text, self.position)) is not None:
+            self.fail(f"the end (a list is read whole) or .0 (one element of it), not {several[0]}")
         self.position += 1
         match = _QUOTED.match(self.text, self.position)
         if match is None:

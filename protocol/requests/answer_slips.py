@@ -6,6 +6,7 @@ written `††`, or the tool says of the parameter `"_literal": true`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -13,18 +14,19 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.promises import Promises
-from acts_celery.protocol.language.errors import Problem, pointer
-from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.language.errors import Problem, pointer, shortened
+from acts_celery.protocol.language.messages import DATA_TYPES, Message
 from acts_celery.protocol.language.paths import strings
-from acts_celery.protocol.language.references import DAGGER, Reference
+from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.slips.naming import NamedPlaces
-from acts_celery.protocol.slips.slip import Slips, is_meant
+from acts_celery.protocol.slips.slip import Slips, is_meant, named_by
 from acts_celery.protocol.state.context import Context
 
 from .dependents import WrittenPlaces, places_written
 from .request import Request
 
 _MOST_INSTANCES: Final = 100
+_OPERATORS: Final = re.compile(r"(\s*(?:\|\||&&)\s*)")
 _MOST_LOOKED_UP: Final = 20_000
 """Of an answer with more names of places than this no more is looked at."""
 
@@ -65,6 +67,34 @@ def may_have_slips(request: Request, call: Any) -> bool:
     schema, value = _read_of(request, call)
     slips = Slips(_AnyPlace(), is_certain=True)
     return any(slips.of(text) is not None and not is_meant(schema, at, text) for at, text in strings(value))
+
+
+def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Mapping[str, Any], str] | None:
+    """Where a text at a place of a call only lacks the dagger of the reference that it has to be: the call as it was
+    meant, and what is wrong. Only references may stand as an output path, and among scopes.
+    """
+    match list(at), call:
+        case ["_outputPath"], {"_outputPath": str() as text}:
+            meant = _as_reference(text, inside="state.")
+            mended = {**call, "_outputPath": meant}
+        case ["_scopes", place], {"_scopes": [*scopes]} if isinstance(text := scopes[int(place)], str):
+            meant = scopes[int(place)] = _as_reference(text)
+            mended = {**call, "_scopes": scopes}
+        case _:
+            return None
+    why = f"has the text {shortened(text)!r}, where only a reference may stand: write {meant}"
+    return (mended, why) if meant is not None else None
+
+
+def _as_reference(text: str, inside: str = "") -> str | None:
+    """A text as the expression that only lacks its daggers; a path that begins with no kind is inside of another."""
+    plain = text.strip().removeprefix(DAGGER)
+    parts = _OPERATORS.split(named_by(plain) or plain)
+    for at in range(0, len(parts), 2):
+        name = parts[at].strip().removeprefix(DAGGER)
+        parts[at] = f"{DAGGER}{'' if name.partition('.')[0] in DATA_TYPES else inside}{name}"
+    expression = expression_in("".join(parts))
+    return str(expression) if expression is not None and str(expression) != text else None
 
 
 def _read_of(request: Request, call: Any) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from acts_celery.protocol.submission.checking import RejectedCalls, check_calls
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.output import misfit_problems
 
-from .answer_slips import slips_in
+from .answer_slips import slips_in, with_reference_meant
 from .answer_texts import ANSWER_KEYS, Unreadable, find_answer, missing
 from .asides import advice_findings, judge_asides
 from .composition import compose
@@ -290,8 +290,19 @@ class _Reading:
         about, place = _call_of(problem), problem.pointer.removeprefix("/solution")
         if isinstance(about, int):
             call = value["calls"][about]
-            return AnswerError(call if isinstance(call, dict) else None, "InvalidCall", problem.message, place)
+            if not isinstance(call, dict):
+                return AnswerError(None, "InvalidCall", problem.message, place)
+            return AnswerError(call, "InvalidCall", self._corrected(problem, about, call), place)
         return AnswerError(None, "InvalidOutput" if about == "output" else "InvalidAnswer", problem.message, place)
+
+    def _corrected(self, problem: Problem, index: int, call: dict[str, Any]) -> str:
+        """What is said of a call; where only a dagger is missing, the reference that was meant (SPEC R12.6b)."""
+        found = with_reference_meant(call, segments(problem.pointer)[3:])
+        if found is None or call.get("_tool") not in self.request.tools:
+            return problem.message
+        mended, why = found
+        is_mended = all(one.pointer != problem.pointer for one in self.truth.call_problems(index, mended))
+        return why if is_mended else problem.message
 
 
 @dataclass(frozen=True)

@@ -250,4 +250,5 @@ def _of_elements(value: Any, place: Reference, length: int) -> str:
         return ""
     rest = place.path[length + (place.path[length] == "*") :]
     first = Reference(place.kind, (*place.path[:length], 0, *rest))
-    return f": {first} is of its first element, and no reference reads a part of each"
+    whole = Reference(place.kind, place.path[:length])
+    return f": {first} is of its first element, {whole} is the whole list, and no reference reads a part of each"

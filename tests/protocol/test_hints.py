@@ -158,13 +158,13 @@ def test_what_is_like_nothing_there_gets_no_hint(path: str) -> None:
         ("†state.user.name.x", "†state.user.name is a string"),
         (
             "†state.rows.sku",
-            "†state.rows is a list of 2: †state.rows.0.sku is of its first element, and no reference reads a part of "
-            "each",
+            "†state.rows is a list of 2: †state.rows.0.sku is of its first element, †state.rows is the whole list, and "
+            "no reference reads a part of each",
         ),
         (
             "†state.rows.*.sku",
-            "†state.rows is a list of 2: †state.rows.0.sku is of its first element, and no reference reads a part of "
-            "each",
+            "†state.rows is a list of 2: †state.rows.0.sku is of its first element, †state.rows is the whole list, and "
+            "no reference reads a part of each",
         ),
         ("†state.nothing.x", "†state.nothing is an object without fields"),
         ("†state.wide.x", "'f10', 'f11' and 8 more"),

@@ -100,6 +100,15 @@ def test_r2_1_an_index_in_brackets_is_reported_how_it_is_written() -> None:
     assert problem.excerpt == "†state.l[10].x\n        ^"
 
 
+@pytest.mark.parametrize("several", ["[*]", "[]", "[-1]", "[0:2]", "[:]", "[::2]"])
+def test_r2_1_elements_of_a_list_as_other_systems_name_them_are_reported_with_what_there_is(several: str) -> None:
+    (problem,) = problems_of(call(value=f"†state.l{several}.x"))
+    assert problem.message == (
+        f"'†state.l{several}.x' does not parse: expected the end (a list is read whole) or .0 (one element of it), "
+        f"not {several} at position 8"
+    )
+
+
 def test_r2_an_error_far_inside_a_long_text_shows_only_what_is_around_it() -> None:
     with pytest.raises(ExpressionError) as error:
         parse("†state." + "a" * 5_000 + " b\n" + "c" * 5_000)

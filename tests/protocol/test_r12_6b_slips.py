@@ -93,6 +93,47 @@ def test_a_slip_is_an_error_with_the_corrected_text(text: str, corrected: str, w
 
 
 @pytest.mark.parametrize(
+    ("text", "corrected"),
+    [
+        ("state.refund", "†state.refund"),
+        ("refund", "†state.refund"),
+        ("input.refund", "†input.refund"),
+        (" †state.refund", "†state.refund"),
+        ("$state.refund", "†state.refund"),
+        ("{{ state.refund }}", "†state.refund"),
+        ("†{state.refund}", "†state.refund"),
+        ("state.a || †state.b", "†state.a || †state.b"),
+    ],
+)
+def test_an_output_path_without_its_dagger_is_an_error_with_the_reference_that_was_meant(
+    text: str, corrected: str
+) -> None:
+    answer = read({**REFUND, "_outputPath": text}, sent("x"))
+    assert [call.raw for call in answer.calls] == [sent("x")]
+    (error,) = answer.errors
+    assert error.pointer == "/calls/0/_outputPath"
+    assert error.message == f"has the text {text!r}, where only a reference may stand: write {corrected}"
+    assert not read({**REFUND, "_outputPath": corrected}).errors
+
+
+def test_a_scope_without_its_dagger_is_an_error_with_the_reference_that_was_meant() -> None:
+    ask = {"properties": {"_scopes": {"items": {"enum": ["†state.o", "†input"]}}}, "_output": {"type": "string"}}
+    request = asked(tools={"ask": ask})
+    call = {"_tool": "ask", "_scopes": ["†input", "state.o"], "_output": None, "_outputPath": "†state.x"}
+    (error,) = read_answer(request, {"calls": [call], "output": None}).errors
+    assert error.pointer == "/calls/0/_scopes/1"
+    assert error.message == "has the text 'state.o', where only a reference may stand: write †state.o"
+
+
+@pytest.mark.parametrize("path", ["state.other", "refund.", "a b", "state.list[*]", ""])
+def test_where_the_reference_that_was_meant_is_none_or_not_admitted_the_rule_is_said(path: str) -> None:
+    pinned = {"refund": {**TOOLS["refund"], "properties": {"_outputPath": {"enum": ["†state.one", "†state.two"]}}}}
+    call = {"_tool": "refund", "_outputPath": path}
+    (error,) = read_answer(asked(tools=pinned), {"calls": [call], "output": None}).errors
+    assert "write" not in error.message
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("†state.o.id", "†{state.o.id}", "Order †{state.o.id || input.mail}", "††state.o.id", "Order ††state.o.id"),

@@ -293,6 +293,10 @@ def wrong_answers() -> Iterator[tuple[str, Row]]:
             **done,
         ),
     )
+    yield (
+        "an output path without its dagger",
+        Row(answered({**SUM, "_outputPath": "state.sum"}), ("InvalidCall", "write †state.sum")),
+    )
     yield "a field that is not there", Row(answered(SUM, {**MORE, "a": "†state.sum.total"}), runs=("done", "skipped"))
     yield "an output that does not fit", Row(answered(output="seven"), ("InvalidOutput", "integer"))
     yield (
