@@ -33,6 +33,8 @@ class Estimate:
     tokens: int
     nanodollars: int | None = None
     """None where no price is known."""
+    output: int = 0
+    """How many of the tokens are of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,15 @@ class Cost:
         cls, usage: Any, estimate: Estimate, losses: int = 0, seconds: float = 0.0, amount: int | None = None
     ) -> Self:
         """Of one request: what was reported, and its price in nanodollars, else the estimate; attempts that were lost
-        before are charged whole.
+        before are charged whole. Where what was reported is not all, as much output counts as there may be.
         """
-        counts = reported(usage)
+        is_whole = is_all(usage)
+        counts = reported(usage) if is_whole or estimate.output else None
         whole = losses + (counts is None)
         input_, output, cached = counts or (0, 0, 0)
         estimated = whole * estimate.tokens
+        if counts is not None and not is_whole:
+            estimated += max(estimate.output - output, 0)
         paid = [estimate.nanodollars] * whole
         paid += [estimate.nanodollars if amount is None else amount] * (counts is not None)
         known = [one for one in paid if one is not None]
@@ -130,6 +135,11 @@ def reported(usage: Any) -> tuple[int, int, int] | None:
         return None
     counts = [count for count in found if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST]
     return (counts[0], counts[1], counts[2]) if len(counts) == len(found) else None
+
+
+def is_all(usage: Any) -> bool:
+    """Whether what was reported of a request is all that it takes."""
+    return not (isinstance(usage, Mapping) and usage.get("is_whole") is False)
 
 
 def _count(value: Any, otherwise: int = 0) -> int:

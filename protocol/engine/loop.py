@@ -29,6 +29,7 @@ from .loop_events import (
     TickError,
     ToolsAsked,
     ToolsChosen,
+    UsageCame,
 )
 
 
@@ -64,6 +65,7 @@ TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
     _S.NEW: {ToolsAsked: _S.CHOOSING, Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.NEW},
     _S.CHOOSING: {
         OutputGrew: _S.CHOOSING,
+        UsageCame: _S.CHOOSING,
         ToolsChosen: _S.CHOSEN,
         Answered: _S.RAN,
         LoopEnded: _S.ENDED,
@@ -73,6 +75,7 @@ TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
     _S.ASKED: {
         PartCame: _S.OPEN,
         OutputGrew: _S.ASKED,
+        UsageCame: _S.ASKED,
         Answered: _S.RAN,
         LoopEnded: _S.ENDED,
         LoopExtended: _S.ASKED,
@@ -80,6 +83,7 @@ TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
     _S.OPEN: {
         PartCame: _S.OPEN,
         OutputGrew: _S.OPEN,
+        UsageCame: _S.OPEN,
         Answered: _S.RAN,
         LoopEnded: _S.ENDED,
         LoopExtended: _S.OPEN,
@@ -111,6 +115,8 @@ class Tick:
     number: int
     estimate: Estimate = _NO_ESTIMATE
     """What its request may cost, reported usage aside (SPEC R13.3)."""
+    reported: UsageCame | None = None
+    """What was reported of its request while that was under way."""
     digest: str = ""
     repeats: Mapping[str, Any] | None = None
     """What the tick before has come to, as its request has it."""
@@ -186,7 +192,7 @@ class Loop:
     @property
     def open_cost(self) -> Cost:
         """What the request may have cost at most that is in the log and whose answer is not."""
-        return Cost.of_request(None, self.tick.estimate) if self.is_asking else _FREE
+        return self._lost(1) if self.is_asking else _FREE
 
     @property
     def delegated(self) -> tuple[Cost, int]:
@@ -251,8 +257,9 @@ class Loop:
 
     def _ask(self, event: Asked) -> Loop:
         repeats = event.repeats if event.slots is None else self.tick.repeats
-        estimate = Estimate(event.estimate, event.nanodollars)
-        return self._in_tick(estimate=estimate, digest=event.digest, slots=event.slots, repeats=repeats)
+        estimate = Estimate(event.estimate, event.nanodollars, event.config.get("max_output_tokens", 0))
+        asked: dict[str, Any] = {"estimate": estimate, "reported": None, "repeats": repeats}
+        return self._in_tick(**asked, digest=event.digest, slots=event.slots)
 
     def _choose(self, event: ToolsChosen) -> Loop:
         return self._in_tick(cost=_paid(event, event.usage), choice=event, known=event.known)
@@ -262,6 +269,9 @@ class Loop:
 
     def _grow(self, event: OutputGrew) -> Loop:
         return self._in_tick(output=self.tick.output[: event.at] + event.text)
+
+    def _report(self, event: UsageCame) -> Loop:
+        return self._in_tick(reported=event)
 
     def _answer(self, event: Answered) -> Loop:
         cost = self.tick.cost + _paid(event, event.message.get("usage") if self.tick.choice is None else None)
@@ -282,8 +292,14 @@ class Loop:
         return replace(closed, ticks=(*closed.ticks, Tick(self.tick.number + 1)))
 
     def _end(self, event: LoopEnded) -> Loop:
-        lost = Cost.of_request(None, self.tick.estimate, event.lost - 1) if event.lost else _FREE
+        lost = self._lost(event.lost) if event.lost else _FREE
         return replace(self._in_tick(cost=self.tick.cost + lost), ended=event, _before_end=self.stage)
+
+    def _lost(self, attempts: int) -> Cost:
+        """What so many attempts at the request may have cost at most whose answers are not known."""
+        said = self.tick.reported
+        usage, amount = (said.usage, said.nanodollars) if said is not None else (None, None)
+        return Cost.of_request(usage, self.tick.estimate, attempts - 1, amount=amount)
 
     def _extend(self, event: LoopExtended) -> Loop:
         ticks = event.ticks
@@ -301,6 +317,7 @@ _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
     ToolsChosen: Loop._choose,
     PartCame: Loop._take_part,
     OutputGrew: Loop._grow,
+    UsageCame: Loop._report,
     Answered: Loop._answer,
     Planned: Loop._plan,
     Approved: Loop._approve,

@@ -88,6 +88,15 @@ class OutputGrew:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageCame:
+    """The provider has reported a usage before the answer is whole (SPEC R13.3)."""
+
+    usage: Mapping[str, Any]
+    nanodollars: int | None = None
+    """What the request may cost at most by that, where the price is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """The answer of the current tick is whole."""
 
@@ -163,6 +172,7 @@ LoopEvent = (
     | ToolsChosen
     | PartCame
     | OutputGrew
+    | UsageCame
     | Answered
     | Planned
     | Approved

@@ -149,10 +149,15 @@ def test_what_goes_wrong_has_its_type(reply: Reply, kind: type[ModelError], word
 
 
 @pytest.mark.parametrize(
-    ("reason", "usage"), [("max_tokens", Usage(105, 22, 90)), ("refusal", Usage(105, 22, 90)), (None, None)]
+    ("reason", "usage"),
+    [
+        ("max_tokens", Usage(105, 22, 90)),
+        ("refusal", Usage(105, 22, 90)),
+        (None, Usage(105, 1, 90, is_whole=False)),
+    ],
 )
-def test_r13_12_an_answer_of_no_use_has_its_usage_where_the_provider_has_said_all_of_it(
-    reason: str | None, usage: Usage | None
+def test_r13_12_an_answer_of_no_use_has_its_usage_as_far_as_the_provider_has_said_it(
+    reason: str | None, usage: Usage
 ) -> None:
     with pytest.raises(ModelError) as caught:
         asked(streamed(TEXT, reason))

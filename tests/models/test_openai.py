@@ -26,7 +26,7 @@ from acts_celery.worker.models.errors import (
 from acts_celery.worker.models.http_client import TRACEPARENT, Bounds
 from acts_celery.worker.models.openai_chat import OpenAIChat
 from acts_celery.worker.models.profiles import PROFILES, profile_of
-from acts_celery.worker.models.request import Answer, OnText, Usage, ignore
+from acts_celery.worker.models.request import Answer, OnText, Reported, Usage, ignore
 from acts_celery.worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
@@ -74,10 +74,10 @@ def failed(reply: Reply, kind: type[ModelError], **parts: Any) -> ModelError:
 
 
 def test_a_streamed_answer_is_heard_as_it_comes_and_tells_its_usage() -> None:
-    on_text: list[str] = []
+    on_text: list[str | Reported] = []
     answer = answer_of(streamed(TEXT, pieces=5), on_text=on_text.append)
     assert (answer.text, answer.model, answer.usage) == (TEXT, "m-2026", USAGE)
-    assert "".join(on_text) == TEXT
+    assert "".join(map(str, on_text)) == TEXT
     assert len(on_text) == 5
 
 
@@ -283,11 +283,11 @@ def test_text_that_is_no_utf_8_breaks_nothing() -> None:
 
 
 def test_a_character_whose_halves_come_in_two_pieces_is_one() -> None:
-    pieces: list[str] = []
+    pieces: list[str | Reported] = []
     chunks = [delta(content=half) for half in ("a", "\ud83d", "\ude00b\ud83d", "", "\ude00")]
     reply = Reply([*chunks, *streamed("").chunks], headers={"Content-Type": "text/event-stream"})
     assert answer_of(reply, on_text=pieces.append).text == "a😀b😀"
-    assert "".join(pieces) == "a😀b😀"
+    assert "".join(map(str, pieces)) == "a😀b😀"
 
 
 def test_a_page_for_people_fails_at_once() -> None:

@@ -6,13 +6,13 @@ import asyncio
 from itertools import pairwise
 
 from acts_celery.worker.models.partial_answers import PartialAnswers
-from acts_celery.worker.models.request import Words
+from acts_celery.worker.models.request import Reported, Usage, Words
 
 
 def test_r13_8_the_first_calls_are_sent_one_by_one_and_many_in_growing_numbers() -> None:
     sent: list[int] = []
 
-    async def send(text: str) -> None:
+    async def send(text: str, _: object) -> None:
         sent.append(text.count("_tool"))
 
     async def write(calls: int) -> None:
@@ -34,7 +34,7 @@ def test_r13_12_words_are_sent_as_an_output_until_a_call_or_other_words_come_in_
     async def write() -> None:
         came = asyncio.Event()
 
-        async def send(text: str) -> None:
+        async def send(text: str, _: object) -> None:
             sent.append(text)
             came.set()
 
@@ -47,3 +47,27 @@ def test_r13_12_words_are_sent_as_an_output_until_a_call_or_other_words_come_in_
     call = '{"calls": [{"_tool": "a"}'
     asyncio.run(asyncio.wait_for(write(), 60))
     assert sent == ['{"calls": [], "output": "He', '{"calls": [], "output": "I look', call]
+
+
+def test_r13_3_what_was_reported_is_sent_at_once_and_with_each_part_also_where_nobody_wants_the_text() -> None:
+    reported = Reported(Usage(100, 1, is_whole=False), 7)
+    sent: list[tuple[str, Reported | None]] = []
+
+    async def write(*, tells_text: bool) -> None:
+        came = asyncio.Event()
+
+        async def send(text: str, said: Reported | None) -> None:
+            sent.append((text, said))
+            came.set()
+
+        with PartialAnswers(send, tells_text=tells_text) as on_text:
+            on_text(reported)
+            await came.wait()
+            came.clear()
+            on_text(call)
+            await (came.wait() if tells_text else asyncio.sleep(0))
+
+    call = '{"calls": [{"_tool": "a"}'
+    for tells_text in (True, False):
+        asyncio.run(asyncio.wait_for(write(tells_text=tells_text), 60))
+    assert sent == [("", reported), (call, reported), ("", reported)]

@@ -15,7 +15,7 @@ from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.models.errors import BadRequest, ModelError, RateLimited, Refused, Truncated
 from acts_celery.worker.models.recording import RecordedModel
-from acts_celery.worker.models.request import Answer, ModelRequest, OnText, Usage
+from acts_celery.worker.models.request import Answer, ModelRequest, OnText, Reported, Usage
 from acts_celery.worker.models.scripted import ScriptedModel
 
 from .asked import ask, request
@@ -49,7 +49,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_the_same_request_is_asked_once_and_answered_from_the_file_ever_after(tmp_path: Path) -> None:
     path, model = tmp_path / "answers.jsonl", Told()
     first = kept(model, path)
-    heard: list[str] = []
+    heard: list[str | Reported] = []
     answers = [ask(first, "a", config={"model": "x", "temperature": 0}, on_text=heard.append) for _ in range(2)]
     assert [one.text for one in answers] == heard == ["1", "1"]
     assert ask(first, "a", config={"model": "x", "temperature": 1}).text == "2"  # other settings are another request
@@ -103,7 +103,7 @@ def test_answers_that_have_to_be_paid_for_are_recorded_whatever_they_are_and_not
     assert len(lines(path)) == 2
     with pytest.raises(Refused, match="no"):
         ask(replayed, "a")
-    heard: list[str] = []
+    heard: list[str | Reported] = []
     with pytest.raises(Truncated) as raised:
         ask(replayed, "b", on_text=heard.append)
     assert raised.value.answer == cut.answer

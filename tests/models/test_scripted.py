@@ -11,7 +11,7 @@ import pytest
 
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.models.errors import BadRequest
-from acts_celery.worker.models.request import ModelRequest, ignore
+from acts_celery.worker.models.request import ModelRequest, Reported, ignore
 from acts_celery.worker.models.scripted import ScriptedModel
 
 from .asked import ask
@@ -49,7 +49,7 @@ def test_a_content_of_several_parts_is_looked_through_as_well() -> None:
 
 
 def test_a_text_answer_is_written_letter_by_letter_and_heard() -> None:
-    on_text: list[str] = []
+    on_text: list[str | Reported] = []
     assert ask(ScriptedModel([{"answer": "{not JSON"}]), "a", on_text=on_text.append).text == "{not JSON"
     assert on_text == ["{not JSON"]
 

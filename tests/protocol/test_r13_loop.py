@@ -115,6 +115,15 @@ def test_r13_3_unknown_usage_is_charged_whole(usage: Any) -> None:
     assert Cost.of_request(usage, Estimate(4_000)) == Cost(1, 4_000, 4_000, unpriced=1)
 
 
+def test_r13_3_of_usage_that_is_not_whole_the_input_counts_and_the_most_output() -> None:
+    usage, estimate = {"input": 100, "output": 7, "cached": 90, "is_whole": False}, Estimate(4_000, 40, 1_000)
+    assert Cost.of_request(usage, estimate, amount=9) == Cost(1, 1_100, 993, 100, 7, 90, 9)
+    assert Cost.of_request(usage, estimate, losses=1, amount=9) == Cost(2, 5_100, 4_993, 100, 7, 90, 49)
+    unknown = Estimate(4_000)  # of a version that did not note how many of the tokens are of the answer
+    assert Cost.of_request(usage, unknown) == Cost(1, 4_000, 4_000, unpriced=1)
+    assert Cost.of_request({**usage, "output": 2_000}, estimate).tokens == 2_100
+
+
 def test_r13_3_what_is_billed_beyond_the_limit_ends_the_run() -> None:
     limits = LoopLimits(tokens=100)
     assert limits.spending_limit(Loop(), Cost(1, 100)) is None

@@ -391,6 +391,7 @@ def backend(
                 "base_url": urls[way.provider],
                 "api_key": KEY,
                 "wire": "tools" if way.has_functions else "json",
+                "price": {"input": 2, "output": 10, "cached": 1},
             }
             for way in WAYS
         }
@@ -437,6 +438,42 @@ def test_what_becomes_of_an_answer(name: str, way: Way, backend: Backend, speake
     for words in row.says:
         assert words in errors[0]["error"]["type"] + errors[0]["error"]["message"], shown
     assert all(len(error["error"]["message"]) < 1_000 for error in errors)
+
+
+def begun(way: Way, *rest: Event) -> Reply:
+    """An answer that begins with its usage, as far as that is known, and has no end."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 90}}
+    early = [event({"model": "m", "choices": [], "usage": usage})] if way.provider == "openai" else []
+    hello = '"output": "Hello, here is what I'
+    say = Say([("output", f"{{{hello}")]) if way.has_functions else Say(words=f'{{"calls": [], {hello}')
+    chunks = way.wire.chunks(say)
+    return Reply([*early, *chunks[: -1 if way.provider == "anthropic" else None], *rest], headers=STREAM)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+@pytest.mark.parametrize("way", STREAMED, ids=str)
+def test_r13_3_usage_that_was_reported_before_a_request_is_cancelled_or_breaks_off_counts_with_the_most_output(
+    way: Way, backend: Backend, speaker: Speaker, *, is_cancelled: bool
+) -> None:
+    hold, topic = Event(), secrets.token_hex(4)
+    speaker.rows[topic] = Row(lambda way: begun(way, *([hold] if is_cancelled else []))), way
+    context = [{"type": "text", "message": f"topic: {topic}"}]
+    config = {"model": way.model, "max_output_tokens": 64}
+    document = {"context": context, "schema": {"type": ["string", "integer"]}, "tools": {"add": ADD}, "config": config}
+    run = backend.client.submit_document(document)
+    try:
+        if is_cancelled:
+            next(event for event in run.follow(timeout_seconds=60) if event.kind == "text")
+            run.cancel()
+        result = backend.wait(run.id)
+    finally:
+        hold.set()
+    assert result.ticks is not None
+    cost = result.cost if is_cancelled else result.ticks[0].cost
+    assert cost is not None
+    assert (cost.requests, cost.input, cost.output, cost.cached) == (1, 100, 1, 90)
+    assert (cost.tokens, cost.estimated) == (100 + 64, 64 - 1)
+    assert cost.money == "0.00075", "(10 * 2 + 90 * 1 + 64 * 10) / 1,000,000"
 
 
 DELEGATED: Final[dict[str, tuple[Row, str]]] = {

@@ -24,6 +24,8 @@ from acts_celery.protocol.requests.results import ResultRequest, result_request
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import about, request_config, solve
 from acts_celery.worker.models.http_client import TRACEPARENT
+from acts_celery.worker.models.partial_answers import PartialAnswers
+from acts_celery.worker.models.request import Reported
 from acts_celery.worker.models.tick_requests import ask_for_tick
 from acts_celery.worker.process.open_telemetry import header_to_send
 from acts_celery.worker.registry.activities import Policy, Registry
@@ -240,8 +242,8 @@ class RemoteExecutor:
         async def ask() -> Any:
             TRACEPARENT.set(header_to_send())
             if message.is_tick:
-                send_part = partial(self._send_part, message.attempt) if message.streams else None
-                return await ask_for_tick(self._models, context, message.schema, message.config, send_part=send_part)
+                parts = PartialAnswers(partial(self._send_part, message.attempt), tells_text=message.streams)
+                return await ask_for_tick(self._models, context, message.schema, message.config, parts)
             return await solve(self._models, context, message.schema, message.config, paid.append)
 
         result = await invoke(
@@ -255,9 +257,12 @@ class RemoteExecutor:
         )
         return replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
 
-    async def _send_part(self, attempt: Attempt, text: str) -> None:
-        """Send what has been written so far of an answer."""
-        await self._deliver(Delivery(attempt, Success({WRITTEN: text})))
+    async def _send_part(self, attempt: Attempt, text: str, reported: Reported | None) -> None:
+        """Send what has been written so far of an answer, and what was reported of its usage."""
+        said: dict[str, Any] = {WRITTEN: text}
+        if reported is not None:
+            said |= {"usage": reported.usage.to_dict(), "nanodollars": reported.nanodollars}
+        await self._deliver(Delivery(attempt, Success(said)))
 
 
 def _plain(result: Result) -> Result:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from acts_celery.protocol.engine.costs import Cost
+from acts_celery.protocol.engine.costs import Cost, is_all
 from acts_celery.protocol.engine.loop import Stage
-from acts_celery.protocol.engine.loop_events import LoopEnded
+from acts_celery.protocol.engine.loop_events import LoopEnded, UsageCame
 from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.storage.loop_entries import LoopStep
+from acts_celery.worker.wire.messages import WRITTEN
 
 from .loop_budget import LoopBudget
 from .loop_requests import request_of
@@ -42,10 +43,11 @@ class Answers:
         takes as long as the part is.
         """
 
-    async def part(self, text: str) -> LoopStep | None:
+    async def part(self, said: Mapping[str, Any]) -> LoopStep | None:
         """Let the calls begin that have been written, while the answer goes on, and write down what there is of an
-        output that is a text; None where there is nothing worth it.
+        output that is a text, and what was reported of the usage; None where there is nothing worth it.
         """
+        text = said[WRITTEN]
         view, growing, request = self._view, GrowingAnswer(), request_of(self._view, self._checker)
         try:
             written = len(growing.feed(text))
@@ -57,7 +59,8 @@ class Answers:
         if layout is not None and has_begun:
             note_part(step, view, calls, layout)
         has_said = request.may_say and note_output(step, growing.output)
-        return step if has_begun or has_said else None
+        is_reported = _note_usage(step, said)
+        return step if has_begun or has_said or is_reported else None
 
     def _begun(self, text: str, written: int) -> Layout | None:
         """The calls that run of an answer of which so many are written; None where reading it is not worth it."""
@@ -71,8 +74,11 @@ class Answers:
         """Write down the answer, and the calls that come of it; before it so many attempts were lost."""
         view, loop, limits = self._view, self._view.loop, self._view.limits
         request = request_of(view, self._checker)
-        paid = {"seconds": said.get("seconds", 0.0), "amount": said.get("nanodollars")}
-        cost = Cost.of_request(said.get("usage"), loop.tick.estimate, losses, **paid)
+        usage, amount = said.get("usage"), said.get("nanodollars")
+        if usage is None and (before := loop.tick.reported) is not None:
+            usage, amount = before.usage, before.nanodollars
+        paid = {"seconds": said.get("seconds", 0.0), "amount": amount}
+        cost = Cost.of_request(usage, loop.tick.estimate, losses, **paid)
         limit: str | None
         if (beyond := read_beyond(said, view)) is not None:
             solved, limit = beyond
@@ -92,3 +98,14 @@ class Answers:
         if limit is not None:
             step.note(LoopEnded("failed", limit, None))
         return step
+
+
+def _note_usage(step: LoopStep, said: Mapping[str, Any]) -> bool:
+    """Write down what was reported of the usage before the answer is whole; whether that is anything new."""
+    usage = said.get("usage")
+    if usage is None or is_all(usage):
+        return False
+    event = UsageCame(usage, said.get("nanodollars"))
+    if is_new := event != step.after.tick.reported:
+        step.note(event)
+    return is_new

@@ -241,7 +241,7 @@ class LoopRunner:
             self._results.pop(0)  # it is in the log already, or came too late
         elif isinstance(result, Success):
             said = tick_answer(result.value)
-            await (self._take_part(said[WRITTEN]) if WRITTEN in said else self._conclude(said, attempt.losses))
+            await (self._take_part(said) if WRITTEN in said else self._conclude(said, attempt.losses))
         elif loop.stage is Stage.OPEN:  # calls of it run already
             failure = result.failure if isinstance(result, Retry) else result
             await self._conclude({"error": {"type": failure.type, "message": failure.message}}, attempt.losses)
@@ -252,8 +252,8 @@ class LoopRunner:
             lost = attempt.losses + (result.type == Unreachable.__name__)  # it may have answered, and was not heard
             await self._fail(f"{result.type}: {result.message}", lost)
 
-    async def _take_part(self, text: str) -> None:
-        if (step := await self._answers.part(text)) is not None:
+    async def _take_part(self, said: Mapping[str, Any]) -> None:
+        if (step := await self._answers.part(said)) is not None:
             await self._take(step)
         else:
             self._results.pop(0)

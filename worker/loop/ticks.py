@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.costs import Cost, reported
+from acts_celery.protocol.engine.costs import Cost, is_all, reported
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import (
     Answered,
@@ -247,7 +247,7 @@ def _known(said: Mapping[str, Any]) -> int | None:
     answer of no use is shown as an empty one, of some bytes.
     """
     counts = reported(said.get("usage"))
-    if counts is None or said.get("is_fallback"):
+    if counts is None or not is_all(said["usage"]) or said.get("is_fallback"):
         return None
     input_, output, _ = counts
     return input_ + (output if "answer" in said else len(compact(_NOTHING.solution)))
@@ -256,6 +256,8 @@ def _known(said: Mapping[str, Any]) -> int | None:
 def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
     """What a tick's answer has cost: both, where it was asked twice; null where it is not known of one."""
     usage, choice = said.get("usage"), view.loop.tick.choice
+    if not is_all(usage):
+        return None
     if choice is None or not usage:
         return usage
     before = choice.usage

@@ -12,15 +12,17 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Final
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.worker.backoff import Backoff
 
 from .errors import ModelError, Truncated, Unreachable
 from .prices import price_of
-from .request import Answer, Model, ModelRequest, OnText, Words
+from .request import Answer, Model, ModelRequest, OnText, Reported, Usage, Words
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +40,17 @@ class Candidate:
     configured: ConfiguredModel | None = None
     """Says what it costs."""
 
-    def priced(self, answer: Answer) -> Answer:
+    def priced(self, answer: Answer, request: ModelRequest) -> Answer:
         """An answer of it, with what it cost."""
-        usage, configured = answer.usage, self.configured
-        amount = price_of(configured, usage) if configured is not None and usage is not None else None
-        return replace(answer, nanodollars=amount, is_fallback=self.is_fallback)
+        return replace(answer, nanodollars=self.price(answer.usage, request), is_fallback=self.is_fallback)
+
+    def price(self, usage: Usage | None, request: ModelRequest) -> int | None:
+        """What a request costs by that usage; where that is not all, with as much output as there may be."""
+        if self.configured is None or usage is None:
+            return None
+        most = request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
+        whole = usage if usage.is_whole else replace(usage, output=max(usage.output, most))
+        return price_of(self.configured, whole)
 
 
 Failed = Callable[[ModelError, int, float], None]
@@ -60,9 +68,12 @@ async def answered(
     has_begun = False
     error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
 
-    def take(piece: str) -> None:
+    def take(candidate: Candidate, piece: str | Reported) -> None:
         nonlocal has_begun
-        has_begun = has_begun or (bool(piece) and not isinstance(piece, Words))
+        if isinstance(piece, Reported):
+            piece = replace(piece, nanodollars=candidate.price(piece.usage, request))
+        else:
+            has_begun = has_begun or (bool(piece) and not isinstance(piece, Words))
         on_text(piece)
 
     try:
@@ -72,13 +83,13 @@ async def answered(
                 for candidate in candidates:
                     own = replace(request, config={**request.config, "model": candidate.name})
                     try:
-                        answer = await candidate.model.ask(own, take)
-                        return replace(candidate.priced(answer), duration_seconds=time.monotonic() - began)
+                        answer = await candidate.model.ask(own, partial(take, candidate))
+                        return replace(candidate.priced(answer, request), duration_seconds=time.monotonic() - began)
                     except ModelError as raised:
                         error = raised
                         if (part := error.answer) is not None:
                             spent_seconds = time.monotonic() - began
-                            error.answer = replace(candidate.priced(part), duration_seconds=spent_seconds)
+                            error.answer = replace(candidate.priced(part, request), duration_seconds=spent_seconds)
                     if not error.is_transient:
                         raise error
                     if has_begun:

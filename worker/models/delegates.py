@@ -119,7 +119,7 @@ def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[
         return Cost.of_request(None, estimate).pack()
     usage = answer.usage.to_dict() if answer.usage is not None else None
     cost = Cost.of_request(usage, estimate, seconds=answer.duration_seconds, amount=answer.nanodollars)
-    return {**cost.pack(), "usage": usage, "model": answer.model}
+    return {**cost.pack(), **({"usage": None} if usage is None else {}), "model": answer.model}
 
 
 def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

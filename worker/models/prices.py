@@ -41,7 +41,7 @@ def estimate_of(models: Iterable[ConfiguredModel], input_tokens: int, output_tok
     prices = [price_of(model, usage) for model in models for usage in usages]
     known = [price for price in prices if price is not None]
     dearest = max(known) if known and len(known) == len(prices) else None
-    return Estimate(input_tokens + output_tokens, dearest)
+    return Estimate(input_tokens + output_tokens, dearest, output_tokens)
 
 
 async def load_prices(models: Iterable[ConfiguredModel]) -> None:

@@ -14,9 +14,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from acts_celery.protocol.language.limits import MOST
 
-OnText = Callable[[str], None]
-"""Called on the event loop with each piece of an answer's text as it comes, where the provider streams."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
@@ -75,10 +72,13 @@ class Usage:
     """How many of the input's tokens were read from the provider's cache."""
     written: int = field(default=0, compare=False)
     """How many of them were written to it: some providers take more for these."""
+    is_whole: bool = True
+    """Whether it is all; else the answer may have taken more output since."""
 
     def to_dict(self) -> dict[str, int]:
         """As the log has it (SPEC R13.5)."""
-        return {"input": self.input, "output": self.output, "cached": self.cached}
+        counts = {"input": self.input, "output": self.output, "cached": self.cached}
+        return counts if self.is_whole else {**counts, "is_whole": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,19 @@ class Listing(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a provider has said of the usage before the answer is whole, told between the pieces."""
+
+    usage: Usage
+    nanodollars: int | None = None
+    """What it may come to, where a price is known."""
+
+
+OnText = Callable[[str | Reported], None]
+"""Called on the event loop with each piece of an answer's text as it comes, where the provider streams."""
+
+
 class Words(str):
     """A piece of what a model says beside its calls, told as an output that is a text, which it is if no call follows.
     It is no part of the answer: that begins with the next piece that is none of these.
@@ -130,5 +143,5 @@ class Words(str):
     __slots__ = ()
 
 
-def ignore(_: str) -> None:
+def ignore(_: str | Reported) -> None:
     """An `OnText` that does nothing, for a caller that waits for the whole answer."""

@@ -22,7 +22,7 @@ from .called import Called
 from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .fitting import Fitted, Fitting
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
-from .request import Answer, ModelRequest, OnText, Usage, Words
+from .request import Answer, ModelRequest, OnText, Reported, Usage, Words
 from .wire_text import bounded, events, json_object
 
 _EVENTS: Final = "text/event-stream"
@@ -138,9 +138,14 @@ class Written:
         return text.removesuffix(self.half)
 
     def so_far(self) -> Answer:
-        """What has come, whole or not. What a provider has reported before the end is not all that it takes."""
-        usage = self.usage if self.finish is not None else None
-        return Answer(self.text, self.model, usage, words=self.called.words if self.called is not None else "")
+        """What has come, whole or not."""
+        words = self.called.words if self.called is not None else ""
+        return Answer(self.text, self.model, self.usage_so_far, words=words)
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """What the provider has said of the usage: before the end it is not all that the answer takes."""
+        return replace(self.usage, is_whole=self.finish is not None) if self.usage is not None else None
 
     def answer(self) -> Answer:
         """The answer. Raises `InvalidAnswer`, `Refused`, `Truncated` and `Unreachable`."""
@@ -257,6 +262,7 @@ class SdkModel:
     async def _answer(self, sent: Fitted, written: Written, on_text: OnText) -> None:
         async with self._dialect.asking(self._client, sent, self._configured) as response:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
+            is_reported = not streams
             async for chunk in self._chunks(response, streams=streams):
                 if "error" in chunk:
                     raise self._told(chunk["error"])
@@ -264,6 +270,9 @@ class SdkModel:
                 words, written.told = Words(written.told), ""
                 for each in filter(None, (words, piece) if streams else ()):
                     on_text(each)
+                if not is_reported and (usage := written.usage_so_far) is not None and not usage.is_whole:
+                    is_reported = True
+                    on_text(Reported(usage))
 
     def _told(self, error: Any) -> ModelError:
         """An error that comes in place of an answer, or in the midst of one."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, Final
 
 from .configured import Models
 from .errors import InvalidAnswer, Refused, Truncated
-from .partial_answers import PartialAnswers, SendPart
-from .request import Answer, ModelRequest, ignore
+from .partial_answers import PartialAnswers
+from .request import Answer, ModelRequest
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -20,17 +19,15 @@ async def ask_for_tick(
     messages: Sequence[Mapping[str, Any]],
     schema: Any,
     config: Mapping[str, Any],
-    *,
-    send_part: SendPart | None = None,
+    parts: PartialAnswers,
 ) -> dict[str, Any]:
     """`answer` the text, `words` what was said beside it, `model`, `usage` and `seconds`; or, where it is of no use,
-    `error` and what has to be paid for it. Meanwhile `send_part` gets the text up to the last call that is complete,
-    where the model streams (SPEC R13.8).
+    `error` and what has to be paid for it. `parts` sends on what comes meanwhile, where the model streams (SPEC R13.8).
 
     Raises `ModelError` where there is no answer.
     """
     try:
-        with PartialAnswers(send_part) if send_part is not None else nullcontext(ignore) as on_text:
+        with parts as on_text:
             answer = await models.ask(ModelRequest(messages, schema, config), on_text)
         if _HALF.search(answer.text + answer.words):
             raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)

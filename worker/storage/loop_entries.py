@@ -28,6 +28,7 @@ from acts_celery.protocol.engine.loop_events import (
     TickError,
     ToolsAsked,
     ToolsChosen,
+    UsageCame,
 )
 from acts_celery.worker.wire.packing import pack, unpack
 
@@ -48,6 +49,7 @@ _EVENTS: Final[Mapping[bytes, type[Any]]] = {
     b"choice": ToolsChosen,
     b"part": PartCame,
     b"output": OutputGrew,
+    b"reported": UsageCame,
     b"answer": Answered,
     b"plan": Planned,
     b"approval": Approved,

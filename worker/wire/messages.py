@@ -162,9 +162,9 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
 
 
 def tick_answer(value: Any) -> Mapping[str, Any]:
-    """What a delegate worker says of a tick's request: `written`, what there is of an answer so far; or `answer`, its
-    text, and the `words` beside it, or `error`, each with the `model`, its `usage` and `seconds`. Anything else is an
-    invalid answer.
+    """What a delegate worker says of a tick's request: `written`, what there is of an answer so far, and the `usage`
+    where that was reported; or `answer`, its text, and the `words` beside it, or `error`, each with the `model`, its
+    `usage` and `seconds`. Anything else is an invalid answer.
     """
     try:
         found = asdict(_TICK_ANSWER.validate_python(value))
@@ -191,6 +191,8 @@ class _TickUsage:
     input: Spent
     output: Spent
     cached: Spent = 0
+    is_whole: bool = True
+    """Whether it is all that the answer has taken."""
 
 
 @dataclass(frozen=True, slots=True)
