@@ -40,6 +40,8 @@ _LENGTH_WORDS: Final = (
     *("exceed_context", "prompt is too long"),
 )
 """By which OpenAI, Anthropic, vLLM and llama.cpp say that a request is longer than the model can read."""
+_OF_CONNECTIONS: Final = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "anyio", "aiohttp"})
+"""The libraries below an SDK whose errors come through it."""
 TRACEPARENT: Final[ContextVar[str | None]] = ContextVar("acts_traceparent", default=None)
 """The span that requests are part of, as the header of W3C Trace Context; None where nobody has asked for a trace."""
 _KEY_LENGTH: Final = 4
@@ -126,7 +128,7 @@ def errors_of(sdk: Any, model: ConfiguredModel) -> Iterator[None]:
     except sdk.APIError as error:
         raise InvalidAnswer(masked(f"{_place(model)}: {_said(error)}", model)) from None
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "anyio"):
+        if type(error).__module__.partition(".")[0] not in _OF_CONNECTIONS:
             raise
         raise Unreachable(masked(f"the connection to {_place(model)} broke: {_said(error)}", model)) from None
 
