@@ -43,6 +43,9 @@ def test_r13_7_a_plan_runs_once_for_each_instance_when_it_is_approved(loops: Bac
     asked = Asked(loops, answer(NEXT), answer(output=1), context=CONTEXT, config={"mode": "lazy"})
     plan = planned(asked.run)
     assert (plan["tick"], plan["calls"]) == (0, [NEXT])
+    (waiting,) = asked.run.status()["waiting_for"]
+    assert "its plan waits for a person" in waiting["reason"]
+    assert f"`acts approve {asked.run.id} --plan DIGEST`" in waiting["reason"]
     asked.run.approve_plan(plan["plan"])
     result = asked.result()
     assert (result.status, result.output) == ("completed", 1)

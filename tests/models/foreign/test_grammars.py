@@ -26,14 +26,14 @@ from tests.protocol.composed_samples import answers
 from tests.protocol.foreign_plans import nestful, of_nestful
 
 from .grammar_engines import ENGINES
-from .installed import llama_grammar, python_with
+from .installed import XLLAMACPP, llama_grammar, python_with
 
 pytestmark = pytest.mark.nightly
 
 OWN = "llama.cpp's own"
 """Its own converter and engine, which the wheel of `xllamacpp` may have without."""
 SCRIPT = Path(__file__).with_name("grammar_engines.py")
-PACKAGES = ("llguidance>=1,<2", "outlines-core>=0.2,<0.3", "regex", "xllamacpp", "pydantic", "numpy")
+PACKAGES = ("llguidance>=1,<2", "outlines-core>=0.2,<0.3", "regex", XLLAMACPP, "pydantic", "numpy")
 SAMPLES = 25
 FLOWS = 60
 SECONDS = 600

@@ -36,7 +36,7 @@ from acts_celery.worker.models.sdk_model import SdkModel
 from acts_celery.worker.registry.activities import Registry
 from tests.models.asked import OUTPUT, on_thread, request
 
-from .installed import free_port, node_package, python_with, serving
+from .installed import XLLAMACPP, free_port, node_package, python_with, serving
 
 pytestmark = pytest.mark.nightly
 
@@ -110,7 +110,7 @@ def llmock(request: pytest.FixtureRequest, llmock_program: Path, tmp_path: Path)
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("llama")
-    python = str(python_with(folder / "installed", "xllamacpp", "gguf", "numpy"))
+    python = str(python_with(folder / "installed", XLLAMACPP, "gguf", "numpy"))
     model, log = folder / "random.gguf", (folder / "log").open("wb")
     subprocess.run([python, str(HERE / "random_model.py"), str(model)], check=True, timeout=60)
     command = [python, str(HERE / "llama_server.py"), str(model)]
