@@ -56,9 +56,9 @@ def test_the_list_knows_a_model_where_its_provider_is_asked_and_nowhere_else() -
 
 def test_a_request_that_a_fallback_may_answer_is_estimated_by_the_dearest_and_not_at_all_where_one_is_unknown() -> None:
     cheap, dear = (model(price=Price(input=Decimal(rate), output=Decimal(rate))) for rate in (1, 5))
-    assert estimate_of([cheap, dear], 900, 100) == Estimate(1_000, 5_000_000)
-    assert estimate_of([cheap, model("house:x")], 900, 100) == Estimate(1_000, None)
-    assert estimate_of([], 900, 100) == Estimate(1_000, None)
+    assert estimate_of([cheap, dear], 900, 100) == Estimate(1_000, 5_000_000, 100)
+    assert estimate_of([cheap, model("house:x")], 900, 100) == Estimate(1_000, None, 100)
+    assert estimate_of([], 900, 100) == Estimate(1_000, None, 100)
 
 
 @given(st.integers(0, 2**53 - 1))

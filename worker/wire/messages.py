@@ -9,10 +9,10 @@ a result, which goes into the log, that it holds JSON values of a bounded depth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -167,13 +167,16 @@ def tick_answer(value: Any) -> Mapping[str, Any]:
     `usage` and `seconds`. Anything else is an invalid answer.
     """
     try:
-        found = asdict(_TICK_ANSWER.validate_python(value))
-        said = {key: part for key, part in found.items() if part is not None}
+        said = asdict(_TICK_ANSWER.validate_python(value), dict_factory=_stated)
         if len(said.keys() & {WRITTEN, "answer", "error"}) == 1:
             return said
     except ValidationError:
         pass
     return {"error": {"type": "InvalidAnswer", "message": "what the delegate worker has sent is no answer of a model"}}
+
+
+def _stated(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: part for key, part in fields if part is not None}
 
 
 def attempt_in(data: object, limits: Limits) -> Attempt:
@@ -191,8 +194,8 @@ class _TickUsage:
     input: Spent
     output: Spent
     cached: Spent = 0
-    is_whole: bool = True
-    """Whether it is all that the answer has taken."""
+    is_whole: Literal[False] | None = None
+    """Where it is not all that the answer has taken."""
 
 
 @dataclass(frozen=True, slots=True)
