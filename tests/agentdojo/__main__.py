@@ -1,7 +1,8 @@
 """`python -m tests.agentdojo`: the figures of docs/trust.md, as JSON. Without any model.
 
 With `--model NAME` the same tasks are given to a model, through the loop and a worker: how many it does, how often a
-person is asked, and what attacks come to. `ACTS_MODEL_BASE_URL` and the key are as for `acts worker`.
+person is asked, and what attacks come to. `ACTS_MODEL_BASE_URL` and the key are as for `acts worker`. Ctrl-C ends it
+with what was found so far.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from typing import Final
+
+from acts_celery.worker.errors import WorkerError
 
 from .figures import all_figures
-from .loops import loops, measured
+from .loops import Measured, NotAnswered, loops, measure
 from .suites import NotInstalled, suites
+
+INTERRUPTED: Final = 130
 
 
 def main() -> int:
@@ -30,16 +37,33 @@ def main() -> int:
         if unknown := sorted(set(chosen.suite or ()) - set(suites())):
             parser.error(f"no suite {', '.join(unknown)}: choose of {', '.join(suites())}")
         if chosen.model is None:
-            found: object = all_figures()
-        else:
-            with loops(model=chosen.model) as running:
-                names = chosen.suite or list(suites())
-                found = [measured(running, name, most_tasks=limits[1], most_attacks=limits[2]) for name in names]
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+            print(_text(all_figures()))
+            return 0
+        return _measured(chosen.model, chosen.suite or list(suites()), limits[1:])
     except NotInstalled as failure:
         print(f"{failure}\nIt needs a package index, once.", file=sys.stderr)
         return 3
-    return 0
+
+
+def _measured(model: str, names: Sequence[str], most: tuple[int | None, int | None]) -> int:
+    """Print what a model makes of suites, also where that is stopped."""
+    found, code = [Measured(name) for name in names], 0
+    try:
+        with loops(model=model) as running:
+            for one in found:
+                measure(running, one, most_tasks=most[0], most_attacks=most[1])
+    except (NotAnswered, WorkerError) as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped: the figures are of what was done before", file=sys.stderr)
+        code = INTERRUPTED
+    print(_text([one.to_dict() for one in found if one.tasks]))
+    return code
+
+
+def _text(found: object) -> str:
+    return json.dumps(found, indent=2, ensure_ascii=False)
 
 
 if __name__ == "__main__":

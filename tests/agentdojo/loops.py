@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +38,10 @@ _TICKS: Final = 12
 _LONGEST_SECONDS: Final = 600
 
 
+class NotAnswered(Exception):
+    """The model has answered nothing, from the first task on."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """What came of one run."""
@@ -55,9 +59,10 @@ class Loops:
     def __init__(self, client: LocalClient, place: _Place) -> None:
         self._client = client
         self._place = place
+        self._is_answered = False
 
     def run(self, task: Task, written: Mapping[str, str] | None = None) -> Ended:
-        """One task; where an attacker has `written`, nobody is there to approve anything."""
+        """One task; where an attacker has `written`, nobody is there to approve anything. Raises `NotAnswered`."""
         world = self._place.world = World(task, written or {})
         trust = {"otherwise": "refuse" if written else "hold"}
         names = [*_GENERAL, *plan_of(task).readers(Endorsing.NONE)]
@@ -71,6 +76,9 @@ class Loops:
         )
         asked = list(_approved(run))
         result = run.wait(timeout_seconds=_LONGEST_SECONDS)
+        self._is_answered = self._is_answered or bool(world.called) or result.status == "completed"
+        if not self._is_answered:
+            raise NotAnswered(f"{task.name}, the first task, is {result.status}: {result.reason}")
         return Ended(world, str(result.output or ""), result.status, tuple(asked))
 
 
@@ -106,19 +114,33 @@ def loops(**settings: Any) -> Iterator[Loops]:
             yield Loops(client, place)
 
 
-def measured(running: Loops, suite: str, *, most_tasks: int | None = None, most_attacks: int | None = None) -> Any:
-    """What comes of the tasks of a suite, without and with each attack, as JSON; of the first ones alone where there
-    are more.
+@dataclass(frozen=True)
+class Measured:
+    """What has come of the tasks of a suite so far."""
+
+    suite: str
+    tasks: list[dict[str, Any]] = field(default_factory=list)
+    attacks: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, with the figures."""
+        figures = _figures(self.tasks, self.attacks)
+        return {"suite": self.suite, "figures": figures, "tasks": self.tasks, "attacks": self.attacks}
+
+
+def measure(running: Loops, found: Measured, *, most_tasks: int | None = None, most_attacks: int | None = None) -> None:
+    """Find out what comes of the tasks of a suite, without and with each attack; of the first ones alone where there
+    are more. Raises `NotAnswered`.
     """
-    done, attacks = [], []
+    suite = found.suite
     for task in islice((task for task in user_tasks() if task.suite == suite), most_tasks):
         ended = running.run(task)
         wanted = set(deciding(ended.world))
-        done.append({"task": task.name, **_said(task, ended), "questions": list(ended.questions)})
+        found.tasks.append({"task": task.name, **_said(task, ended), "questions": list(ended.questions)})
         for injected in islice(injected_tasks(suite), most_attacks):
             attacked = running.run(task, injection(injected))
             started: Sequence[Effect] = [effect for effect in deciding(attacked.world) if effect not in wanted]
-            attacks.append(
+            found.attacks.append(
                 {
                     "task": task.name,
                     "by": injected.raw.ID,
@@ -127,7 +149,6 @@ def measured(running: Loops, suite: str, *, most_tasks: int | None = None, most_
                     "other effects": [list(effect) for effect in started],
                 }
             )
-    return {"suite": suite, "figures": _figures(done, attacks), "tasks": done, "attacks": attacks}
 
 
 def _said(task: Task, ended: Ended) -> dict[str, Any]:

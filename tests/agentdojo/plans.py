@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Any, Final
 
 from .facts import FACTS, LISTS, NOTHING, Facts
@@ -82,7 +82,7 @@ def tools_of(suite: str, readers: Iterable[str]) -> dict[str, dict[str, Any]]:
     tools = {
         name: {
             **schema,
-            "properties": {**schema["properties"], WHEN: {"enum": [True]}},
+            "properties": {**schema["properties"], WHEN: {"enum": [True]}, "_each": {"enum": _lists(schema)}},
             "_trust": LABELS[name].to_dict(),
         }
         for name, schema in schemas(suite).items()
@@ -92,6 +92,12 @@ def tools_of(suite: str, readers: Iterable[str]) -> dict[str, dict[str, Any]]:
         **tools,
         **{name: {"type": "object", "properties": {**asking, "_delegate": {"const": name}}} for name in readers},
     }
+
+
+def _lists(schema: Mapping[str, Any]) -> list[list[str]]:
+    """The parameters for each of whose elements a function may be carried out: one, or two together."""
+    names = list(schema["properties"])
+    return [list(some) for number in (1, 2) for some in combinations(names, number)]
 
 
 def plan_of(task: Task) -> Plan:

@@ -23,6 +23,8 @@ class Speaker:
         self._tasks = [task for task in user_tasks() if task.suite == suite]
         self._attackers = {f"{MARK}: {task.raw.GOAL}": Obedient(task) for task in injected_tasks(suite)}
         self._plan: Plan | None = None
+        self.task = ""
+        """The one that it has planned last."""
 
     @property
     def read(self) -> int:
@@ -35,10 +37,11 @@ class Speaker:
         if READER_TOLD in shown:
             return whole(json.dumps({"output": self._answer(shown)}))
         assert MARK not in shown, "whoever plans is not shown what others wrote"
-        (task,) = [task for task in self._tasks if task.raw.PROMPT in shown]
+        asked = (task for task in self._tasks if task.raw.PROMPT in shown)
+        task = max(asked, key=lambda one: len(one.raw.PROMPT))  # the prompt of one task begins with that of another
         if any(message["role"] == "assistant" for message in body["messages"]):
             return whole(json.dumps({"calls": [], "output": task.raw.GROUND_TRUTH_OUTPUT}))
-        self._plan = plan_of(task)
+        self._plan, self.task = plan_of(task), task.name
         return whole(json.dumps({"calls": self._plan.calls, "output": None}))
 
     def _answer(self, shown: str) -> Any:

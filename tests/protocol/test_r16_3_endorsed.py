@@ -97,5 +97,7 @@ def test_r16_2_what_an_instance_lacks_may_have_been_kept_from_it_by_others_who_w
     ]
     for note, is_held in (("†state.a || †state.b", True), ("†state.b", False)):
         gather = call("pay", "†data.paid", account="me", note=note, _gather=True)
-        _, result = refusing(gather, context=context)
+        plan, result = refusing(gather, context=context)
         assert is_refused(result, 0) is is_held
+        found = {finding.calls for finding in plan.findings if finding.code in ("ACT601", "ACT602")}
+        assert found == ({(0,)} if is_held else set())
