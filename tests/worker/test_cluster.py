@@ -12,6 +12,7 @@ from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, l
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.worker.client.overview import Overview
 from acts_celery.worker.errors import OverLimit
+from acts_celery.worker.storage.connections import connect_once
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
@@ -128,6 +129,15 @@ def test_a_node_that_is_addressed_like_one_server_says_what_to_write(backend: Ba
     settings = load(env_file=None, broker_url=backend.settings.require_broker(), redis_url=one)
     with pytest.raises(InfrastructureError, match=r"redis\+cluster://"):
         Client(settings).submit(solution={"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+
+
+def test_a_client_that_asks_once_waits_as_long_as_it_is_told_in_a_cluster(nodes: Cluster) -> None:
+    settings = load(redis_url=nodes.url)
+    with connect_once(settings, nodes.url, timeout_seconds=77) as client:
+        assert client.ping()
+        found = [node.redis_connection for node in client.get_nodes()]
+    waits = {node.connection_pool.connection_kwargs["socket_timeout"] for node in found if node is not None}
+    assert waits == {77}
 
 
 def test_a_cluster_is_no_broker() -> None:
