@@ -187,7 +187,7 @@ WORKER_FOLDERS = (
     *("mcp", "models", "lanes", "loop", "recovery", "metrics", "app", "client", "page"),
     *("web", "ui", "mcp_server", "traces", "cli"),
 )
-"""The worker's folders: each imports only those before it, and `errors` and `backoff` at the bottom."""
+"""The worker's folders: each imports only those before it, with `errors`, `backoff` and `batches` at the bottom."""
 _HOLDS_NO_LOG = {"storage", "broker", "liveness"}
 WORKER_BESIDE_EACH_OTHER = {
     "fairness": {"wire", "process"},
@@ -202,7 +202,7 @@ WORKER_BESIDE_EACH_OTHER = {
 
 @pytest.mark.parametrize("folder", WORKER_FOLDERS)
 def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> None:
-    before = {*WORKER_FOLDERS[: WORKER_FOLDERS.index(folder)], folder, "errors", "backoff"}
+    before = {*WORKER_FOLDERS[: WORKER_FOLDERS.index(folder)], folder, "errors", "backoff", "batches"}
     before -= WORKER_BESIDE_EACH_OTHER.get(folder, set())
     # The facade and the application stand above everything; the command line is a client of theirs.
     before |= {""} if folder == "cli" else set()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import ChannelError
 
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import QueueRefused
 from acts_celery.worker.wire.task_messages import MESSAGE_FORMAT, RETURNED, SENT, TASKS, TaskMessage
 
@@ -36,7 +36,7 @@ class Publisher:
         takes up a task looks into the log first.
         """
         refusals: list[QueueRefused] = []
-        for batch in _batches(tasks):
+        for batch in batches(tasks, BATCH):
             try:
                 self._publish(batch)
             except QueueRefused:
@@ -114,9 +114,3 @@ class Publisher:
         amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
         if is_told and task.envelope is not None:
             amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
-
-
-def _batches(tasks: Iterable[TaskMessage]) -> Iterator[list[TaskMessage]]:
-    remaining = iter(tasks)
-    while batch := list(islice(remaining, BATCH)):
-        yield batch

@@ -21,6 +21,7 @@ from redis.exceptions import LockError
 from acts_celery.broker_config import Settings
 from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import InfrastructureError, OverLimit
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.commits import PAID_MONEY, PAID_TOKENS
@@ -109,8 +110,8 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _Spent:
     now = server_ms(redis)
     today, spent = now - now % _DAY_MS, _Spent()
     runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
-    for start in range(0, len(runs), _AT_ONCE):
-        for whose, imported, total, *paid in _states(redis, prefix, runs[start : start + _AT_ONCE], _FIELDS):
+    for some in batches(runs, _AT_ONCE):
+        for whose, imported, total, *paid in _states(redis, prefix, some, _FIELDS):
             if whose != owner or imported:  # what an import has taken was taken elsewhere
                 continue
             cost, tokens, money = paid

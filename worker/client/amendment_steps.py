@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.storage.child_links import PARENT
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
@@ -72,10 +73,9 @@ class AmendmentSteps:
 
     def do_all(self, step: str, requests: Iterable[Mapping[str, Any]]) -> None:
         """One step for each request, many of them in a round trip."""
-        remaining = list(requests)
-        for start in range(0, len(remaining), _AT_ONCE):
+        for some in batches(requests, _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
-                for request in remaining[start : start + _AT_ONCE]:
+                for request in some:
                     self._script.add(pipeline, self._keys, self._request(step, request))
                 for reply in pipeline.execute():
                     self._take(self._script.read(reply))

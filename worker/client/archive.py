@@ -19,7 +19,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
@@ -35,6 +34,7 @@ from acts_celery.protocol.language.limits import value_problems
 from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.requests.staged import emptied
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import NoLoop, NoSuchTick, RunNotFound
 from acts_celery.worker.models.request import ModelRequest
 from acts_celery.worker.models.script_entries import recorded
@@ -266,8 +266,8 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
     redis.set(keys.definition, upgraded(definition) or definition)
     if codes:
         redis.hset(keys.codes, mapping=codes)
-    for start in range(0, len(instances), _AT_ONCE):
-        redis.rpush(keys.instances, *instances[start : start + _AT_ONCE])
+    for some in batches(instances, _AT_ONCE):
+        redis.rpush(keys.instances, *some)
     kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}
     return {**kept, "format": FORMAT, "imported": "1", "remaining": "0"}
 
@@ -278,8 +278,7 @@ def _write_log(
     lanes = dict[str, str]()
     limits = _deeper(limits_of(settings))
     last = (0, 0)
-    numbered = enumerate(rows, start=2)
-    while page := list(islice(numbered, _AT_ONCE)):
+    for page in batches(enumerate(rows, start=2), _AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for number, row in page:
                 entry = _read(row, number)

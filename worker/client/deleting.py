@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import RunNotFound, RunOver
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.child_links import PARENT, Parent
@@ -31,8 +32,6 @@ from .overview import Overview, Summary, Which
 _AT_ONCE: Final = 20
 """Runs in one step: few enough for the server to answer others in between."""
 _LOOKED_AT: Final = 1_000
-
-T = TypeVar("T")
 
 UNDER_WAY: Final = "under way"
 NOT_DONE: Final = "sent and forgotten calls not done"
@@ -113,7 +112,7 @@ class Deleter:
 
     def delete(self, runs: Iterable[DeletableRun]) -> Iterator[DeletableRun]:
         """Delete them, and yield those that are: one that goes on meanwhile stays."""
-        for some in _batches(list(runs), _AT_ONCE):
+        for some in batches(list(runs), _AT_ONCE):
             yield from self._delete(some, keeps_outstanding=True)
 
     def delete_one(self, run: str, *, foreign: bool = False) -> DeletableRun:
@@ -175,7 +174,7 @@ class Deleter:
     def _measured(self, runs: Sequence[DeletableRun], kept: Counter[str]) -> Iterator[DeletableRun]:
         """The runs with what they hold, without those of which a call is not done."""
         letters = self._letters.counts()
-        for some in _batches(runs, _AT_ONCE):
+        for some in batches(runs, _AT_ONCE):
             holdings = iter(measure_runs(self._redis, [self._keys(each) for run in some for each in run.all]))
             for run in some:
                 found = _with(run, list(islice(holdings, len(run.all))), letters)
@@ -211,7 +210,7 @@ class Deleter:
             for name, _ in self._redis.zscan_iter(listed, match=alike, count=_LOOKED_AT)
         }
         below = defaultdict[str, list[str]](list)
-        for some in _batches(sorted(names), _LOOKED_AT):
+        for some in batches(sorted(names), _LOOKED_AT):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for each in some:
                     pipeline.hget(self._keys(each).state, PARENT)
@@ -226,11 +225,6 @@ class Deleter:
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._settings.key_prefix, run)
-
-
-def _batches(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
 
 
 def _descendants(run: str, below: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import InstanceDeleted, RunNotFound, RunOver
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_list import State
@@ -63,7 +64,7 @@ class InstanceEraser:
         """The runs that are meant and have one of these instances, the newest first."""
         kept, found = Counter[str](), list[ErasableRun]()
         meant = ((run, state) for run, state in self._overview() if which.admits(run))
-        while page := list(islice(meant, _AT_ONCE)):
+        for page in batches(meant, _AT_ONCE):
             for (summary, state), names in zip(page, self._instances_of(page, instances), strict=True):
                 if not names:
                     continue

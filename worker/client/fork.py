@@ -21,6 +21,7 @@ from acts_celery.protocol.engine.events import MessageAdded
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.graph.gathering import Gathers
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import BeingAmended, RunNotFound
 from acts_celery.worker.storage import fields
 from acts_celery.worker.storage.audit import audit_record
@@ -75,9 +76,8 @@ class Forker:
             if (owner := owner_fields(self._settings).get(OWNER)) is not None:
                 note_owned(self._redis, keys, owner, milliseconds)
             self._redis.set(keys.definition, upgraded(data) or data)
-            found = self._history.instances()
-            for start in range(0, len(found), _ENTRIES_AT_ONCE):
-                self._redis.rpush(keys.instances, *found[start : start + _ENTRIES_AT_ONCE])
+            for some in batches(self._history.instances(), _ENTRIES_AT_ONCE):
+                self._redis.rpush(keys.instances, *some)
             if codes := self._redis.hgetall(self._keys.codes):
                 self._redis.hset(keys.codes, mapping=codes)  # type: ignore[arg-type]  # redis wants it invariant
             if files := self._redis.hgetall(self._keys.files):

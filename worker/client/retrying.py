@@ -23,6 +23,7 @@ from acts_celery.protocol.engine.decisions import Outcome, Success
 from acts_celery.protocol.engine.events import CallEnded, CallsUndone, ElementEnded, MessageAdded
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.operations import read_operation
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunOver
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
@@ -207,12 +208,10 @@ class Retrier:
             }
             undone = sorted(lane.undone)
             parts = [part for index in undone for part in lane.parts(index)]
-            for start in range(0, len(parts), _UNDONE_AT_ONCE):
-                some = parts[start : start + _UNDONE_AT_ONCE]
+            for some in batches(parts, _UNDONE_AT_ONCE):
                 yield {**common, "undone": [], "parts": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
             first, last = undone[:-_UNDONE_AT_ONCE], undone[-_UNDONE_AT_ONCE:]
-            for start in range(0, len(first), _UNDONE_AT_ONCE):
-                some = first[start : start + _UNDONE_AT_ONCE]
+            for some in batches(first, _UNDONE_AT_ONCE):
                 yield {**common, "undone": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
             outcomes = self._given(plan.view, lane, given) if given is not None else []
             record = new_record(plan.view, lane) if undone else b""

@@ -16,6 +16,7 @@ from acts_celery.protocol.engine.loop import Tick
 from acts_celery.protocol.engine.loop_events import Answered
 from acts_celery.protocol.language.messages import kind_of
 from acts_celery.protocol.language.visible import json_text
+from acts_celery.worker.batches import batches
 from acts_celery.worker.storage.child_links import DELEGATE, PARENT, Parent
 from acts_celery.worker.storage.clock import date_of
 from acts_celery.worker.storage.entries import Entry, moment_ms
@@ -64,9 +65,9 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
         run.feed(shared)
         codes = history.codes()
         yield from lane_rows(None, shared)
-        for start in range(0, len(instances), _INSTANCES_AT_ONCE):
+        for some in batches(instances, _INSTANCES_AT_ONCE):
             codes = history.codes()
-            for instance, lane in history.lanes(instances[start : start + _INSTANCES_AT_ONCE]):
+            for instance, lane in history.lanes(some):
                 run.feed(lane)
                 if instance in run.lanes:
                     yield from lane_rows(instance, lane)

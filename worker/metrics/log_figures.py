@@ -17,6 +17,7 @@ from redis import Redis
 from redis.cluster import RedisCluster
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.batches import batches
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.dead_letters import DeadLetters
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, ended_runs, recovery
@@ -132,10 +133,9 @@ class LogReader:
         new = [name for name in names if name not in self._runs]
         turn = [*new, *self._runs][: self._most_read]
         until = time.monotonic() + _SECONDS
-        for start in range(0, len(turn), _AT_ONCE):
+        for page in batches(turn, _AT_ONCE):
             if time.monotonic() > until:
                 break
-            page = turn[start : start + _AT_ONCE]
             with self._redis.pipeline(transaction=False) as pipeline:
                 for name in page:
                     self._ask(pipeline, Keys(self._prefix, name))

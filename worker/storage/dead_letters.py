@@ -17,6 +17,7 @@ from typing import Any, Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import LetterNotFound
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import pack, unpack
@@ -91,7 +92,7 @@ class DeadLetters:
             ids: Any = self._redis.zrange(self._times, 0, -1)
         if run is not None:
             ids = [id_ for id_ in ids if id_.decode().startswith(f"{run}:")]
-        pages = (self._read(ids[start : start + _AT_ONCE]) for start in range(0, len(ids), _AT_ONCE))
+        pages = map(self._read, batches(ids, _AT_ONCE))
         return [letter for page in pages for letter in page if run in (None, letter.call.run)]
 
     def count(self) -> int:
@@ -144,8 +145,7 @@ class DeadLetters:
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
             names = [id_ for id_ in ids if id_.decode().partition(":")[0] in runs]
-            for start in range(0, len(names), _AT_ONCE):
-                page = names[start : start + _AT_ONCE]
+            for page in batches(names, _AT_ONCE):
                 self._redis.hdel(self._letters, *page)
                 self._redis.zrem(self._times, *page)
 

@@ -13,6 +13,7 @@ from acts_celery.protocol.engine.decisions import FanOut, Hold
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.trust.effects import Doubt
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import pack, unpack
@@ -90,8 +91,7 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
         return
     wait_ms = int(fields[1]) if fields[1] is not None else None
     members: Any = redis.zrange(keys.held, 0, -1, withscores=True) if only is None else _one(redis, keys, only)
-    for start in range(0, len(members), _AT_ONCE):
-        page = members[start : start + _AT_ONCE]
+    for page in batches(members, _AT_ONCE):
         conditions: Any = redis.hmget(keys.calls, [member for member, _ in page])
         with redis.pipeline(transaction=False) as pipeline:
             for condition in conditions:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.client import Pipeline
 
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.wire.attempts import CallId, lane_token
 
@@ -88,8 +89,7 @@ class History:
 
     def lanes(self, instances: Sequence[str]) -> Iterator[tuple[str, list[Entry]]]:
         """All of several lanes, in a few round trips for all that are short."""
-        for start in range(0, len(instances), _LANES_AT_ONCE):
-            some = instances[start : start + _LANES_AT_ONCE]
+        for some in batches(instances, _LANES_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for instance in some:
                     self._lane.add(pipeline, self._keys, _newest(instance))

@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import digests
+from acts_celery.worker.batches import batches
 from acts_celery.worker.process.figures import figures
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack
@@ -152,8 +153,7 @@ class MessageLog:
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
         """Which of a lane's calls are at work, or wait for the next attempt."""
         found = set[int]()
-        for start in range(0, len(calls), _PAGE):
-            page = calls[start : start + _PAGE]
+        for page in batches(calls, _PAGE):
             fields = [CallId(run, instance, call).member for call in page]
             entries = await self._commands.execute("HMGET", self._keys(run).calls, *fields)
             for call, entry in zip(page, entries, strict=True):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import merge
-from itertools import islice
 from math import inf
 from typing import Any, Final
 
 from redis import Redis
+
+from acts_celery.worker.batches import batches
 
 from .formats import READ
 from .keys import Keys, active_runs, ended_runs, owned_runs
@@ -30,8 +31,7 @@ class RunList:
 
     def newest(self, owner: str | None = None) -> Iterator[tuple[str, State]]:
         """Every run and its state, that which was submitted last first; of an `owner` its own."""
-        names = self._ids(owner)
-        while page := list(islice(names, _AT_ONCE)):
+        for page in batches(self._ids(owner), _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
                     pipeline.hgetall(Keys(self._prefix, run).state)
@@ -44,7 +44,7 @@ class RunList:
     def count_foreign(self) -> int:
         """How many runs under way are of a format that is not read."""
         found, names = 0, (name for name, _ in self._redis.zscan_iter(active_runs(self._prefix), count=_AT_ONCE))
-        while page := list(islice(names, _AT_ONCE)):
+        for page in batches(names, _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for name in page:
                     pipeline.hget(Keys(self._prefix, name.decode()).state, "format")

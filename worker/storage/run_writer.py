@@ -23,6 +23,7 @@ from acts_celery.protocol import Plan
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.lanes import Lane
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.storage.due import PUBLISHED_MS, SENT_MS
 from acts_celery.worker.wire.attempts import CallId, lane_token, owner_token
@@ -116,7 +117,7 @@ class RunWriter:
 
     def mark_unpublished(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes, since it cannot be done now."""
-        for batch in _batches(lanes):
+        for batch in batches(lanes, _AT_ONCE):
             self._redis.zadd(keys.published, dict.fromkeys(batch, 0), xx=True)
         DueRuns(self._redis, keys.prefix).note(keys.run)
 
@@ -149,7 +150,7 @@ class RunWriter:
         instances = plan.context.instances
         due = milliseconds + PUBLISHED_MS
         yield ["SET", keys.definition, pack_definition(plan)]
-        for batch in _batches(instances):
+        for batch in batches(instances, _AT_ONCE):
             yield ["RPUSH", keys.instances, *batch]
         ids, log = (f"{milliseconds}-{sequence}" for sequence in count()), keys.log
         last: dict[str, str] = {}
@@ -167,15 +168,15 @@ class RunWriter:
         left = plan.size + is_request - sum(map(len, sent.values()))
         if sent and not left:
             yield from _becoming(keys, next(ids), {STATUS: "completed"})
-        for lanes in _batches(list(last)):
+        for lanes in batches(last, _AT_ONCE):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
             yield _setting(keys.gathers, dict(gathers))
         published, backlog = self._lanes(plan, sent)
-        for lanes in _batches(published):
+        for lanes in batches(published, _AT_ONCE):
             marks: Iterator[Value] = chain.from_iterable((due, lane) for lane in lanes)
             yield ["ZADD", keys.published, *marks]
-        for lanes in _batches(backlog):
+        for lanes in batches(backlog, _AT_ONCE):
             yield ["RPUSH", keys.backlog, *lanes]
         state: dict[str, Any] = {
             "format": FORMAT,
@@ -234,7 +235,7 @@ def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Co
 def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:
     """What is sent and forgotten has ended and goes into the outbox (see commit_outcomes.lua)."""
     tasks = {call.member: task for calls in sent.values() for call, task in calls}
-    for members in _batches(list(tasks)):
+    for members in batches(tasks, _AT_ONCE):
         sending = (Condition(Kind.SENT, 1, 0, f"{milliseconds}/{tasks[member].queue}") for member in members)
         marks: Iterator[Value] = chain.from_iterable((milliseconds + SENT_MS, member) for member in members)
         yield _setting(keys.calls, dict.fromkeys(members, Status.SENT.value))
@@ -266,8 +267,3 @@ def _parts(commands: Iterator[Command]) -> Iterator[list[list[str | bytes]]]:
             part, words, size = [], 0, 0
     if part:
         yield part
-
-
-def _batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from acts_celery.worker.batches import batches
 from acts_celery.worker.wire.attempts import CallId, lane_token
 
 from .clock import server_ms
@@ -51,7 +52,7 @@ class Slots:
     async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
         """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
         calls = [{"call": _text(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
-        answers = [await self._ask(acquire=calls[start : start + _AT_ONCE]) for start in range(0, len(calls), _AT_ONCE)]
+        answers = [await self._ask(acquire=some) for some in batches(calls, _AT_ONCE)]
         return Slotted(
             tuple(is_granted for answer in answers for is_granted in answer.granted),
             tuple(call for answer in answers for call in answer.handed),
@@ -170,8 +171,8 @@ class SlotKeeper:
         for name, run in paused:
             waiting: Any = self._redis.zrange(f"{self._key}:waiting:{name}\x1f{run}", 0, -1)
             lanes = list(dict.fromkeys(lane_token(slot_call(call.decode()).instance) for call in waiting))
-            for start in range(0, len(lanes), _AT_ONCE):
-                self._redis.rpush(Keys(self._prefix, run).backlog, *lanes[start : start + _AT_ONCE])
+            for some in batches(lanes, _AT_ONCE):
+                self._redis.rpush(Keys(self._prefix, run).backlog, *some)
 
 
 def _found(answer: Any) -> Any:

@@ -15,6 +15,7 @@ from redis import Redis
 
 from acts_celery.protocol.engine.events import CallGivenBack
 from acts_celery.protocol.engine.loop import Stage
+from acts_celery.worker.batches import batches
 from acts_celery.worker.wire.attempts import CallId, call_name
 
 from .clock import server_ms
@@ -127,8 +128,7 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
 
 def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]:
     """The conditions of calls of some runs, and of what they have sent and forgotten, each with its run."""
-    for start in range(0, len(runs), _RUNS_AT_ONCE):
-        some = runs[start : start + _RUNS_AT_ONCE]
+    for some in batches(runs, _RUNS_AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for keys in some:
                 pipeline.zrange(keys.leases, 0, _MOST - 1)

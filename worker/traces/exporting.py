@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from math import inf
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from acts_celery.protocol.engine.events import ChildStarted
+from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import InfrastructureError, OtherFormat, RunNotFound
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.history import History
@@ -97,8 +97,7 @@ class TraceExport:
 
     def _due(self, runs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Those that are to be exported, each with its end."""
-        names = iter(sorted(runs))
-        while page := list(islice(names, _AT_ONCE)):
+        for page in batches(sorted(runs), _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
                     pipeline.hmget(Keys(self._prefix, run).state, "status", "finished", "traced")
