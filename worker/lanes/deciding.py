@@ -184,7 +184,7 @@ def _outcome(lane: LaneView, index: int, result: Success | Failure) -> Outcome:
         return lane.execution.finish(index, result, date_now())
     except Exception as error:
         logger.exception("the result of call %d of run %s makes no outcome", index, lane.run.run)
-        failure = Failure(type(error).__name__, "its result cannot be taken")
+        failure = Failure(type(error).__name__, "its result cannot be taken", labels=result.labels)
         return lane.execution.finish(index, failure, date_now())
 
 
