@@ -66,6 +66,26 @@ def test_the_calls_of_a_day_are_those_of_the_runs_that_were_begun_on_it(own: Bac
         ned.submit([], TWO)
 
 
+def test_a_retry_and_calls_that_are_added_are_held_to_the_limits_too(own: Backend) -> None:
+    with acting(own, "quin", runs=1, calls=4) as quin:
+        ended = quin.submit([], {"calls": [], "output": "tea"})
+        failing = quin.submit(
+            [], {"calls": [*TWO["calls"], {"_tool": "failUntilMended", "name": "quin", "_outputPath": "†state.c"}]}
+        )
+        with pytest.raises(OverLimit, match=r"runs=1, behind its token"):
+            ended.amend(TWO["calls"], add=True)
+        assert ended.status()["status"] == "completed"
+        with pytest.raises(OverLimit, match=r"have taken 3 calls, this one has 2 more, and its limit is 4 a day"):
+            failing.amend(TWO["calls"], add=True)
+        assert failing.status()["status"] == "running"
+        failing.amend(TWO["calls"][:1], add=True)
+        with own.worker():
+            own.wait(failing.id)
+        with pytest.raises(OverLimit, match=r"have taken 4 calls, and its limit is 4 a day"):
+            failing.retry()
+        own.client.run(failing.id).retry()
+
+
 def test_an_import_has_taken_nothing_here(own: Backend) -> None:
     with acting(own, "ora", calls=2) as ora:
         lines = list(own.client.submit([], TWO).export())

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Result, Run
+from acts_celery import Client, Result, Run
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.storage.child_links import PARENT, Parent, child_id
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.secret import read_tokens
@@ -78,6 +80,15 @@ def test_r9_3_a_delegate_with_tools_answers_by_a_run_of_its_own(loops: Backend) 
     assert of_child.status()["parent"] == {"run": run.id, "call": "0"}
     assert of_child.result().data()["state"] == {"sum": 3}
     assert "sum" not in result.data()["state"]  # what the child has come to is its own
+
+
+def test_the_calls_of_a_child_count_for_who_has_submitted_the_run_above_it(loops: Backend) -> None:
+    told = Told(loops, answer(SUM), answer(output="†state.sum"))
+    with Client(loops.settings.acting_for("ray", Identity("ray", TokenLimits(calls=2)))) as ray:
+        run = ray.submit([], {"calls": [ASK]}, delegates={"researcher": told.definition()})
+        assert ended(loops, run).status == "completed"
+        with pytest.raises(OverLimit, match=r"have taken 2 calls, this one has 1 more"):
+            ray.submit([], {"calls": [SUM]})
 
 
 def test_r4_10_each_element_of_a_list_has_a_run_of_its_own(loops: Backend) -> None:

@@ -1,4 +1,4 @@
-"""Admission: whether who has shown a token may begin another run, by the limits behind the token.
+"""Admission: whether who has shown a token may begin another run, or more of one, by the limits behind the token.
 
 What somebody has is not counted on: the runs of the owner's index say it, each by its state. So nothing can leak, and
 what is deleted counts no more. One run of an owner with limits is written down at a time, so two that come together are
@@ -25,7 +25,7 @@ from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import InfrastructureError, OverLimit
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.commits import PAID_MONEY, PAID_TOKENS
-from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, admission, owned_runs
+from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, admission, owned_children, owned_runs
 from acts_celery.worker.storage.owned_runs import OWNER
 
 _HELD_SECONDS: Final = 120
@@ -37,9 +37,10 @@ _FIELDS: Final = (OWNER, "imported", "total", "loop:cost", PAID_TOKENS, PAID_MON
 
 
 @contextmanager
-def admitted(redis: Redis, settings: Settings, calls: int) -> Iterator[None]:
-    """Write down a run of so many calls in here. Raises `OverLimit` where who has shown a token may not begin it,
-    `InfrastructureError` where another of that name does not get on, `RedisError`.
+def admitted(redis: Redis, settings: Settings, calls: int, *, more_of: str = "") -> Iterator[None]:
+    """Write down a run of so many calls in here, or that one of its calls is done again, or so many are added to one.
+    Raises `OverLimit` where who has shown a token may not begin it, `InfrastructureError` where another of that name
+    does not get on, `RedisError`.
     """
     identity = settings.identity
     if identity is None or (identity.limits.runs is None and not identity.limits.are_of_a_day):
@@ -50,7 +51,7 @@ def admitted(redis: Redis, settings: Settings, calls: int) -> Iterator[None]:
     if not lock.acquire():
         raise InfrastructureError(f"another run of {identity.name} is being written down; try again")
     try:
-        _refuse_runs(redis, prefix, identity)
+        _refuse_runs(redis, prefix, identity, more_of)
         _refuse_day(redis, prefix, identity, calls)
         yield
     finally:
@@ -58,9 +59,9 @@ def admitted(redis: Redis, settings: Settings, calls: int) -> Iterator[None]:
             lock.release()
 
 
-def _refuse_runs(redis: Redis, prefix: str, identity: Identity) -> None:
+def _refuse_runs(redis: Redis, prefix: str, identity: Identity, but: str) -> None:
     most = identity.limits.runs
-    if most is not None and (found := _under_way(redis, prefix, identity.name)) >= most:
+    if most is not None and (found := _under_way(redis, prefix, identity.name, but)) >= most:
         raise OverLimit(
             f"{identity.name} has {found} runs under way, and its limit is {most} (runs={most}, behind its token): "
             "wait until one ends or cancel one, or have it raised"
@@ -86,13 +87,13 @@ def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> No
             )
 
 
-def _under_way(redis: Redis, prefix: str, owner: str) -> int:
-    """How many runs of an owner are under way."""
+def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
+    """How many runs of an owner are under way, without one."""
     found, start = 0, 0
     while page := _names(redis.zrange(owned_runs(prefix, owner), start, start + _AT_ONCE - 1)):
         start += len(page)
         listed: Any = redis.zmscore(active_runs(prefix), page)
-        active = [run for run, since in zip(page, listed, strict=True) if since is not None]
+        active = [run for run, since in zip(page, listed, strict=True) if since is not None and run != but]
         states = _states(redis, prefix, active, (OWNER, "status"))
         found += sum(whose == owner and status is not None and status not in ENDED for whose, status in states)
     return found
@@ -106,7 +107,9 @@ class _Spent:
 
 
 def _spent_today(redis: Redis, prefix: str, owner: str) -> _Spent:
-    """What the runs have taken that an owner has begun today."""
+    """What the runs have taken that an owner has begun today. What child runs cost is in the runs above them, and their
+    calls are not.
+    """
     now = server_ms(redis)
     today, spent = now - now % _DAY_MS, _Spent()
     runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
@@ -119,6 +122,10 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _Spent:
             spent.calls += int(total or 0)
             spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
             spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
+    below = _names(redis.zrangebyscore(owned_children(prefix, owner), today, "+inf"))
+    for start in range(0, len(below), _AT_ONCE):
+        page = below[start : start + _AT_ONCE]
+        spent.calls += sum(int(total or 0) for (total,) in _states(redis, prefix, page, ("total",)))
     return spent
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ from acts_celery.worker.storage.withdrawn import counting
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
+from .admission import admitted
 from .amendment_steps import AmendmentSteps
 from .replacing import Replacement
 
@@ -106,25 +107,28 @@ class Amender:
         """Put the calls of an amendment in place of those that have not begun, or in place of one held call; `resume`
         the run if it was running.
 
-        Raises `Rejected`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
+        Raises `Rejected` and `OverLimit`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
         """
-        found = self._steps.do("begin", adds=adds)
-        try:
-            run, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
-        except BaseException:
-            self._steps.do("drop")
-            if found["resumes"] and not found["by"]:
-                resume()
-            raise
-        order = audit_record(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
-        keeps = adds or instead is not None
-        self._steps.do("plan", by=by, adds=keeps, deed=order.pack())
-        self._write(run, plan, by, first if keeps else None, instead)
-        self._steps.do("end")
-        (order if instead is None else instead.who).write_line(self._keys.run)
-        if found["resumes"]:
-            with suppress(RunOver):  # what was at work was all there was left
-                resume()
+        with ExitStack() as admission:
+            found = self._steps.do("begin", adds=adds)
+            try:
+                run, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
+                admission.enter_context(admitted(self._redis, self._settings, plan.size, more_of=self._keys.run))
+            except BaseException:
+                self._steps.do("drop")
+                if found["resumes"] and not found["by"]:
+                    with suppress(RunOver):
+                        resume()
+                raise
+            order = audit_record(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
+            keeps = adds or instead is not None
+            self._steps.do("plan", by=by, adds=keeps, deed=order.pack())
+            self._write(run, plan, by, first if keeps else None, instead)
+            self._steps.do("end")
+            (order if instead is None else instead.who).write_line(self._keys.run)
+            if found["resumes"]:
+                with suppress(RunOver):  # what was at work was all there was left
+                    resume()
 
     def _planned(
         self, value: Any, before: str, *, adds: bool, instead: Replacement | None = None

@@ -16,10 +16,10 @@ from acts_celery.worker.errors import AmbiguousRun, RunNotFound
 from acts_celery.worker.storage.clock import date_of, server_ms
 from acts_celery.worker.storage.formats import FORMAT, READ
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.owned_runs import owner_of
 from acts_celery.worker.storage.run_list import RunList, State
 
 from .labels import ID, LATEST
-from .ownership import owner_of
 from .run_status import FOREIGN, RunStatus, counts_of, run_status
 
 _MOST_LOOKED_AT: Final = 100_000

@@ -8,28 +8,10 @@ import hashlib
 import json
 from typing import Any, Final
 
-from redis import Redis
-
 from acts_celery.broker_config import Settings
-from acts_celery.worker.storage.child_links import PARENT, Parent
-from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.owned_runs import OWNER
 
 _DIGITS: Final = 32
-_DEEPEST: Final = 100
-
-
-def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
-    """The owner of a run; of a child run that of the run above it. None where there is none, or no such run. Raises
-    `RedisError`.
-    """
-    for _ in range(_DEEPEST):
-        fields: Any = redis.hmget(Keys(prefix, run).state, OWNER, PARENT)
-        owner, parent = (field.decode() if field is not None else None for field in fields)
-        if owner is not None or (above := Parent.read(parent)) is None:
-            return owner
-        run = above.call.run
-    return None
 
 
 def owner_fields(settings: Settings) -> dict[str, Any]:

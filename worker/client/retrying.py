@@ -39,6 +39,7 @@ from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
+from .admission import admitted
 from .amendment_steps import AmendmentSteps
 from .undoing import EndedLane, Retried, Undoing, id_of, new_record, status_text
 from .undoing import Extent as Extent
@@ -84,10 +85,10 @@ class Retrier:
         """Carry it out, and `resume` the run unless it was paused.
 
         Raises `NothingToRetry` and, where the value given does not fit, `protocol.Rejected`, and then the run is as
-        before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`.
+        before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`, `OverLimit`.
         """
         submitted, _ = self._begun(choice)
-        with self._steps.listed(submitted):
+        with admitted(self._redis, self._settings, 0, more_of=self._keys.run), self._steps.listed(submitted):
             return self._carry_out(choice, resume)
 
     def planned(self, choice: Choice) -> Retried:

@@ -33,6 +33,7 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.loop_entries import loop_alarm
+from acts_celery.worker.storage.owned_runs import note_child
 from acts_celery.worker.storage.run_writer import RunWriter
 from acts_celery.worker.wire.attempts import Attempt
 
@@ -104,7 +105,9 @@ class Children:
         fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
         fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
         files = self._files(plan, Keys(keys.prefix, attempt.id.run))
-        lanes = self._writer.write(plan, keys, server_ms(self._redis), order, fields, files=files).lanes
+        now_ms = server_ms(self._redis)
+        note_child(self._redis, keys, attempt.id.run, now_ms)
+        lanes = self._writer.write(plan, keys, now_ms, order, fields, files=files).lanes
         return Started(keys.run, tuple(lanes))
 
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[Budget, ...], dict[str, float]]:

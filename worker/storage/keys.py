@@ -217,6 +217,11 @@ def owned_runs(prefix: str, owner: str) -> str:
     return f"{prefix}:owned:{owner}"
 
 
+def owned_children(prefix: str, owner: str) -> str:
+    """Sorted set: the child runs below the runs of an owner, likewise."""
+    return f"{prefix}:owned_children:{owner}"
+
+
 def admission(prefix: str, owner: str) -> str:
     """String: a run of an owner with limits is being written down; short-lived."""
     return f"{prefix}:admission:{owner}"
