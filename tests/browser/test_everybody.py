@@ -35,6 +35,7 @@ def views(shop: Run, shop_file: str, loop: Run, loop_file: str, held_file: tuple
         *((shop_file, shop, *parts) for parts in SHOP_VIEWS),
         (loop_file, loop, "conversation"),
         (file, held, "held"),
+        (file, held, "audit"),
     ]
 
 

@@ -115,6 +115,13 @@ def test_what_is_held_shows_exactly_what_will_run_and_in_a_file_the_commands(
     expect(card.get_by_role("button", name="Approve as shown")).to_have_count(0)
 
 
+def test_who_did_what_is_a_link_away(desk: Window, shop: Run, shop_file: str) -> None:
+    open_view(desk, shop_file, shop)
+    desk.page.get_by_role("link", name="everything, with decisions and amendments").click()
+    desk.heading("Who did what, the newest first")
+    expect(desk.page.get_by_role("list", name="Who did what").get_by_role("listitem")).to_contain_text("submitted by")
+
+
 def test_each_view_has_an_address_and_the_back_button_and_a_reload_lead_to_it(
     desk: Window, shop: Run, shop_file: str
 ) -> None:

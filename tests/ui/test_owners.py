@@ -63,6 +63,9 @@ def test_the_list_of_runs_is_ones_own_and_a_fork_belongs_to_who_forks(
     call = pages.get(f"/api/runs/{hers}/held", FAY).json()[0]
     body = {"call": call["call"], "shown": call["shown"]}
     assert pages.post(f"/api/runs/{hers}/approve", body, FAY).status_code == 200
+    approved = pages.get(f"/api/runs/{hers}/audit", FAY).json()["orders"][0]
+    assert (approved["did"], approved["by"], approved["authenticated"]) == ("approved", "fay", True)
+    assert pages.get(f"/api/runs/{hers}/audit", GUS).status_code == 404
     backend.wait(hers)
     fork = pages.post(f"/api/runs/{hers}/fork", {"paused": True}, FAY).json()["run"]
     assert (listed(FAY), listed(GUS)) == ([fork, hers], [])

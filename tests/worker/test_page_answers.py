@@ -158,6 +158,27 @@ def test_a_held_call_is_counted_and_shown_with_exactly_what_it_will_run_with(bac
     assert page.ask("held") == []
 
 
+def test_who_did_what_is_shown_the_newest_first_with_decisions_and_amendments(backend: Backend) -> None:
+    run = backend.client.submit([], {"calls": [echo(1, "†state.a")]}, config={"approve": ["echo"]})
+    while not run.held():
+        pass
+    for _ in range(30):
+        run.pause()
+        run.resume()
+    run.approve(0, by="ann")
+    backend.wait(run.id)
+    run.amend([echo(2, "†state.b")], add=True)
+    page = Asking(backend, run)
+    first = page.ask("audit")
+    did = [(order["did"], order["call"], order["by"], order["authenticated"]) for order in first["orders"]]
+    assert "added calls" in {order[0] for order in did}
+    assert ("approved", 0, "ann", False) in did
+    orders = page.all("audit", "orders")
+    assert orders[: len(first["orders"])] == first["orders"]
+    assert [order["did"] for order in orders[-3:]] == ["resumed", "paused", "submitted"]
+    assert len({order["id"] for order in orders}) == len(orders) > 62
+
+
 def test_a_plan_that_waits_for_its_approval_is_what_is_held_first(backend: Backend) -> None:
     plan = {"type": "plan", "calls": [echo("†state.text", "†state.a")]}
     run = backend.client.submit([*instances("a", "b"), plan], config={"mode": "lazy"})

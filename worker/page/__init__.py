@@ -4,6 +4,7 @@
 `opened`        a run, opened for one question
 `tally`         the log of a run, counted call by call
 `overview`      a run at a glance, the list of the runs, what is held
+`audit`         who did what to a run
 `plan`          the calls in layers, with counts
 `layers`        which layer a call is in, and where in it
 `drawing`       the plan as SVG

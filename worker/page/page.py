@@ -13,6 +13,7 @@
 | `runs/RUN/conversation` | a loop (`tick`) |
 | `runs/RUN/sent` | what a call was given (`call`) |
 | `runs/RUN/held` | what waits for a person |
+| `runs/RUN/audit` | who did what to it (`after`) |
 
 No answer is much above a megabyte. Lists go by pages: `next` is what to give as `after`, null at the end. An answer for
 which the log is counted takes about a second at most: `reading` says how far it has come, and to ask again.
@@ -34,6 +35,7 @@ from acts_celery.worker.errors import NoSuchAnswer
 from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.keys import Keys
 
+from .audit import audit
 from .conversation import conversation
 from .instances import call, instance, instances
 from .moments import log
@@ -60,6 +62,7 @@ _ANSWERS: Final[Mapping[str, Callable[[OpenedRun], Any]]] = {
     "conversation": conversation,
     "sent": sent,
     "held": held,
+    "audit": audit,
 }
 _COUNTED: Final = frozenset({"plan", "calls", "instances", "place", "conversation"})
 """The answers for which the log is counted."""

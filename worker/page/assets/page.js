@@ -13,6 +13,7 @@ const VIEWS = {
   conversation: conversationView,
   sent: sentView,
   held: heldView,
+  audit: auditView,
 };
 const MAPPED = new Set(["plan", "tick", "call", "instance", "global"]);
 const RUNS_AGAIN_MS = 5_000;

@@ -154,7 +154,7 @@ function pages({ first, row, more, empty, label }) {
     }
   };
   show(first);
-  if (!first.items.length) return quiet(empty);
+  if (!first.items.length && (first.next ?? null) === null) return quiet(empty);
   return make("div", { class: "pages" }, before, list, after);
 }
 

@@ -50,7 +50,10 @@ async function runView({ run, overview }) {
     "child of": overview.parent ? make("a", { href: address("run", overview.parent.run) }, overview.parent.run) : null,
     "forked from": forkedFrom(overview.forked_from),
     "sent and forgotten": background(overview.background),
-    by: overview.orders?.length ? overview.orders.map((one) => make("div", {}, ordered(one))) : null,
+    by: [
+      (overview.orders ?? []).map((one) => make("div", {}, ordered(one))),
+      make("a", { href: address("run", run, "audit") }, "everything, with decisions and amendments"),
+    ],
     expires: overview.expires ? moment(overview.expires) : null,
     "log until": overview.log ? make("code", { class: "id" }, overview.log) : null,
   });
@@ -82,6 +85,38 @@ async function runView({ run, overview }) {
 
 /** Who has done something to the run; a token has shown the name, or it is what somebody says of himself. */
 const ordered = (one) => `${one.did} by ${one.by}${one.authenticated ? " (authenticated)" : ""} from ${one.from}`;
+
+async function auditView({ run }) {
+  const page = async (after = "") => {
+    const answer = await ask(`runs/${run}/audit`, { after });
+    return { items: answer.orders, next: answer.next };
+  };
+  const list = pages({
+    first: await page(),
+    row: orderRow,
+    more: page,
+    empty: "Nothing that was done to this run from outside stands in its log.",
+    label: "Who did what",
+  });
+  return { title: "Who did what", nodes: [heading("Who did what, the newest first"), list] };
+}
+
+function orderRow(one) {
+  const where = [one.call === null ? null : `call ${one.call}`, one.instance && `in ${one.instance}`];
+  const about = Object.entries(one.about).map(([name, value]) => `${name} ${shortened(value)}`);
+  return make(
+    "div",
+    { class: "row" },
+    make("span", { class: "what" }, ordered(one)),
+    quiet([...where, ...about].filter(Boolean).join(", ")),
+    make("span", { class: "when" }, moment(one.moment)),
+  );
+}
+
+const shortened = (value) => {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+};
 
 function forkedFrom(origin) {
   return origin ? make("a", { href: address("run", origin.run) }, `${origin.run} at ${origin.at}`) : null;
