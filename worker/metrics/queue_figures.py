@@ -17,7 +17,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from celery import Celery
-from kombu.exceptions import ChannelError
 from redis import Redis
 
 from acts_celery.worker.broker.failures import broker_failures
@@ -139,12 +138,13 @@ class QueueReader:
             until = time.monotonic() + _SECONDS
             return {name: queue.read(until) for name, queue in self._queues.items()}
         with broker_failures("the broker does not answer"), self._app.connection_for_read() as connection:
-            return {name: QueueFigures(_length(connection, name), None) for name in self._names}
+            return {name: QueueFigures(queue_length(connection, name), None) for name in self._names}
 
 
-def _length(connection: Any, queue: str) -> int:
+def queue_length(connection: Any, queue: str) -> int:
+    """The number of messages in a queue; one that was never used does not exist yet."""
     with connection.channel() as channel:
         try:
             return int(channel.queue_declare(queue, passive=True).message_count)
-        except ChannelError:
-            return 0  # there is no such queue yet
+        except connection.channel_errors:
+            return 0

@@ -12,6 +12,7 @@ from acts_celery.worker.errors import NoLoop, NoSuchTick
 from acts_celery.worker.storage.entries import Entry, moment_ms
 from acts_celery.worker.storage.loop_entries import LOOP, follow
 
+from .drawing import WORST_FIRST
 from .opened import OpenedRun
 from .plan import Counts
 from .values import SHOW_BYTES, shown
@@ -20,7 +21,6 @@ _ALL_BYTES: Final = 600_000
 """Of the texts of all ticks together: of many ticks, less is shown of each."""
 _LEAST_BYTES: Final = 400
 _MOST_CALLS: Final = 100
-_WORST_FIRST: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
 
 
 def conversation(run: OpenedRun) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _brought(run: OpenedRun) -> dict[int, list[dict[str, Any]]]:
         if tally.tick is None:
             continue
         standing = counts.of(tally)
-        worst = next((status for status in _WORST_FIRST if status in standing), "waiting")
+        worst = next((status for status in WORST_FIRST if status in standing), "waiting")
         about = {"index": index, "tool": tally.call.tool, "status": worst, "counts": standing}
         found.setdefault(tally.tick, []).append(about | {"child": shared.call(index).child})
     return found

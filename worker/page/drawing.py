@@ -38,7 +38,7 @@ _SMALL_LETTER: Final = 6.4
 _LEAST_WIDTH: Final = 132.0
 _LONGEST_NAME: Final = 34
 _LONGEST_LABEL: Final = 26
-_ORDER: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
+WORST_FIRST: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
 """Of counts: what needs attention first."""
 
 
@@ -64,7 +64,7 @@ class Node:
     @property
     def chips(self) -> list[tuple[str, str]]:
         """Its statuses, each with the text of its count."""
-        return [(status, f"{self.counts[status]:,} {status}") for status in _ORDER if self.counts.get(status)]
+        return [(status, f"{self.counts[status]:,} {status}") for status in WORST_FIRST if self.counts.get(status)]
 
     @property
     def subtitle(self) -> str:

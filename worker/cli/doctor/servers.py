@@ -280,6 +280,7 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
 def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:
     """How many messages wait in each queue that submissions need, and whether a worker serves it."""
+    from acts_celery.worker.metrics.queue_figures import queue_length
     from acts_celery.worker.registry.activities import registry
 
     layer = Layer("queues")
@@ -287,7 +288,7 @@ def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -
         deserted = []
         for name in dict.fromkeys((*queue_names(settings), *registry.queues())):
             servers = sum(name in queues for queues in serving.values())
-            layer.add(f"{name} {_length(connection, name)} waiting, {counted(servers, 'worker')}")
+            layer.add(f"{name} {queue_length(connection, name)} waiting, {counted(servers, 'worker')}")
             if not servers:
                 deserted.append(name)
         for one in _left_behind(settings, serving):
@@ -311,12 +312,3 @@ def _left_behind(settings: Settings, serving: Mapping[str, list[str]]) -> list[D
     known = {*queue_names(settings), *registry.queues(), *(queue for queues in serving.values() for queue in queues)}
     with connect(settings) as redis:
         return deserted(redis, settings.key_prefix, known)
-
-
-def _length(connection: Any, queue: str) -> int:
-    """The number of messages in a queue; one that was never used does not exist yet."""
-    with connection.channel() as channel:
-        try:
-            return int(channel.queue_declare(queue, passive=True).message_count)
-        except connection.channel_errors:
-            return 0
