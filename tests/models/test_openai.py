@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import tracemalloc
@@ -13,6 +14,7 @@ import pytest
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.broker_config.models import ProfileName
+from acts_celery.worker.models.anthropic_messages import AnthropicMessages
 from acts_celery.worker.models.errors import (
     BadRequest,
     ContextTooLong,
@@ -31,6 +33,7 @@ from acts_celery.worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole
+from .tool_servers import WIRES, Say
 
 KEY = "sk-test-4711"
 TEXT = '{"output": "Привет, †мир"}'
@@ -169,6 +172,19 @@ def test_a_request_that_is_longer_than_the_model_can_read_says_what_to_do(error:
     told = str(failed(Reply([json.dumps({"error": error}).encode()], 400), ContextTooLong, schema=OUTPUT))
     assert f"400: {error['message']}" in told
     assert "config.show_bytes" in told
+
+
+@pytest.mark.parametrize("dialect", [OpenAIChat, AnthropicMessages])
+def test_the_user_and_password_of_an_address_are_sent_in_place_of_a_key(
+    dialect: type[OpenAIChat | AnthropicMessages],
+) -> None:
+    wire = dialect.sdk
+    with model_server(lambda body: WIRES[wire].reply(Say(words=TEXT), streams=True)) as server:
+        url = server.url.replace("http://", "http://ann%40example:k1%2F@")
+        model = SdkModel(dialect(), ConfiguredModel(model=f"{wire}:m", base_url=url), Bounds(10_000, 4))
+        assert asyncio.run(asked(model, "hello", config={"model": "m"})).text == TEXT
+    sent = base64.b64encode(b"ann@example:k1/").decode()
+    assert [one.headers["authorization"] for one in server.asked] == [f"Basic {sent}"]
 
 
 def test_a_redirect_is_not_followed() -> None:

@@ -6,6 +6,7 @@ operator has said and nowhere else, and it waits as long as the request's deadli
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import time
@@ -17,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.broker_config.urls import MASK
@@ -70,9 +72,11 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
     """What a client of an SDK is made with. Nothing of it is left to the SDK's own environment variables."""
     limits = type(sdk.DEFAULT_CONNECTION_LIMITS)
     most = bounds.connections
+    url, headers = _address(default_url if model.base_url is None else model.base_url.get_secret_value())
     return {
         "api_key": "none" if model.api_key is None else model.api_key.get_secret_value(),
-        "base_url": default_url if model.base_url is None else model.base_url.get_secret_value(),
+        "base_url": url,
+        "default_headers": headers,
         "max_retries": 0,
         "http_client": sdk.DefaultAioHttpClient(
             limits=limits(max_connections=most, max_keepalive_connections=most),
@@ -84,6 +88,18 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
             },
         ),
     }
+
+
+def _address(url: str) -> tuple[str, dict[str, str]]:
+    """An address without its user and password, and the header that has them in place of a key's: with both of them the
+    HTTP library sends nothing.
+    """
+    parts = urlsplit(url)
+    user, is_there, host = parts.netloc.rpartition("@")
+    if not is_there:
+        return url, {}
+    secret = base64.b64encode(unquote_to_bytes(user if ":" in user else f"{user}:")).decode()
+    return urlunsplit(parts._replace(netloc=host)), {"Authorization": f"Basic {secret}"}
 
 
 def extra_body(model: ConfiguredModel) -> dict[str, Any]:
