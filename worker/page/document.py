@@ -80,7 +80,7 @@ def _data(page: Page, run: str) -> str:
     overview = answers.add((f"runs/{run}", {}))
     for questions, share in ((_of_plan, 0.3), (_of_calls, 0.4), (_of_instances, 0.1), (_of_some, 0.9), (_of_values, 1)):
         answers.add_all(questions(answers, run), share)
-    sentences = list(_sentences(answers, overview, made))
+    sentences = list(_sentences(answers, overview))
     about = f'"run":{json_block(run)},"made":{json_block(made)},"sentences":{json_block(sentences)}'
     return f'{{{about},"answers":[{",".join(answers.blocks)}]}}'
 
@@ -194,10 +194,10 @@ def _of_values(answers: _Answers, run: str) -> Iterator[Question]:
     yield from ((f"runs/{run}/sent", {"call": name}) for name in islice((*globals_, *names), _MOST_SENT))
 
 
-def _sentences(answers: _Answers, overview: Mapping[str, Any], made: str) -> Iterator[str]:
+def _sentences(answers: _Answers, overview: Mapping[str, Any]) -> Iterator[str]:
     """What the file does not hold."""
     if overview["status"] not in ENDED:
-        yield f"The run was {overview['status']} when this file was made, {made}."
+        yield f"The run was {overview['status']} then."
     held, total = len(answers.instances), overview["instances"]
     if held < total:
         yield f"This file holds {held:,} of {total:,} instances, those that failed first; `acts ui` shows all."

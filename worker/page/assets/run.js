@@ -55,7 +55,7 @@ async function runView({ run, overview }) {
       make("a", { href: address("run", run, "audit") }, "everything, with decisions and amendments"),
     ],
     expires: overview.expires ? moment(overview.expires) : null,
-    "log until": overview.log ? make("code", { class: "id" }, overview.log) : null,
+    "last entry": overview.log && !overview.finished ? moment(new Date(parseInt(overview.log)).toISOString()) : null,
   });
   const output =
     overview.output === null || overview.output === undefined ? null : section("Output", tree(overview.output));
