@@ -140,9 +140,11 @@ def nightly(arguments: list[str]) -> int:
     on_redis = {SERVER: REDIS}
     chaos = [PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]
     results = [find(program) for program in (CHROMIUM, RABBITMQ, FAKETIME)]
-    results.append(subprocess.call([PYTHON, "-m", "pytest", *options], env=environment))
-    again = [PYTHON, "-m", "pytest", *options, "--ignore", PURE]
-    results.append(find(REDIS) or subprocess.call(again, env={**environment, **on_redis}))
+    without_page = [PYTHON, "-m", "pytest", "-m", "not chromium", *options]
+    results.append(subprocess.call(without_page, env=environment))
+    results.append(find(REDIS) or subprocess.call([*without_page, "--ignore", PURE], env={**environment, **on_redis}))
+    on_page = [PYTHON, "-m", "pytest", "-m", "chromium", *options]  # its event loop is in the way of others'
+    results.append(subprocess.call(on_page, env=environment))
     program = oldest_redis()
     on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
     results.append(1 if program is None else subprocess.call(on_oldest, env={**os.environ, SERVER: program}))
