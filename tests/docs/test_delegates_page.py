@@ -47,6 +47,7 @@ def test_the_message_is_what_the_page_shows(argument: bytes) -> None:
     message, shown = msgpack.unpackb(argument), block("message")
     for part, name in ((message["attempt"]["id"], "run"), (message["attempt"], "token"), (message["attempt"], "seal")):
         assert part.pop(name)
+    message["attempt"]["seen"] = ["…" for _ in message["attempt"]["seen"]]
     for part, name in ((shown["attempt"]["id"], "run"), (shown["attempt"], "token"), (shown["attempt"], "seal")):
         assert part.pop(name) == "…"
     assert message == shown, "say it in docs/delegates.md"

@@ -126,7 +126,7 @@ def test_a_pause_survives_the_restart_of_all_workers(alone: Backend, meeting: Me
         assert alone.wait(run.id).data()["state"] == {"a": 2, "b": 1}
 
 
-@pytest.mark.parametrize("many", [600, pytest.param(2_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("many", [1_500, pytest.param(4_000, marks=pytest.mark.nightly)])
 def test_a_run_of_many_instances_is_paused_within_a_second_and_ends_complete(alone: Backend, many: int) -> None:
     calls = [echo("†state.n", "†state.a"), echo("†state.a", "†state.b")]
     context = [{"type": "state", "_instance": f"i{n}", "n": n} for n in range(many)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -215,7 +216,8 @@ def test_r9_3_what_a_child_answers_is_not_lost_with_its_message(loops: Backend) 
     run = submit(loops, [ASK], researcher=told.definition())
     child = await_child(loops, run, told)
     keys = Keys(loops.settings.key_prefix, run.id)
-    entry: Any = loops.redis.hget(keys.calls, "\x1f0")
+    while not (entry := cast("bytes", loops.redis.hget(keys.calls, "\x1f0"))).startswith(b"child:"):
+        time.sleep(0.01)  # its child is asked a moment before
     loops.redis.hset(keys.calls, "\x1f0", "lost")  # a message that comes now is dropped, as if it had got lost
     loops.meeting.open_gate(gate)
     loops.wait(child.id)
