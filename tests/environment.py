@@ -11,12 +11,15 @@ from acts_celery.broker_config.server_binary import VARIABLE
 
 
 def remove_settings(patch: pytest.MonkeyPatch) -> None:
-    """Take every variable of ours out of this process's environment, until the patch is undone."""
-    for name in os.environ:
-        if name.upper().startswith(ENVIRONMENT_PREFIX):
-            patch.delenv(name)
+    """Take our settings out of this process's environment, until the patch is undone; the server stays."""
+    for name in os.environ.keys() - without_settings():
+        patch.delenv(name)
 
 
 def without_settings() -> dict[str, str]:
     """This process's environment without `ACTS_…`, as on a machine where nothing is configured."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("ACTS_") or name == VARIABLE}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == VARIABLE or not name.upper().startswith(ENVIRONMENT_PREFIX)
+    }

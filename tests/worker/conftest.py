@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config.server_binary import VARIABLE
 from acts_celery.worker.registry.loading import load
 from tests.environment import remove_settings
 
@@ -23,9 +28,16 @@ def clean_environment() -> Iterator[None]:
         yield
 
 
+_CHOSEN = os.environ.get(VARIABLE)
+"""The server that the tests are to run on, as it was given before anything was cleaned."""
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
     with EmbeddedServer() as running:
+        if _CHOSEN is not None:
+            found: Any = redis.Redis.from_url(running.redis_url).info("server")
+            assert Path(found["executable"]).samefile(shutil.which(_CHOSEN) or _CHOSEN), found["executable"]
         yield running
 
 

@@ -54,7 +54,7 @@ class Load:
         self._kinds = {
             "lathe": (TaskMessage(EXECUTE_ACTIVITY, "lathe", work, "-"), 25),
             "background": (TaskMessage(EXECUTE_BACKGROUND, "background", work, "-", is_forgotten=True), 25),
-            "instances": (lane_task(NOBODY.run, None, "instances"), 100),
+            "instances": (lane_task(NOBODY.run, None, "instances"), 1_000),
         }
         self.shortest = {queue: least for queue, (_, least) in self._kinds.items()}
 

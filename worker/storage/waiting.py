@@ -60,7 +60,13 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
         pipeline.zrange(keys.held, 0, _MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
-        members, (status, given_back, approve_ms, amending, plan, loop), held, taken, limits = pipeline.execute()
+        *own, taken, limits = pipeline.execute(raise_on_error=False)
+    for answer in own:
+        if isinstance(answer, Exception):
+            raise answer
+    members, (status, given_back, approve_ms, amending, plan, loop), held = own
+    # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
+    taken, limits = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits))
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
     if not calls and not limits and not held and status != b"paused":
         return []
