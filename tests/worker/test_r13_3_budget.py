@@ -80,7 +80,7 @@ def test_r13_3_children_at_once_reserve_what_they_may_take_and_wait_for_what_oth
         tokens=70_000,
     )
     keys = [f"requests:{told.topic}" for told in (one, two)]
-    assert loops.meeting.redis.blmpop(60, 2, *keys, direction="LEFT") is not None
+    assert loops.meeting.redis.blpop(keys, 60) is not None
     budget = Keys(loops.settings.key_prefix, asked.run.id).budget
     waiting = [child_id(CallId(asked.run.id, None, index)) for index in (0, 1)]
     conditions: list[str] = []
@@ -282,7 +282,7 @@ def test_r13_3_a_child_that_starts_while_another_has_all_reserved_waits_for_what
         delegates={"one": one.definition(**most), "two": two.definition(**most)},
         tokens=70_000,
     )
-    assert loops.meeting.redis.blmpop(60, 1, f"requests:{one.topic}", direction="LEFT") is not None
+    assert loops.meeting.redis.blpop([f"requests:{one.topic}"], 60) is not None
     meeting.take(f"at:{later}")
     meeting.open_gate(later)
     keys = Keys(loops.settings.key_prefix, child_id(CallId(asked.run.id, None, 2)))
