@@ -16,6 +16,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config.server_binary import VARIABLE
 from acts_celery.worker.storage.keys import recovery
 
 from .backend import Backend, Meeting, settings_for
@@ -134,7 +135,12 @@ def test_a_full_disk_is_named_by_doctor_and_loses_nothing(meeting: Meeting, tmp_
 
 @pytest.mark.nightly
 @pytest.mark.skipif(FAKETIME is None, reason="there is no libfaketime here: apt install libfaketime")
-def test_a_clock_that_jumps_is_named_by_doctor_and_has_nothing_done_twice(meeting: Meeting, tmp_path: Path) -> None:
+def test_a_clock_that_jumps_is_named_by_doctor_and_has_nothing_done_twice(
+    meeting: Meeting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(
+        VARIABLE, raising=False
+    )  # Debian's Redis does not start with libfaketime: its malloc asks for the time
     with ServerOfAnotherTime() as server:
         server.set_clock("+0")
         own = Backend(settings_for(server), meeting, tmp_path)
@@ -161,8 +167,9 @@ def test_a_clock_that_jumps_is_named_by_doctor_and_has_nothing_done_twice(meetin
 @pytest.mark.nightly
 @pytest.mark.skipif(FAKETIME is None, reason="there is no libfaketime here: apt install libfaketime")
 def test_what_was_begun_before_a_clock_was_set_back_goes_on_elsewhere_when_its_worker_dies(
-    meeting: Meeting, tmp_path: Path
+    meeting: Meeting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)  # as above
     calls = [
         {"_tool": "waitAtGate", "gate": "inline", "_outputPath": "†state.a"},
         {"_tool": "remoteWait", "gate": "remote", "_outputPath": "†state.b"},
