@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Rejected, check_submission
 from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.language.templates import as_text
 
 from . import naive
 from .building import without_errors
@@ -29,6 +32,7 @@ def adapted(function: naive.Function) -> Function:
     return call
 
 
+_ERROR = '{"call":'
 FUNCTIONS = {name: adapted(function) for name, function in TOOLS.items()}
 
 
@@ -52,9 +56,16 @@ def alike(value: Any) -> Any:
         return {key: alike(item) for key, item in value.items() if key != "error" or "call" not in value}
     if isinstance(value, list):
         return [alike(item) for item in value]
-    if isinstance(value, str) and naive.ALL_FAILED in value:
+    if not isinstance(value, str):
+        return value
+    if naive.ALL_FAILED in value:
         return naive.ALL_FAILED
-    return value.partition(naive.REFUSED)[0] if isinstance(value, str) else value
+    value, begin = value.partition(naive.REFUSED)[0], -1
+    while (begin := value.find(_ERROR, begin + 1)) >= 0:  # an error in a text (SPEC R2.6)
+        with suppress(json.JSONDecodeError):
+            error, end = json.JSONDecoder().raw_decode(value, begin)
+            value = value[:begin] + as_text(alike(error)) + value[end:]
+    return value
 
 
 @settings(max_examples=2 * settings().max_examples)
