@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,7 +23,6 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.submission.amendments import SoFar
-from acts_celery.worker.errors import RunOver
 from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.definition import (
     Definition,
@@ -110,25 +109,14 @@ class Amender:
         Raises `Rejected` and `OverLimit`, and then the run is as before; `RunNotFound`, `RunOver`, `BeingAmended`.
         """
         with ExitStack() as admission:
-            found = self._steps.do("begin", adds=adds)
-            try:
+            with self._steps.begun(resume, adds=adds) as found:
                 run, by, first, plan = self._planned(value, found["by"], adds=adds, instead=instead)
                 admission.enter_context(admitted(self._redis, self._settings, plan.size, more_of=self._keys.run))
-            except BaseException:
-                self._steps.do("drop")
-                if found["resumes"] and not found["by"]:
-                    with suppress(RunOver):
-                        resume()
-                raise
             order = audit_record(self._settings, "added calls" if adds else "amended", calls=len(plan.calls))
             keeps = adds or instead is not None
             self._steps.do("plan", by=by, adds=keeps, deed=order.pack())
             self._write(run, plan, by, first if keeps else None, instead)
-            self._steps.do("end")
-            (order if instead is None else instead.who).write_line(self._keys.run)
-            if found["resumes"]:
-                with suppress(RunOver):  # what was at work was all there was left
-                    resume()
+            self._steps.end(order if instead is None else instead.who, found, resume)
 
     def _planned(
         self, value: Any, before: str, *, adds: bool, instead: Replacement | None = None

@@ -7,14 +7,15 @@ written.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from redis import Redis
 
 from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
+from acts_celery.worker.storage.audit import AuditRecord
 from acts_celery.worker.storage.child_links import PARENT
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.scripts import Script
@@ -66,6 +67,29 @@ class AmendmentSteps:
         if status == b"cancelled":
             raise RunOver(f"run {self._keys.run} is cancelled: {refused}; fork it")
         return int(submitted or 0), (by or b"").decode()
+
+    @contextmanager
+    def begun(self, resume: Callable[[], None], *, adds: bool) -> Iterator[dict[str, Any]]:
+        """Hold the run, and say how it was, while what is to be written is planned. Where that raises, the run is as
+        before; `resume` lets it go on.
+        """
+        found = self.do("begin", adds=adds)
+        try:
+            yield found
+        except BaseException:
+            self.do("drop")
+            if found["resumes"] and not found["by"]:
+                with suppress(RunOver):
+                    resume()
+            raise
+
+    def end(self, record: AuditRecord, found: Mapping[str, Any], resume: Callable[[], None]) -> None:
+        """The last step of a change that is written: the run goes on where it did before."""
+        self.do("end")
+        record.write_line(self._keys.run)
+        if found["resumes"]:
+            with suppress(RunOver):  # what was left has ended with the change
+                resume()
 
     def do(self, step: str, **request: Any) -> dict[str, Any]:
         """One step."""

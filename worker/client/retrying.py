@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from acts_celery.protocol.engine.events import CallEnded, CallsUndone, ElementEn
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.batches import batches
-from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry, RunOver
+from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
@@ -102,27 +101,16 @@ class Retrier:
         return submitted, self._planned(choice, by)
 
     def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
-        found = self._steps.do("begin", adds=True)
-        try:
+        with self._steps.begun(resume, adds=True) as found:
             _refuse_another(self._keys.run, found["by"])
             plan = self._planned(choice, found["by"])
             requests = list(self._requests(plan, choice.given))
-        except BaseException:
-            self._steps.do("drop")
-            if found["resumes"] and not found["by"]:
-                with suppress(RunOver):
-                    resume()
-            raise
         done = plan.retried
         did = "retried" if choice.given is None else "given by hand"
         order = audit_record(self._settings, did, calls=done.calls[:_MOST_NAMED])
         self._steps.do("plan", by=plan.extent.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
         self._steps.do_all("undo", requests)
-        self._steps.do("end")
-        order.write_line(self._keys.run)
-        if found["resumes"]:
-            with suppress(RunOver):  # all there was left was given by hand
-                resume()
+        self._steps.end(order, found, resume)
         return done
 
     def _planned(self, choice: Choice, by: str) -> Undoing:
