@@ -137,19 +137,20 @@ def nightly(arguments: list[str]) -> int:
     """
     options = [*distribution(arguments), "--timeout", str(NIGHTLY_TIMEOUT_SECONDS), *arguments]
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "nightly"}
-    on_redis = {SERVER: REDIS}
     chaos = [PYTHON, "-m", "tests.chaos", "--seconds", str(NIGHT_OF_CHAOS_SECONDS)]
     results = [find(program) for program in (CHROMIUM, RABBITMQ, FAKETIME)]
     without_page = [PYTHON, "-m", "pytest", "-m", "not chromium", *options]
     results.append(subprocess.call(without_page, env=environment))
-    results.append(find(REDIS) or subprocess.call([*without_page, "--ignore", PURE], env={**environment, **on_redis}))
+    results.append(
+        find(REDIS) or subprocess.call([*without_page, "--ignore", PURE], env={**environment, SERVER: REDIS})
+    )
     on_page = [PYTHON, "-m", "pytest", "-m", "chromium", *options]  # its event loop is in the way of others'
     results.append(subprocess.call(on_page, env=environment))
     program = oldest_redis()
     on_oldest = [PYTHON, "-m", "pytest", "-m", "each_server and not nightly", *options]
     results.append(1 if program is None else subprocess.call(on_oldest, env={**os.environ, SERVER: program}))
     results.append(subprocess.call(chaos))
-    results.append(subprocess.call(chaos, env={**os.environ, **on_redis}))
+    results.append(subprocess.call(chaos, env={**os.environ, SERVER: REDIS}))
     results.append(subprocess.call([PYTHON, "-m", "tests.chaos", "--rabbitmq"]))
     return next((code for code in results if code), 0)
 

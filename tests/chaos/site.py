@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from typing import Final, Self
 from redis import Redis
 
 from acts_celery import Client
-from acts_celery.broker_config import ENVIRONMENT_PREFIX, Settings, load
+from acts_celery.broker_config import Settings, load
 from acts_celery.worker.registry.loading import load as load_activities
+from tests.environment import without_settings
 
 from .crew import Death, Member
 from .proxy import Proxy
@@ -94,8 +94,7 @@ class Site:
 
     def environment(self, url: str) -> dict[str, str]:
         """The environment of a process that reaches the server at this address."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
-        return {**kept, **self.settings_at(url).to_environment(), "CHAOS_RECORDS": str(self._records)}
+        return {**without_settings(), **self.settings_at(url).to_environment(), "CHAOS_RECORDS": str(self._records)}
 
     def client(self) -> Client:
         """A client for one thread."""
