@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Any
+
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.storage.keys import Keys, active_runs, due_runs
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.reports import Completion, Report
 from acts_celery.worker.wire.task_messages import TaskMessage
 
+from .test_commit_script import RUN
 from .test_sweep_script import FAR, Judged, ref, silence
+
+_DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
@@ -60,3 +69,36 @@ def test_what_is_sent_and_forgotten_and_done_leaves_nothing_in_the_outbox(judged
     judged.reports.send(Report(completed=(Completion(ref()),)))
     judged.sweeper.sweep()
     assert judged.redis.exists(*keys) == 0
+
+
+def ends(sweeper: Sweeper) -> bool:
+    """Whether a sweep comes to its end."""
+    sweeping = threading.Thread(target=sweeper.sweep, daemon=True)
+    sweeping.start()
+    sweeping.join(_DEADLINE_SECONDS)
+    return not sweeping.is_alive()
+
+
+def test_a_sweep_ends_and_sends_its_probes_though_runs_are_due_again_before_all_were_looked_at(judged: Judged) -> None:
+    now_ms, runs = judged.redis.time()[0] * 1000, [f"r{number}" for number in range(150)]
+    with judged.redis.pipeline(transaction=False) as pipeline:
+        for keys in (Keys(judged.prefix, run) for run in runs):
+            pipeline.hset(keys.state, "status", "running")
+            pipeline.zadd(keys.published, {"": now_ms})  # its task may lie in the queue still: a probe is to say
+        pipeline.zadd(active_runs(judged.prefix), dict.fromkeys(runs, now_ms))
+        pipeline.zadd(due_runs(judged.prefix), dict.fromkeys(runs, 0))
+        pipeline.execute()
+    judged.settings = judged.settings.model_copy(update={"sweep_interval_seconds": 0.001})
+    assert ends(judged.another_sweeper())
+    assert judged.published == 1, "the probe"
+
+
+def test_a_broken_run_is_left_alone_by_the_servers_clock(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged.begin(1)
+    judged.redis.set(judged.keys.leases, "none of ours")
+    judged.redis.zadd(due_runs(judged.prefix), {RUN: 0})
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() - 3600)
+    assert ends(judged.sweeper)
+    next_ms: Any = judged.redis.zscore(due_runs(judged.prefix), RUN)
+    assert next_ms > judged.redis.time()[0] * 1000

@@ -6,7 +6,6 @@ It also ends the life of runs: when a run is over, its keys get their expiry.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.liveness.presence import read_living
 from acts_celery.worker.storage.child_links import Parent, result_of
+from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.formats import READ
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _SUBMITTING_SECONDS: Final = 600.0
 """How long a client may write at a run before it counts as dead, and what it has written is removed."""
 _AT_ONCE: Final = 500
-_BROKEN_SECONDS: Final = 60.0
+_BROKEN_MS: Final = 60_000
 """How long a run whose keys are broken is left alone."""
 
 
@@ -87,7 +87,7 @@ class RunKeeper:
         Returns when to look at each again, in milliseconds, where something will be due; and those of the runs in which
         more is left to judge now.
         """
-        again = dict.fromkeys(runs, int(time.time() * 1000 + _BROKEN_SECONDS * 1000))
+        again = dict.fromkeys(runs, server_ms(self._redis) + _BROKEN_MS)
         left: dict[str, float] = {}
         over: list[str] = []
         for run, answer in zip(runs, self._judge(runs, thresholds), strict=True):

@@ -28,6 +28,7 @@ from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.process.duties import Duty
+from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.connections import PASSING, connect
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.keys import active_runs, due_runs, probes, processes, recovery
@@ -163,8 +164,11 @@ class Sweeper:
             self._due.note(run)
 
     def _look_at_due(self) -> None:
-        """Look after the runs in which something is due."""
-        while taken := self._due.take(_RUNS_AT_ONCE):
+        """Look after the runs in which something is due. What becomes due meanwhile is the next sweep's: where there
+        are many runs, the first are due again before the last was looked at, and what follows has its turn, too.
+        """
+        until_ms = server_ms(self._redis)
+        while taken := self._due.take(_RUNS_AT_ONCE, until_ms):
             listed: Any = self._redis.zmscore(active_runs(self._settings.key_prefix), list(taken))
             runs = {
                 run: submitted / 1000 for run, submitted in zip(taken, listed, strict=True) if submitted is not None

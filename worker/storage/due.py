@@ -44,11 +44,10 @@ class DueRuns:
         """Have a sweep look at a run after a delay, where none is to do so before."""
         self._redis.zadd(self._key, {run: server_ms(self._redis) + delay_ms}, lt=True)
 
-    def take(self, most: int) -> dict[str, float]:
-        """Runs in which something is due, each with the mark that is to be given back."""
-        now = server_ms(self._redis)
-        found: Any = self._redis.zrangebyscore(self._key, "-inf", now, start=0, num=most)
-        mark = now + _TAKEN_MS + 0.5  # no other writer gives a fraction, so it is seen whether one has written
+    def take(self, most: int, until_ms: int) -> dict[str, float]:
+        """Runs in which something was due by a time, each with the mark that is to be given back."""
+        found: Any = self._redis.zrangebyscore(self._key, "-inf", until_ms, start=0, num=most)
+        mark = server_ms(self._redis) + _TAKEN_MS + 0.5  # no other writer gives a fraction: it is seen who has written
         if found:
             self._redis.zadd(self._key, dict.fromkeys(found, mark), xx=True)
         return dict.fromkeys(
