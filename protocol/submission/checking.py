@@ -187,7 +187,8 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     if submission.is_request:  # a model is shown all that the code takes
         registered = {name: signature for name in tools if (signature := known.activity(name)) is not None}
         tools = {**tools, **{name: extended(tools[name], signature) for name, signature in registered.items()}}
-    own = known.activities, delegates, known.model, known.strict_meta, known.allow, known.activity, known.remedy
+    has_model = known.model or submission.config.get("model") is not None
+    own = known.activities, delegates, has_model, known.strict_meta, known.allow, known.activity, known.remedy
     return Toolbox(tools, *own)
 
 

@@ -225,6 +225,11 @@ def test_r4_7_without_a_model_that_is_a_structural_error() -> None:
     assert len(checked({**raw, "_output": 1}, activities={}, model=False).calls) == 1
 
 
+def test_r4_7_the_model_that_config_names_answers_where_there_is_no_other() -> None:
+    raw = {"_tool": "think", "_outputPath": "†state.a"}
+    assert len(checked(raw, activities={}, model=False, config={"model": "small"}).calls) == 1
+
+
 @pytest.mark.parametrize(
     ("output", "good", "bad"),
     [
