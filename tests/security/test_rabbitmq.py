@@ -186,7 +186,6 @@ def test_over_tls_only_the_right_certificate_is_taken(rabbit: Rabbit, host: str,
 
 
 @pytest.mark.nightly
-@pytest.mark.nightly
 def test_a_server_that_asks_for_a_clients_certificate_takes_one_that_it_trusts_and_no_other(
     rabbit: Rabbit, tmp_path: Path
 ) -> None:
