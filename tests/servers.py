@@ -15,6 +15,7 @@ SCRIPTS: Final = {
     "background": "worker/test_background",
     "budget": "worker/test_r13_3_budget",
     "clock": "worker/test_commit_script",
+    "code_came": "worker/test_r17_3_given_back",
     "commit": "worker/test_commit_script",
     "commit_claims": "worker/test_commit_script",
     "commit_holds": "worker/test_r14_people",

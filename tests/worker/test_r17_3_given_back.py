@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.dead_letters import DeadLetters
 from acts_celery.worker.storage.fields import GIVEN_BACK
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.wire.attempts import CallId
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_apart
 
@@ -57,6 +58,11 @@ import os, signal
 from acts_celery.worker.lanes.deciding import Decider
 
 Decider._given_back = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+"""
+RESTING = f"""{NEW}
+from acts_celery.worker.wire import giving_back
+
+giving_back._SHORTEST_SECONDS = giving_back._LONGEST_SECONDS = 3600.0
 """
 WIDER = (
     OLD.replace("twofold(n: int)", "twofold(n: int, note: str = '')")
@@ -138,12 +144,17 @@ def approve(run: Run) -> None:
     run.approve(4)
 
 
-@pytest.mark.parametrize("wait_seconds", [60.0])
-def test_calls_wait_for_a_worker_whose_code_admits_them(backend: Backend, code: Path) -> None:
+@pytest.mark.parametrize("wait_seconds", [3600.0])
+def test_calls_wait_for_a_worker_whose_code_admits_them_and_go_on_when_it_begins(backend: Backend, code: Path) -> None:
     run = submitted(backend, code)
+    code.write_text(RESTING, encoding="utf-8")
     with backend.worker("--name", "new@here", *queues(backend)):
         approve(run)
         why = given_back(backend, run, {0, 1, 2, 3})
+        jotted = CallId(run.id, None, 4).member
+        outbox = Keys(backend.settings.key_prefix, run.id).outbox
+        while not cast(bytes, backend.redis.hget(outbox, jotted)).startswith(b"retry"):
+            pass
     code.write_text(OLD, encoding="utf-8")
     with backend.worker("--name", "old@here", *queues(backend)):
         result = backend.wait(run.id)

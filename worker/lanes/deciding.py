@@ -47,6 +47,8 @@ class Decider:
         """The server's time, as far as results need it that were given back."""
         self._resumed_ms = 0
         """When the run last went on: as long as it was paused no call waited for code that admits it."""
+        self._code_came_ms = 0
+        """When a worker last began."""
 
     @property
     def is_left(self) -> bool:
@@ -59,7 +61,7 @@ class Decider:
         """
         if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
             self._now_ms = await self._services.log.now_ms()
-            self._resumed_ms = await self._services.log.resumed_ms(run)
+            self._resumed_ms, self._code_came_ms = await self._services.log.resumed_ms(run)
         for verdicts in (self._of_results, self._of_calls):
             for check in verdicts.asked:
                 async with self._services.validator.place(run):
@@ -120,7 +122,7 @@ class Decider:
         since_ms = lane.given_back.get(call)
         wait_seconds = self._services.settings.contract_wait_seconds
         waits_since_ms = now_ms if since_ms is None else max(since_ms, self._resumed_ms)
-        rest = rest_of(failure, waits_since_ms, now_ms, wait_seconds)
+        rest = rest_of(failure, waits_since_ms, now_ms, wait_seconds, code_came_ms=self._code_came_ms)
         if isinstance(rest, Failure):
             return rest
         note = failure.message if since_ms is None else ""

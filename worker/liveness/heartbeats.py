@@ -158,18 +158,19 @@ def _merged(reports: Sequence[Report]) -> Iterator[Report]:
 
 
 class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
-    """Reports what is reserved, in every worker, from the process that consumes."""
+    """Reports that the worker has begun, and what is reserved: in every worker, from the process that consumes."""
 
     def __init__(self, parent: WorkController, **options: object) -> None:
         super().__init__(parent, **options)
         self._duty: Duty | None = None
+        self._started = 1
 
     def start(self, parent: WorkController) -> None:
         """Called by the worker when it starts."""
         settings: Settings = parent.app.conf.acts_settings
         self._duty = Duty(
             "reporting the calls that are reserved",
-            partial(_report_reserved, ReportQueue(parent.app, settings), limits_of(settings)),
+            partial(self._report, ReportQueue(parent.app, settings), limits_of(settings)),
             thread="acts-reserved",
             interval_seconds=report_interval_seconds(settings),
             passing=(InfrastructureError,),
@@ -181,10 +182,11 @@ class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
         if self._duty is not None:
             self._duty.stop()
 
-
-def _report_reserved(queue: ReportQueue, limits: Limits) -> None:
-    if reserved := tuple(_reserved(limits)):
-        queue.send(Report(reserved=reserved))
+    def _report(self, queue: ReportQueue, limits: Limits) -> None:
+        reserved = tuple(_reserved(limits))
+        if reserved or self._started:
+            queue.send(Report(reserved=reserved, started=self._started))
+            self._started = 0
 
 
 def _reserved(limits: Limits) -> Iterator[AttemptRef]:

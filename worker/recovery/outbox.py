@@ -19,7 +19,7 @@ from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.keys import Keys, awaiting_code
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
@@ -90,9 +90,11 @@ class Outbox:
         keys = Keys(self._settings.key_prefix, run)
         found = self._given_back(keys, {"member": member, "attempt": ref.attempt})
         since, now = int(found.get("since", found["now"])), int(found["now"])
-        rest = rest_of(Failure(*error), since, now, self._settings.contract_wait_seconds)
+        wait_seconds = self._settings.contract_wait_seconds
+        rest = rest_of(Failure(*error), since, now, wait_seconds, code_came_ms=int(found["code_came"]))
         if isinstance(rest, Failure):
             return Completion(ref, (rest.type, rest.message))
+        self._redis.zadd(awaiting_code(keys.prefix), {run: now})
         return completion._replace(delay_seconds=rest)
 
     def bury(self, run: str, completions: Sequence[Completion]) -> None:

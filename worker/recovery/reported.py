@@ -9,16 +9,19 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.process.refusals import count_refusal
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.due import DueRuns
+from acts_celery.worker.storage.keys import Keys, awaiting_code
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.storage.set_aside import readable
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED
 from acts_celery.worker.wire.reports import AttemptRef, Completion, Report, Unanswered
 
@@ -31,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 500
 """Of so many calls a script takes note without holding up the server."""
+_MOST_AWAITING: Final = 10_000
+"""In so many runs, the newest, calls are tried again when a worker has begun; in others when their time has come."""
 _OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered")
 """The fields of a report that are about calls."""
 
@@ -48,6 +53,8 @@ class Heartbeats:
         self._probes = probes
         self._broken = broken
         self._script = Script(redis, "heartbeats")
+        self._code_came = Script(redis, "code_came")
+        self._due = DueRuns(redis, settings.key_prefix)
 
     def note(self, reports: Iterable[Report], thresholds: Thresholds) -> None:
         """Take note of reports; a run whose keys are broken is passed over. Raises `RedisError`."""
@@ -79,6 +86,26 @@ class Heartbeats:
             answers = pipeline.execute(raise_on_error=False)
         for (run, _), answer in zip(parts, answers, strict=True):
             self._broken.is_answer(run, answer)
+        if any(report.started for report in reports):
+            self._try_again()
+
+    def _try_again(self) -> None:
+        """Have what was given back tried again: a worker has begun, and its code may admit it (SPEC R17.3).
+
+        Whoever writes reports can say so, too; that costs a try.
+        """
+        prefix = self._settings.key_prefix
+        index = awaiting_code(prefix)
+        self._redis.zremrangebyrank(index, 0, -_MOST_AWAITING - 1)
+        while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, _AT_ONCE)):
+            runs = list(readable(index, dict(found), bytes.decode, partial(self._redis.zrem, index)))
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for run in runs:
+                    self._code_came.add(pipeline, Keys(prefix, run), {"most": _AT_ONCE})
+                answers = pipeline.execute(raise_on_error=False)
+            for run, answer in zip(runs, answers, strict=True):
+                if self._broken.is_answer(run, answer):
+                    self._due.note(run)
 
     def _drop_forged(self, noted: Mapping[str, _Noted]) -> None:
         """Leave out what is said of attempts without their token."""

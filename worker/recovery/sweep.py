@@ -31,7 +31,7 @@ from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.connections import PASSING, connect
 from acts_celery.worker.storage.due import DueRuns
-from acts_celery.worker.storage.keys import active_runs, due_runs, probes, processes, recovery
+from acts_celery.worker.storage.keys import active_runs, awaiting_code, due_runs, probes, processes, recovery
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.set_aside import move_other_types, readable
 from acts_celery.worker.storage.slots import SlotKeeper
@@ -240,4 +240,5 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
 def _types(prefix: str) -> dict[str, str]:
     """The keys beside the runs that a sweep reads, and their types."""
     hashes = (probes(prefix), recovery(prefix), processes(prefix))
-    return {active_runs(prefix): "zset", due_runs(prefix): "zset", **dict.fromkeys(hashes, "hash")}
+    indexes = (active_runs(prefix), due_runs(prefix), awaiting_code(prefix))
+    return {**dict.fromkeys(indexes, "zset"), **dict.fromkeys(hashes, "hash")}

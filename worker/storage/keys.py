@@ -43,8 +43,9 @@ class Keys:
         waits for a person (none: for ever); `wakes`, how often parked lanes were woken; `drives:<lane>` (drive.lua),
         `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua); `trace`, the span that it was
         submitted under, and `delegate`, which one a child run is (see `child_links`); `traced`, with which end it was
-        exported as spans (traced.lua); `given_back`, the entry of the call that was given back last; `deleted`, the
-        instances that were deleted (forget.lua). Times are in ms.
+        exported as spans (traced.lua); `given_back`, the entry of the call that was given back last, and `code_came`,
+        when a worker began after that (code_came.lua); `deleted`, the instances that were deleted (forget.lua). Times
+        are in ms.
         """
         return self._key("state")
 
@@ -235,6 +236,11 @@ def claim(prefix: str, run: str) -> str:
 def due_runs(prefix: str) -> str:
     """Sorted set: the runs that have something due, by the time of the soonest (see `due`)."""
     return f"{prefix}:due"
+
+
+def awaiting_code(prefix: str) -> str:
+    """Sorted set: the runs in which calls were given back, by the time of the last one (SPEC R17.3)."""
+    return f"{prefix}:awaiting_code"
 
 
 def recovery(prefix: str) -> str:

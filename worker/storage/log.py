@@ -30,7 +30,7 @@ from .condition import is_at_work, is_resting
 from .entries import Entry, read_entry, read_flat
 from .formats import FORMAT, READ, require_format, upgraded
 from .grouping import GroupedCommands
-from .keys import Keys, due_runs, secret
+from .keys import Keys, awaiting_code, due_runs, secret
 from .loop_entries import LOOP, LoopStep
 from .scripts import AsyncScript
 from .secret import new_secret
@@ -169,6 +169,8 @@ class MessageLog:
         figures().committed(time.monotonic() - began)
         if committed.due_ms is not None:
             await self._commands.execute("ZADD", due_runs(self._prefix), "LT", committed.due_ms, run)
+        if any(rest.is_given_back for rest in commit.rests):
+            await self._commands.execute("ZADD", awaiting_code(self._prefix), await self.now_ms(), run)
         return committed
 
     async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
@@ -261,9 +263,12 @@ class MessageLog:
         seconds, micros = await self._commands.execute("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def resumed_ms(self, run: str) -> int:
-        """When the run last went on after it was paused; 0 where it never was."""
-        return int(await self._commands.execute("HGET", self._keys(run).state, "resumed") or 0)
+    async def resumed_ms(self, run: str) -> tuple[int, int]:
+        """When the run last went on after it was paused, and when a worker last began after a call was given back;
+        0 for never.
+        """
+        resumed, code_came = await self._commands.execute("HMGET", self._keys(run).state, "resumed", "code_came")
+        return int(resumed or 0), int(code_came or 0)
 
     async def mark(self, run: str, instance: str | None) -> float | None:
         """The mark of a lane's published task (see commit.lua)."""

@@ -1,7 +1,9 @@
 """Giving back: a call that the code here does not admit is left to a worker whose code does (SPEC R17.3).
 
 It is not begun, so it costs no attempt. It rests, and whoever is free then takes it: the waits grow with the time since
-the log's first note of it, so a deployment of minutes costs a few tries. When that is too long ago the call fails.
+the log's first note of it, so a deployment of minutes costs a few tries. A worker that begins reports that, and what
+rests in the runs of the index `awaiting_code` is due at once (lua/code_came.lua). When the first note is too long ago
+the call fails.
 """
 
 from __future__ import annotations
@@ -36,11 +38,15 @@ def refused_by(worker: str, why: str) -> str:
     return f"{worker} has {why}"
 
 
-def rest_of(failure: Failure, since_ms: int, now_ms: int, wait_seconds: float) -> float | Failure:
-    """For how many seconds a call rests that is given back since then; or the failure, where it has waited enough."""
+def rest_of(failure: Failure, since_ms: int, now_ms: int, wait_seconds: float, *, code_came_ms: int) -> float | Failure:
+    """For how many seconds a call rests that is given back since then; or the failure, where it has waited enough.
+
+    When a worker has begun, the waits are short again: another one may take the call before it does.
+    """
     waited = max(0.0, (now_ms - since_ms) / 1000)
     if waited >= wait_seconds:
         text = f"for {waited:.0f} s no worker took it (ACTS_CONTRACT_WAIT_SECONDS): {failure.message}"
         return Failure(CONTRACT_CHANGED, text, is_for_no_alternative=True)
-    rest = min(max(waited / 4, _SHORTEST_SECONDS), _LONGEST_SECONDS) * random.uniform(0.75, 1.25)
+    tried = min(waited, (now_ms - code_came_ms) / 1000)
+    rest = min(max(tried / 4, _SHORTEST_SECONDS), _LONGEST_SECONDS) * random.uniform(0.75, 1.25)
     return min(rest, wait_seconds - waited)

@@ -86,7 +86,7 @@ class Probe(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one process says of its remote calls."""
+    """What one process says of itself and its remote calls."""
 
     begun: tuple[AttemptRef, ...] = ()
     """Those at work."""
@@ -100,6 +100,8 @@ class Report:
     """Those that came out of a queue."""
     unanswered: tuple[Unanswered, ...] = ()
     """Those that wait for a model."""
+    started: Count = 0
+    """How many workers have begun: their code may admit what was given back (SPEC R17.3)."""
 
     def __add__(self, other: Report) -> Report:
         """What both say."""
