@@ -591,6 +591,20 @@ def test_a_sweeper_that_stops_in_the_middle_holds_its_turn_for_one_interval(judg
     assert 0 < held <= 1_000
 
 
+def test_r11_8_a_call_that_is_carried_out_again_is_at_work_as_any_other(judged: Judged) -> None:
+    judged.begin(1)
+    judged.send()
+    before = AttemptRef.of(attempt(again=2))
+    token = before.token.partition(".")[2]
+    forged = (before._replace(token=f"{again}.{token}") for again in ("", "1", "x", "\u0662", "9" * 99))
+    judged.reports.send(Report(begun=tuple(forged)))
+    judged.sweeper.sweep()
+    assert judged.stands().startswith("sent:1:0:")
+    judged.reports.send(Report(begun=(before,)))
+    judged.sweeper.sweep()
+    assert judged.stands().startswith("running:1:0:")
+
+
 def test_a_report_without_the_token_of_its_attempt_changes_nothing(
     judged: Judged, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -113,7 +113,7 @@ class Heartbeats:
         refused = 0
         for of_run in noted.values():
             for what, said in of_run.items():
-                of_run[what] = [one for one in said if tokens.agree(tokens.of(*(ref := _ref_of(one))[:4]), ref.token)]
+                of_run[what] = [one for one in said if tokens.admit_shown(*_ref_of(one))]
                 refused += len(said) - len(of_run[what])
         if refused:
             logger.error("%d reports of calls are refused: they do not have the token of the attempt", refused)

@@ -19,6 +19,7 @@ from .attempts import Attempt, Count, Milliseconds, Result, Retry, RunName, Toke
 from .messages import LONGEST_DELAY_SECONDS, LONGEST_NAME, LONGEST_TYPE
 from .packing import pack, read_packed
 from .task_messages import TaskMessage
+from .tokens import shown_token
 
 LONGEST_WHY: Final = 300
 """Characters of what a report says of a request that was not answered."""
@@ -32,13 +33,13 @@ class AttemptRef(NamedTuple):
     call: Count
     attempt: Count
     token: Token = ""
-    """What shows that the call was given to who speaks of it (see `tokens`)."""
+    """What shows that the call was given to who speaks of it (see `tokens.shown_token`)."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> AttemptRef:
         """How reports name an attempt."""
         id_ = attempt.id
-        return cls(id_.run, lane_token(id_.instance), id_.index, attempt.number, attempt.token)
+        return cls(id_.run, lane_token(id_.instance), id_.index, attempt.number, shown_token(attempt))
 
 
 class Completion(NamedTuple):

@@ -18,6 +18,8 @@ from .attempts import Attempt, lane_token
 
 _CHARACTERS: Final = 32
 """Of a token: 128 bits in hexadecimal."""
+_LONGEST_AGAIN: Final = 16
+"""Digits."""
 _RUNS_KEPT: Final = 64
 """The seals of so many runs are made once."""
 
@@ -37,6 +39,13 @@ class Tokens:
     def given(self, attempt: Attempt) -> Attempt:
         """The same attempt, with its token and its run's seal."""
         return replace(attempt, token=self._of(attempt), seal=self._seal(attempt.id.run))
+
+    def admit_shown(self, run: str, lane: str, call: int, number: int, shown: str) -> bool:
+        """Whether a report of an attempt shows the right token (see `shown_token`)."""
+        again, _, token = shown.rpartition(".")
+        if again and not (again.isascii() and again.isdecimal() and len(again) <= _LONGEST_AGAIN):
+            return False
+        return self.agree(self.of(run, lane, call, number, int(again or 0)), token)
 
     def of_probe(self, queue: str, published_ms: int) -> str:
         """The token of a probe: it comes out of its queue, and nowhere else."""
@@ -59,6 +68,13 @@ class Tokens:
     def _of(self, attempt: Attempt) -> str:
         id_ = attempt.id
         return self.of(id_.run, lane_token(id_.instance), id_.index, attempt.number, attempt.again)
+
+
+def shown_token(attempt: Attempt) -> str:
+    """The token of an attempt as reports show it: before it stands how often the call had ended before, where it is
+    carried out again, since nothing else in a report says so.
+    """
+    return f"{attempt.again}.{attempt.token}" if attempt.again else attempt.token
 
 
 def seal_of(key: str) -> str:
