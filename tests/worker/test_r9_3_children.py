@@ -18,6 +18,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.decisions import Failure
 from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.client.retrying import Choice, Extent, Retrier
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.storage.child_links import PARENT, Parent, child_id
 from acts_celery.worker.storage.keys import Keys
@@ -166,6 +167,25 @@ def test_r9_3_a_call_that_is_retried_by_hand_has_another_child(loops: Backend) -
     result = ended(loops, run)
     assert result.data()["state"]["answer"] == 5
     assert result.calls[0].child != first
+
+
+def test_r9_3_a_call_that_is_retried_by_hand_has_another_child_though_a_worker_was_lost_with_it(loops: Backend) -> None:
+    told = Told(loops, answer())
+    run = submit(loops, [ASK], researcher=told.definition(config={"ticks": 1}))
+    ended(loops, run)
+    loops.meeting.redis.delete(f"answers:{told.topic}")
+    Asked.tell(told, answer(output=5))  # type: ignore[arg-type]  # as above
+    keys = Keys(loops.settings.key_prefix, run.id)
+
+    def resume() -> None:
+        """As if a worker had claimed the call, and died before it wrote a child down."""
+        last: Any = loops.redis.hget(keys.lanes, "")
+        loops.redis.hset(keys.lanes, "", last.removesuffix(b":0") + b":1")
+        loops.redis.hset(keys.calls, "\x1f0", "lost:1:0:")
+        run.resume()
+
+    Retrier(run.id, loops.redis, loops.settings).retry(Choice(Extent()), resume=resume)
+    assert ended(loops, run).data()["state"]["answer"] == 5
 
 
 def test_r9_3_a_late_answer_of_the_child_before_is_not_that_of_a_call_that_is_retried_by_hand(loops: Backend) -> None:

@@ -135,19 +135,12 @@ class Children:
         return {digest: content for digest, content in zip(named, found, strict=True) if content is not None}
 
     def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
-        """The keys of the run that is to answer a call, and its status where it is there.
-
-        One that has ended answers an attempt whose worker was lost; any other attempt is a new one, with a run of its
-        own.
+        """The keys of the run that is to answer a call, and its status where it is there: an attempt before may have
+        written it, whose worker was lost.
         """
-        generation = 0
-        while True:
-            keys = Keys(self._settings.key_prefix, child_id(attempt.id, generation))
-            found: Any = self._redis.hget(keys.state, "status")
-            status = found.decode() if found is not None else None
-            if status not in ENDED or attempt.is_repeated:
-                return keys, status
-            generation += 1
+        keys = Keys(self._settings.key_prefix, child_id(attempt.id, attempt.again))
+        found: Any = self._redis.hget(keys.state, "status")
+        return keys, found.decode() if found is not None else None
 
     def _plan(
         self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition, left: Mapping[str, float]

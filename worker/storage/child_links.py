@@ -107,10 +107,12 @@ def child_result(status: str, loop: Loop, labels: Labels) -> Success | Failure:
     return Failure("ChildFailed", reason, spent, labels=labels)
 
 
-def child_id(call: CallId, generation: int = 0) -> str:
-    """The run that answers a call: the same for all starters. A call that is retried by hand has another one."""
+def child_id(call: CallId, again: int = 0) -> str:
+    """The run that answers a call: the same for all starters. A call that is carried out again (see `Attempt`) has
+    another one.
+    """
     begun, _, _ = call.run.partition("-")
-    text = "\x1f".join((call.run, call.member, str(generation)))
+    text = "\x1f".join((call.run, call.member, str(again)))
     return f"{begun}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
