@@ -60,8 +60,10 @@ def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
     except OtherFormat:
         waits = {"call": None, "for": "version", "reason": _FOREIGN_WAITS.format(keys.run)}
         return {"run": keys.run, "status": FOREIGN, "calls": {}, "waiting_for": [waits]}
-    held: Any = redis.zcard(keys.held)
-    counts = counts_of(state, held=held, asking=_is_asking(redis, keys, state))
+    is_cut = _is_cut_short(state)
+    held: Any = 0 if is_cut else redis.zcard(keys.held)
+    asking = not is_cut and _is_asking(redis, keys, state)
+    counts = counts_of(state, held=held, asking=asking)
     below = Descendants(redis, keys).count_held() if "running" in counts else 0
     told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": counts}
     if below:
@@ -86,13 +88,18 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
     """
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
-    if state["status"] == "cancelled" or "exceeded" in state:
+    if _is_cut_short(state):
         counts["skipped"] += left
     else:
         counts["held"] = held
         counts["running"] = int(state.get("running", 0)) - asking
         counts["waiting"] = max(0, left - counts["running"] - held)
     return {status: number for status, number in counts.items() if number}
+
+
+def _is_cut_short(state: Mapping[str, str]) -> bool:
+    """Whether the run was ended as it stood: what had not ended in it counts as skipped."""
+    return state["status"] == "cancelled" or "exceeded" in state
 
 
 def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
