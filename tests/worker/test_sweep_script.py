@@ -161,15 +161,14 @@ def test_what_a_process_has_said_too_long_ago_or_is_yet_to_say_counts_for_nothin
 
 
 def test_what_was_noted_before_the_clock_was_set_back_is_noted_anew(judged: Judged) -> None:
-    judged.begin(3)
-    judged.claim(0, owner="me")
+    judged.begin(100)
+    judged.advance(claims=[Claim(index, 30) for index in range(100) if index != 1], owner="me")
     judged.send(1)
-    judged.claim(2, owner="me")
     judged.advance(rests=[Rest(2, 1, 1.0)])
     noted: Any = judged.redis.zrange(judged.keys.leases, 0, -1)
     ahead = judged.redis.time()[0] * 1000 + 86_400_000
     judged.redis.zadd(judged.keys.leases, dict.fromkeys(noted, ahead))
-    judged.redis.zadd(judged.keys.published, {"": ahead})
+    judged.redis.zadd(judged.keys.published, {f"lane {number}": ahead for number in range(100)})
     judged.sweeper.sweep()
     left: Any = judged.redis.zrangebyscore(judged.keys.leases, ahead, ahead)
     assert left == ["\x1f2"], "nobody knows for when the clock that was ahead has noted a retry"

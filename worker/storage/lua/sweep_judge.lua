@@ -11,8 +11,7 @@
 -- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
 -- its turn.
 
--- What lies further ahead than anything of ours reaches was noted before the clock was set back, and is noted anew. A few of
--- all are looked at each time.
+-- What lies further ahead than anything of ours reaches was noted before the clock was set back, and is noted anew.
 local furthest = now + 2 * request.lease_ms + request.published_ms
 local function renew(member)
     if string.find(member, '\31@', 1, true) then
@@ -25,17 +24,16 @@ local function renew(member)
     end
     return is_under_way(kind)
 end
-local some = redis.call('ZRANDMEMBER', leases, 20, 'WITHSCORES')
-for i = 1, #some, 2 do
-    if tonumber(some[i + 1]) > furthest and renew(some[i]) then
-        redis.call('ZADD', leases, now + request.lease_ms, some[i])
+local function too_far(key)
+    return ipairs(redis.call('ZREVRANGEBYSCORE', key, '+inf', '(' .. as_text(furthest), 'LIMIT', 0, request.most))
+end
+for _, member in too_far(leases) do
+    if renew(member) then
+        redis.call('ZADD', leases, now + request.lease_ms, member)
     end
 end
-some = redis.call('ZRANDMEMBER', published, 20, 'WITHSCORES')
-for i = 1, #some, 2 do
-    if tonumber(some[i + 1]) > furthest then
-        redis.call('ZADD', published, now + request.published_ms, some[i])
-    end
+for _, lane in too_far(published) do
+    redis.call('ZADD', published, now + request.published_ms, lane)
 end
 
 local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, request.most)
