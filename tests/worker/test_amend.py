@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acts_celery import BeingAmended, Run, RunNotFound, RunOver
-from acts_celery.protocol import Rejected
+from acts_celery.protocol import Problem, Rejected
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.keys import Keys, active_runs
@@ -268,6 +268,25 @@ def test_a_run_that_is_cancelled_while_it_is_amended_takes_no_amendment(
         another.do("plan", by="another:1", deed=DEED)
     meeting.open_gate(gate)
     assert run.status()["calls"] == {"skipped": 2}
+
+
+def test_a_run_that_is_paused_while_it_is_amended_stays_so(alone: Backend) -> None:
+    run = alone.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    another = begun_by_another(alone, run)
+    run.pause()
+    another.do("plan", by="another:1", deed=DEED)
+    another.end(AuditRecord("amended", Actor("another", "elsewhere")), run.resume)
+    assert run.status()["status"] == "paused"
+    run.resume()
+
+    def amended() -> None:
+        with another.begun(run.resume, adds=False):
+            run.pause()
+            raise Rejected([Problem("", "it does not fit")])
+
+    with pytest.raises(Rejected):
+        amended()
+    assert run.status()["status"] == "paused"
 
 
 def test_a_run_that_is_over_or_not_there_is_not_amended(backend: Backend) -> None:

@@ -116,7 +116,7 @@ class Amender:
             keeps = adds or instead is not None
             self._steps.do("plan", by=by, adds=keeps, deed=order.pack())
             self._write(run, plan, by, first if keeps else None, instead)
-            self._steps.end(order if instead is None else instead.who, found, resume)
+            self._steps.end(order if instead is None else instead.who, resume)
 
     def _planned(
         self, value: Any, before: str, *, adds: bool, instead: Replacement | None = None

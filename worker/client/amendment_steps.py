@@ -77,17 +77,17 @@ class AmendmentSteps:
         try:
             yield found
         except BaseException:
-            self.do("drop")
-            if found["resumes"] and not found["by"]:
+            dropped = self.do("drop")
+            if dropped["resumes"] and not found["by"]:
                 with suppress(RunOver):
                     resume()
             raise
 
-    def end(self, record: AuditRecord, found: Mapping[str, Any], resume: Callable[[], None]) -> None:
-        """The last step of a change that is written: the run goes on where it did before."""
-        self.do("end")
+    def end(self, record: AuditRecord, resume: Callable[[], None]) -> None:
+        """The last step of a change that is written: the run goes on if it did before and was not paused since."""
+        ended = self.do("end")
         record.write_line(self._keys.run)
-        if found["resumes"]:
+        if ended["resumes"]:
             with suppress(RunOver):  # what was left has ended with the change
                 resume()
 

@@ -110,7 +110,7 @@ class Retrier:
         order = audit_record(self._settings, did, calls=done.calls[:_MOST_NAMED])
         self._steps.do("plan", by=plan.extent.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
         self._steps.do_all("undo", requests)
-        self._steps.end(order, found, resume)
+        self._steps.end(order, resume)
         return done
 
     def _planned(self, choice: Choice, by: str) -> Undoing:

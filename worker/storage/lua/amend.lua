@@ -2,7 +2,7 @@
 -- `remaining` counts one more than there are calls, so that it does not end with those that are at work.
 --
 -- `state` has amending (who is at it), amending:by (which amendment, once it is known to fit), amending:since (the last id
--- before it), amending:resumes ("1": the run was running), amending:gathers (gather calls that wait for its end), amended (for each amendment the last id before it and its own last,
+-- before it), amending:resumes ("1": the run goes on when it is over, unless it is paused meanwhile), amending:gathers (gather calls that wait for its end), amended (for each amendment the last id before it and its own last,
 -- joined by colons).
 --
 -- KEYS: published backlog parked *
@@ -20,6 +20,7 @@
 
 local run = redis.call('HMGET', state, 'status', 'amending')
 local status, amending = run[1], run[2]
+local resumes = false
 
 local function last_id()
     return redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
@@ -97,6 +98,7 @@ local function finish()
         redis.call('HINCRBY', gathers, call, -1)
         redis.call('RPUSH', backlog, '')
     end
+    resumes = redis.call('HGET', state, 'amending:resumes') == '1'
     redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes', 'amending:gathers')
     local loop = redis.call('HGET', state, 'loop:lane')
     if loop then -- nothing but the loop may be left
@@ -133,6 +135,6 @@ return cmsgpack.pack({
     status = status,
     is_ours = is_ours,
     by = by or '',
-    resumes = redis.call('HGET', state, 'amending:resumes') == '1',
+    resumes = resumes or redis.call('HGET', state, 'amending:resumes') == '1',
     is_streaming = is_streaming and true or false,
 })

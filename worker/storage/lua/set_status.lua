@@ -22,6 +22,9 @@ end
 if wanted == 'running' then
     redis.call('HDEL', state, 'plan')
 end
+if wanted == 'paused' and redis.call('HEXISTS', state, 'amending') == 1 then
+    redis.call('HSET', state, 'amending:resumes', '0')
+end
 if status ~= wanted then
     change_status(wanted, request.who)
 end
