@@ -13,6 +13,7 @@ from acts_celery.protocol.schemas import schema_problem
 from acts_celery.protocol.state.shapes import message_problems
 
 from .config import config_problems
+from .output import null_problems
 
 
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
@@ -33,3 +34,5 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     schema = definition.get("schema")
     if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
         yield problem
+    elif schema is not None:
+        yield from null_problems(schema, *at, "schema")

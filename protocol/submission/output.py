@@ -1,5 +1,5 @@
 """The output of a solution, before anything runs: what its schema forbids, and what can never be read in it
-(SPEC R4.9, R7.1).
+(SPEC R4.9, R7.1); and schemas that no output fits (SPEC R12.3).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.templates import expressions_in, standing_in
 from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.schemas.algebra import Algebra, types_of
 from acts_celery.protocol.state.context import Context
 
 _NO_CALL: Final = -1
@@ -25,6 +26,12 @@ def misfit_problems(output: Any, schema: Any, *at: str | int) -> Iterator[Proble
     if output is not None:
         for problem in compiled(schema).problems(standing_in(output), lenient=True):
             yield Problem(pointer(*at) + problem.pointer, problem.message, problem.cause)
+
+
+def null_problems(schema: Any, *at: str | int) -> Iterator[Problem]:
+    """That a valid schema admits null alone: that is no output, so no answer ends its request (SPEC R12.3)."""
+    if not compiled(schema).problems(None) and types_of(Algebra().made_of(schema)) == {"null"}:
+        yield Problem(pointer(*at), "admits null alone, which means that there is no output yet: admit other values")
 
 
 def output_problems(

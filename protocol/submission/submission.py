@@ -29,7 +29,7 @@ from acts_celery.protocol.state.shapes import may_carry_data, message_problems, 
 
 from .config import config_problems, settings_of
 from .definitions import definition_problems
-from .output import misfit_problems
+from .output import misfit_problems, null_problems
 from .shapes import WHOLE, Shape
 
 Pointer = tuple[str | int, ...]
@@ -284,6 +284,8 @@ def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
     elif schema is not None:
         solution = value.get("solution")
         yield from misfit_problems(solution.get("output") if isinstance(solution, dict) else None, schema, *_OUTPUT)
+        if solution is None:
+            yield from null_problems(schema, "schema")
     yield from config_problems(value.get("config"), "config")
 
 

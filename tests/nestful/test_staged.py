@@ -86,7 +86,7 @@ class Staged:
     def request(self) -> Request:
         """The request that it answers."""
         config = {"plan": "staged", "slots": len(self.calls)}
-        value = {"context": [], "schema": {"type": "null"}, "tools": self.declared, "config": config}
+        value = {"context": [], "schema": {"type": "string"}, "tools": self.declared, "config": config}
         submission, problems = read_submission(value, Limits())
         assert problems == []
         return Request(submission, Environment(activities={name: {} for name in self.declared}))

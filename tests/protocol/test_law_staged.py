@@ -16,8 +16,7 @@ from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
 
 from .composed_samples import answers
-from .schema_strategies import schemas
-from .test_law_requests import CONTEXT, INSTANCES, plain_schemas, tools
+from .test_law_requests import CONTEXT, INSTANCES, output_schemas, plain_schemas, tools
 
 
 def asked(value: dict[str, Any], *, is_code: bool = False) -> Request:
@@ -29,7 +28,7 @@ def asked(value: dict[str, Any], *, is_code: bool = False) -> Request:
 
 
 @settings(max_examples=settings().max_examples // 4)  # each draws schemas, and then values by them
-@given(st.data(), st.lists(tools(), min_size=1, max_size=2), schemas(), st.booleans(), st.booleans())
+@given(st.data(), st.lists(tools(), min_size=1, max_size=2), output_schemas, st.booleans(), st.booleans())
 def test_what_is_drawn_from_the_second_schema_is_read_back_without_an_error(
     data: st.DataObject, declared: list[dict[str, Any]], schema: Any, has_instances: bool, is_code: bool
 ) -> None:

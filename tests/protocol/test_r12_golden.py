@@ -57,7 +57,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
             {"type": "state", "currentUser": {"id": "user_A", "name": "Алиса"}},
             {"type": "input", "mentionedUser": {"id": "user_B"}, "description": "Кому пишем"},
         ],
-        "schema": {"type": "null"},
+        "schema": {"type": "boolean"},
         "tools": {
             "sendMessage": {
                 "properties": {"recipientId": TEXT, "message": TEXT},

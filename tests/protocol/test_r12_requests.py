@@ -81,6 +81,16 @@ def test_r12_3_the_composed_schema_is_closed_and_demands_calls_before_the_output
     assert composed["additionalProperties"] is False
 
 
+@pytest.mark.parametrize(
+    "schema", [{"type": "null"}, {"enum": [None]}, {"anyOf": [{"const": None}, {"type": ["null"]}]}]
+)
+def test_r12_3_a_schema_that_admits_null_alone_is_refused(schema: Any) -> None:
+    found = problems({"context": [], "schema": schema, "delegates": {"own": {"schema": schema}}})
+    assert [problem.pointer for problem in found] == ["/delegates/own/schema", "/schema"]
+    assert all("null alone" in problem.message for problem in found)
+    request({"schema": {"anyOf": [schema, {"type": "integer"}]}})
+
+
 def test_r12_4_the_properties_of_a_call_stand_in_order_and_constants_are_shown_but_for_who_runs_it() -> None:
     asked = request(
         {

@@ -78,7 +78,6 @@ REQUEST = {
 
 STAGED = {
     **REQUEST,
-    "schema": {"type": "null"},
     "tools": {"add": {"properties": {"a": {}, "b": {}, "_output": {"type": "integer"}}, "required": ["a"]}},
     "config": {"plan": "staged", "ticks": 3},
 }
