@@ -356,6 +356,20 @@ def test_a_probe_that_no_sweep_has_sent_proves_nothing(judged: Judged) -> None:
     assert judged.stands() == f"sent:1:0:me/{FAR}"
 
 
+def test_a_probe_from_before_the_clock_was_set_back_proves_nothing(judged: Judged) -> None:
+    judged.begin(1)
+    ahead = judged.redis.time()[0] * 1000 + 86_400_000
+    for known in (f"{ahead}:0:{ahead}", f"0:{ahead}:{ahead}"):
+        judged.redis.hset(probes(judged.prefix), FAR, known)
+        judged.send()
+        judged.sweep()
+        assert judged.stands() == f"sent:1:0:me/{FAR}", "it may lie in its queue still"
+        judged.come_out(FAR)
+        judged.sweep()
+        assert judged.stands() == "sent:1:0:me/"
+        judged.redis.hdel(judged.keys.calls, "\x1f0")
+
+
 @pytest.mark.parametrize("token", ["", "0" * 32, "of another time"])
 def test_a_probe_is_believed_only_with_its_token(judged: Judged, token: str, caplog: pytest.LogCaptureFixture) -> None:
     judged.begin(1)

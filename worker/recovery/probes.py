@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 _LATE_MS: Final = 2_000
 """A probe that has not come out for so long may be lost, and another is sent; the wait doubles."""
 
+_AHEAD_MS: Final = 10_000
+"""The clocks of a cluster's nodes may differ by so much."""
+
 
 class _Known(NamedTuple):
     """What is known of one queue; times in milliseconds of the server's clock."""
@@ -79,10 +82,13 @@ class Probes:
                     logger.error("no probe can be sent: %s", error)
 
     def _read(self) -> dict[str, _Known]:
+        """What is known of each queue. What was noted before the clock was set back says nothing of what came since."""
         found: Any = self._redis.hgetall(self._key)
+        latest = server_ms(self._redis) + _AHEAD_MS if found else 0
 
         def read(queue: bytes) -> tuple[str, _Known]:
-            return queue.decode(), _Known(*map(int, found[queue].split(b":")))
+            known = _Known(*map(int, found[queue].split(b":")))
+            return queue.decode(), known if max(known) <= latest else _Known()
 
         return dict(readable(self._key, found, read, lambda queue: self._redis.hdel(self._key, queue)))
 
