@@ -80,6 +80,9 @@ class PlanChanged(NotPossibleNow):
 class PlanWaits(NotPossibleNow):
     """A run whose plan is to be approved before anything of it runs."""
 
+    def __init__(self, run: str) -> None:
+        super().__init__(f"the plan of run {run} is to be approved: see `acts held`, then `acts approve`")
+
 
 class NoSuchTick(NotPossibleNow):
     """A tick that a loop has not asked."""

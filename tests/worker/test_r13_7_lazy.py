@@ -12,7 +12,7 @@ import pytest
 from acts_celery import Run, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import PlanChanged
+from acts_celery.worker.errors import PlanChanged, PlanWaits
 from tests.acceptance.command import start
 
 from .backend import Backend, Meeting
@@ -65,8 +65,10 @@ def test_r13_7_the_mode_is_that_of_the_plan_message(loops: Backend) -> None:
 def test_r13_7_resuming_does_not_approve(loops: Backend) -> None:
     asked = Asked(loops, answer(NEXT), answer(output=1), context=CONTEXT, config={"mode": "lazy"})
     plan = planned(asked.run)
-    asked.run.resume()
-    assert asked.run.plan() == plan
+    with pytest.raises(PlanWaits):
+        asked.run.resume()
+    asked.run.resume(ticks=1)
+    assert (asked.run.plan(), asked.run.status()["status"]) == (plan, "paused")
     asked.run.approve_plan(plan["plan"])
     assert asked.result().status == "completed"
 

@@ -101,7 +101,7 @@ class Control:
         with redis_errors(self._settings):
             self._due.note(self._run)
         if now == "paused" and answer.get("is_planned"):
-            raise PlanWaits(f"the plan of run {self._run} is to be approved: see `acts held`, then `acts approve`")
+            raise PlanWaits(self._run)
         if now == "paused" and wanted == "running":
             raise BeingAmended(
                 f"run {self._run} is amended in part: repeat that `acts amend` or `acts retry`, or cancel the run"

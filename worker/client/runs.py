@@ -89,10 +89,14 @@ class Run(ReadableRun[OutputT]):
         limit (SPEC R13.3). Raises `RunOver`, `NoLoop`; `PlanWaits` where its plan is to be approved.
         """
         status = self._state()["status"]
-        if ticks is not None:
-            with redis_errors(self._settings):
+        with redis_errors(self._settings):
+            if ticks is not None:
                 self._loop.extend(ticks)
-            if status != "paused":
+                if status != "paused":
+                    return
+            if self._loop.plan() is not None:
+                if ticks is None:
+                    raise PlanWaits(self.id)
                 return
         self._control.resume()
 
