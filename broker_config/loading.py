@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import get_args
 
 from dotenv import dotenv_values
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
 from acts_celery.broker_config.errors import SettingsError
 from acts_celery.broker_config.settings import Settings
+from acts_celery.broker_config.urls import SecretUrl
 from acts_celery.broker_config.wording import worded
 
 __all__ = ["ENV_FILE", "left_out", "load"]
@@ -28,6 +30,9 @@ _ONLY_IF_NAMED = (
 )
 """What code is loaded, where keys and data are sent, which folder is written, who may enter: a file that merely lies in
 the current folder, such as that of a repository that was cloned, decides none of it."""
+
+_OF_SECRETS = ("models", "mcp", "model_extra_body")
+"""Settings of JSON, in which a key may stand."""
 
 
 def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
@@ -76,7 +81,13 @@ def _problem(detail: ErrorDetails) -> str:
     if not detail["loc"]:
         return message
     name, *inside = map(str, detail["loc"])
-    secret = name.endswith(("_url", "_password", "_key", "_secret", "models", "ui_tokens", "mcp"))
-    value = "" if secret else f" (it is {detail['input']!r:.80})"
+    value = "" if _may_hold_a_secret(name) else f" (it is {detail['input']!r:.80})"
     where = "".join(f"{part}: " for part in inside)
     return f"{ENVIRONMENT_PREFIX}{name.upper()}: {where}{message}{value}"
+
+
+def _may_hold_a_secret(name: str) -> bool:
+    annotation = Settings.model_fields[name].annotation if name in Settings.model_fields else None
+    kinds = (annotation, *get_args(annotation))
+    is_secret = any(isinstance(kind, type) and issubclass(kind, SecretStr | SecretUrl) for kind in kinds)
+    return is_secret or name.endswith("_url") or name in _OF_SECRETS

@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from acts_celery.broker_config.server_binary import find_server
 
 __all__ = ["main"]
 
+_HOST = "127.0.0.1"
+_SIZE = re.compile(r"\d{1,15}([kmg]?b|[kmg])?", re.ASCII | re.IGNORECASE)
 _OPEN = "no password is asked for: every user of this machine can read and change everything; see --users"
 
 
@@ -33,16 +36,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         users = b"" if options.users is None else _users(options.users.read_text(encoding="utf-8"), os.environ)
         options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _hold(options.directory)
+        _ask_for_port(options.port)
     except KeyError as error:
         print(f"the environment variable {error.args[0]} is not set", file=sys.stderr)
         return 2
-    except (ServerUnavailable, OSError) as error:
+    except ServerUnavailable as error:
         print(error, file=sys.stderr)
+        return 3
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 3
     _read_from_stdin(
         _lines(
             {
-                "bind": "127.0.0.1",
+                "bind": _HOST,
                 "port": str(options.port),
                 "dir": str(options.directory.absolute()),
                 "daemonize": "no",
@@ -58,7 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         + users
     )
     if not users:
-        print(_OPEN, file=sys.stderr, flush=True)
+        print(_OPEN, file=sys.stderr)
+        print(
+            f"ACTS_BROKER_URL=redis://localhost:{options.port}/0 finds it; Ctrl-C ends it", file=sys.stderr, flush=True
+        )
     os.execv(binary, [str(binary), "-"])
 
 
@@ -75,6 +85,18 @@ def _hold(directory: Path) -> None:
         raise ServerUnavailable(
             f"another server keeps its data in {directory}: stop it, or give another --directory"
         ) from None
+
+
+def _ask_for_port(port: int) -> None:
+    """Raise `ServerUnavailable` for a port that cannot be had: the server itself would say so among other lines."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise ServerUnavailable(
+                f"port {port} of {_HOST} cannot be had: {error.strerror}: choose another with --port N"
+            ) from None
 
 
 def _users(text: str, environment: Mapping[str, str]) -> bytes:
@@ -106,13 +128,25 @@ def _read_from_stdin(content: bytes) -> None:
     os.close(reader)
 
 
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 1 to 65535")
+    return int(text)
+
+
+def _size(text: str) -> str:
+    if not _SIZE.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: bytes, or such as 500mb or 1gb")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m acts_celery.broker_config.server",
         description="Run a persistent server on 127.0.0.1 in the foreground.",
     )
     parser.add_argument("--directory", type=Path, required=True, help="where the data is kept; made if missing")
-    parser.add_argument("--port", type=int, default=6379, help="default: 6379")
+    parser.add_argument("--port", type=_port, default=6379, metavar="N", help="default: 6379")
     parser.add_argument(
         "--append-only",
         action=argparse.BooleanOptionalAction,
@@ -127,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--max-memory",
+        type=_size,
         default="0",
         metavar="SIZE",
         help="of the data, e.g. 1gb; beyond, writes are refused; default: any",

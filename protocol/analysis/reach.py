@@ -59,8 +59,10 @@ class Reach:
     """The most calls, over all ticks."""
     requests: int
     """The most requests to models, attempts at one of them counted once."""
-    bytes: int | None
-    """The most bytes of all requests, where `config.tokens` bounds them."""
+    tokens: int | None
+    """The most tokens of all requests and answers, where `config` says so."""
+    money: float | None
+    """The most US dollars of the same."""
     first_bytes: int
     """The bytes of the first request: messages and schema."""
     unenforced: str | None = None
@@ -75,7 +77,8 @@ class Reach:
             "tools": [tool.to_dict() for tool in self.tools],
             "calls": self.calls,
             "requests": self.requests,
-            "bytes": self.bytes,
+            "tokens": self.tokens,
+            "money": self.money,
             "first_request_bytes": self.first_bytes,
             "unenforced": self.unenforced,
         }
@@ -103,7 +106,8 @@ def reach_of(request: Request, code: Container[str] = ()) -> Reach:
         tools=tools,
         calls=most_calls,
         requests=limits.ticks * (2 if request.is_staged else 1) + most_calls * asking,
-        bytes=limits.tokens,
+        tokens=limits.tokens,
+        money=request.config.get("money"),
         first_bytes=len(first.encode()),
     )
 

@@ -16,6 +16,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import OutOfMemoryError
 from redis.retry import Retry
 
+from acts_celery.broker_config.server import main
+
 ROOT = Path(__file__).parents[2]
 PASSWORD = 'pass "word" \\ привет'
 USERS = "user default off\nuser own on #${OWN_SHA256} ~* &* +@all\n"
@@ -81,6 +83,24 @@ def test_two_servers_do_not_share_a_directory(tmp_path: Path) -> None:
     assert second.stderr == f"another server keeps its data in {tmp_path}: stop it, or give another --directory\n"
 
 
+def test_what_it_cannot_be_given_is_said_in_one_line_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        assert main(["--directory", str(tmp_path), "--port", taken]) == 3
+    assert main(["--directory", str(tmp_path / "file"), "--port", taken]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        f"port {taken} of 127.0.0.1 cannot be had: Address already in use: choose another with --port N",
+        f"{tmp_path}/file: File exists",
+    ]
+    for option, value, said in (("--port", "80000", "from 1 to 65535"), ("--max-memory", "lots", "such as 500mb")):
+        with pytest.raises(SystemExit):
+            main(["--directory", str(tmp_path), option, value])
+        assert said in capsys.readouterr().err
+
+
 def test_a_password_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
     (tmp_path / "users.acl").write_text("user own on #${NOT_SET_ANYWHERE_SHA256}\n")
     command = [
@@ -101,19 +121,15 @@ def test_what_is_full_refuses_writes_and_forgets_nothing(tmp_path: Path) -> None
         assert redis.get("first") == b"x"
 
 
-def test_a_server_without_a_password_says_so(tmp_path: Path) -> None:
+def test_a_server_without_a_password_says_so_and_how_it_is_found(tmp_path: Path) -> None:
+    port = free_port()
     command = [
-        sys.executable,
-        "-m",
-        "acts_celery.broker_config.server",
-        "--directory",
-        str(tmp_path),
-        "--port",
-        str(free_port()),
+        *(sys.executable, "-m", "acts_celery.broker_config.server", "--directory", str(tmp_path), "--port", str(port)),
     ]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         try:
             assert process.stderr.readline().startswith("no password is asked for")
+            assert process.stderr.readline().startswith(f"ACTS_BROKER_URL=redis://localhost:{port}/0 finds it")
         finally:
             process.terminate()

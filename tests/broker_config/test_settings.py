@@ -97,6 +97,14 @@ def test_a_bad_value_is_one_line_that_names_its_variable_and_keeps_its_secret(
     assert "secret" not in line
 
 
+@pytest.mark.parametrize("variable", ["ACTS_UI_TOKENS", "ACTS_MCP_TOKENS"])
+def test_tokens_that_cannot_be_read_are_not_shown(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "ann:nothing:a-secret-of-many-letters")
+    with pytest.raises(SettingsError, match=r"token 1 \(ann\): 'nothing' is no right") as caught:
+        load()
+    assert "secret" not in str(caught.value)
+
+
 def test_all_bad_values_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_LIMIT_DEPTH", "deep")
     monkeypatch.setenv("ACTS_CONCURRENCY", "-1")

@@ -57,9 +57,9 @@ def test_r12_8_a_value_may_be_passed_to_what_takes_parameters_or_has_it_in_scope
 
 
 def test_r12_8_the_most_calls_and_requests_follow_from_the_limits() -> None:
-    config = {"ticks": 3, "calls": 10, "tokens": 5_000}
-    coded = request({"tools": {"pay": TOOLS["pay"]}, "config": config}, activities=CODE)
-    assert (reach_of(coded).calls, reach_of(coded).requests, reach_of(coded).bytes) == (10, 3, 5_000)
+    config = {"ticks": 3, "calls": 10, "tokens": 5_000, "money": 0.5}
+    coded = reach_of(request({"tools": {"pay": TOOLS["pay"]}, "config": config}, activities=CODE))
+    assert (coded.calls, coded.requests, coded.tokens, coded.money) == (10, 3, 5_000, 0.5)
     latent = request({"tools": {"think": TOOLS["think"]}, "config": config})
     assert reach_of(latent).requests == 13
     helped = {"tools": {"ask": TOOLS["ask"]}, "config": config, "delegates": {"expert": {"tools": {"x": {}}}}}

@@ -34,6 +34,10 @@ def test_a_file_that_registers_nothing_is_named(tmp_path: Path) -> None:
     told = checked("def greet(name): ...\n", tmp_path)
     assert told.code == 2
     assert told.error_lines[-1].startswith(f"acts: {tmp_path}/mine.py registers no activity: put @activity")
+    folder = acts("check", "-", "--activities", str(tmp_path), stdin=CALL)
+    assert folder.error_lines == [
+        f"acts: no activities file at {tmp_path}: it is a folder; name a file.py in it, or a module"
+    ]
     assert "no activities are loaded: name them with" in acts("check", "-", stdin=CALL).error_lines[-1]
 
 

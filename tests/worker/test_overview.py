@@ -68,6 +68,14 @@ def test_a_run_is_found_by_its_name_the_beginning_of_its_id_and_as_the_latest(ba
     assert (told.code, told.error_lines[0].startswith("acts: 2 runs begin with")) == (4, True)
 
 
+def test_the_latest_of_no_runs_is_none_yet(backend: Backend, name: str) -> None:
+    with (
+        Client(backend.settings.model_copy(update={"key_prefix": name})) as client,
+        pytest.raises(RunNotFound, match="no run latest: there is none yet"),
+    ):
+        client.find("latest")
+
+
 def test_the_same_id_twice_is_one_run_and_another_document_is_refused(backend: Backend, name: str) -> None:
     note = {"solution": {"calls": [{"_tool": "add", "a": 1, "_outputPath": "†state.a"}]}}
     assert submitted(backend, "--id", name, value=note) == name

@@ -80,10 +80,11 @@ def test_r12_8_of_a_request_check_says_what_a_model_can_do_by_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "request.json"
-    file.write_text(json.dumps(REQUEST), "utf-8")
+    file.write_text(json.dumps({**REQUEST, "config": {"tokens": 50_000, "money": 0.5}}), "utf-8")
     assert main(["check", str(file)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("valid  a request: 1 tool, at most 200 calls and 208 requests to models\n")
+    assert "all requests  at most 50000 tokens and 0.5 USD\n" in out
     assert "think  latent think; writes anything; sees anything" in out
     assert main(["check", str(file), "--json", "--who-sees", "input.item"]) == 0
     shown = json.loads(capsys.readouterr().out)

@@ -100,8 +100,11 @@ def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
     tools = document["tools"]
     calls = f"at most {counted(document['calls'], 'call')} and {counted(document['requests'], 'request')} to models"
     yield f"{click.style('valid', fg='green', bold=True)}  a request: {counted(len(tools), 'tool')}, {calls}"
-    size = f"; all requests: {counted(document['bytes'], 'byte')}" if document["bytes"] is not None else ""
-    yield f"{heading('first request')}  {counted(document['first_request_bytes'], 'byte')}{size}"
+    yield f"{heading('first request')}  {counted(document['first_request_bytes'], 'byte')}"
+    spent = [counted(document["tokens"], "token")] if document["tokens"] is not None else []
+    spent += [f"{document['money']:g} USD"] if document["money"] is not None else []
+    if spent:
+        yield f"{heading('all requests')}  at most {' and '.join(spent)}"
     if document["unenforced"] is not None:
         yield f"{heading('not enforced')}  the provider cannot say the schema: {escaped(document['unenforced'])}"
     for tool in tools:

@@ -124,6 +124,8 @@ class Overview:
         if len(alike) > 1:
             more = "" if len(alike) <= _MOST_NAMED else f" and {len(alike) - _MOST_NAMED} more"
             raise AmbiguousRun(f"{len(alike)} runs begin with {text!r}: {', '.join(alike[:_MOST_NAMED])}{more}")
+        if text == LATEST:
+            raise RunNotFound(text, ": there is none yet")
         if not alike:
             raise RunNotFound(text, Speller().hint(text, {LATEST, *others}))
         return alike[0]

@@ -44,7 +44,8 @@ def load(name: str) -> ModuleType:
 def _load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
-        raise ActivitiesError(f"no activities file at {path}")
+        is_folder = ": it is a folder; name a file.py in it, or a module" if path.is_dir() else ""
+        raise ActivitiesError(f"no activities file at {path}{is_folder}")
     module_name = f"acts_activities_{path.stem}_{abs(hash(str(path))):x}"
     if module_name in sys.modules:
         return sys.modules[module_name]
