@@ -50,7 +50,7 @@ class Round:
     recoveries: Sequence[float]
     """For each call that died with a worker: seconds until it was begun again. Outages meanwhile do not count."""
     resumptions: Sequence[float]
-    """For each outage: seconds from its end until a call ended."""
+    """For each outage: seconds from its end until a call ended. Other outages meanwhile do not count."""
 
 
 def hold_round(
@@ -159,12 +159,22 @@ def _recoveries(incidents: Sequence[Incident], records: Records) -> Iterator[flo
     outages = [incident for incident in incidents if incident.is_outage]
     for kill in incidents:
         for seconds in records.recoveries(kill.began, kill.killed):
-            begun_again = kill.began + seconds
-            yield seconds - sum(max(0, min(o.ended, begun_again) - max(o.began, kill.began)) for o in outages)
+            yield calm_seconds(outages, kill.began, kill.began + seconds)
 
 
 def _resumptions(incidents: Sequence[Incident], commits: Sequence[float]) -> Iterator[float]:
-    for incident in incidents:
-        after = [at - incident.ended for at in commits if at > incident.ended]
-        if incident.is_outage and after:
-            yield min(after)
+    outages = [incident for incident in incidents if incident.is_outage]
+    for outage in outages:
+        if after := [at for at in commits if at > outage.ended]:
+            yield calm_seconds(outages, outage.ended, min(after))
+
+
+def calm_seconds(outages: Sequence[Incident], since: float, until: float) -> float:
+    """For how many seconds between two moments there was no outage; storms rage beside each other."""
+    seconds = until - since
+    for outage in sorted(outages, key=lambda one: one.began):
+        began, ended = max(outage.began, since), min(outage.ended, until)
+        if ended > began:
+            seconds -= ended - began
+            since = ended
+    return seconds

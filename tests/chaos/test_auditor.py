@@ -10,6 +10,8 @@ import pytest
 from acts_celery.worker.storage.keys import Keys
 
 from .auditor import Auditor
+from .faults import Incident
+from .rounds import calm_seconds
 from .site import Site
 from .workload import Submission, submission
 
@@ -32,6 +34,11 @@ def found(site: Site, accepted: dict[str, Submission], *, patience_seconds: floa
     """The kinds of findings."""
     auditor = Auditor(site, {SUBMISSION.number: SUBMISSION}, patience_seconds=patience_seconds)
     return {finding.kind for finding in auditor.audit(accepted).findings}
+
+
+def test_a_wait_is_counted_without_the_outages_in_it_and_what_two_of_them_share_once() -> None:
+    outages = [Incident("", *times) for times in ((0, 12), (20, 30), (22, 25), (28, 35), (90, 99))]
+    assert calm_seconds(outages, 10, 50) == 40 - 2 - 15
 
 
 def last_commit(redis: Any, keys: Keys) -> tuple[str, dict[str, bytes]]:
