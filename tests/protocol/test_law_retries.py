@@ -21,7 +21,7 @@ from acts_celery.protocol.graph.downstream import Reach
 
 from . import naive
 from .building import call, checked
-from .driver import Driver, Result
+from .driver import Driver, Function, Result
 from .laws import law
 from .naive.places import SURE
 from .strategies import TOOLS, submissions
@@ -39,8 +39,15 @@ class Faulty(Driver):
     random moments.
     """
 
-    def __init__(self, plan: Plan, is_faulty: Callable[[Where], bool], random: Random) -> None:
-        super().__init__(plan, FUNCTIONS, random=random)
+    def __init__(
+        self,
+        plan: Plan,
+        is_faulty: Callable[[Where], bool],
+        random: Random,
+        *,
+        functions: Mapping[str, Function] = FUNCTIONS,
+    ) -> None:
+        super().__init__(plan, functions, random=random)
         self._is_faulty = is_faulty
         self._tried = set[Where]()
         self.failed = set[Where]()
