@@ -37,15 +37,18 @@ def resolve_output(output: Any, fold: Fold) -> Any:
         raise Unresolved(f"it comes to more than {most}") from None
 
 
-def output_fault(output: Any, fold: Fold) -> str | None:
-    """Why the output cannot be read, naming the reference; None where it can."""
+def output_fault(output: Any, fold: Fold, schema: Any = None) -> str | None:
+    """Why the output cannot be read, naming the reference, or what its schema says against what was read; None where
+    all is well. What holds no reference was held against the schema when it was submitted (SPEC R7.1).
+    """
     if not holds_references(output):
         return None
     try:
-        resolve_output(output, fold)
+        found = resolve_output(output, fold)
     except (Unresolved, Conflict, ExpressionError) as error:
         return f"the output cannot be read: {error}"
-    return None
+    problems = compiled(schema).problems(found, "output", known=()) if schema is not None else []
+    return "the output does not fit its schema: " + "; ".join(map(str, problems)) if problems else None
 
 
 def holds_references(output: Any) -> bool:

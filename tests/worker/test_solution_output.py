@@ -7,9 +7,9 @@ from typing import Any
 from .backend import DEADLINE_SECONDS, Backend
 
 
-def submitted(backend: Backend, output: Any, *calls: dict[str, Any]) -> Any:
+def submitted(backend: Backend, output: Any, *calls: dict[str, Any], **parts: Any) -> Any:
     context: list[dict[str, Any]] = [{"type": "state", "name": "Alex"}, {"type": "state", "_instance": "①", "mark": 1}]
-    return backend.client.submit(context, {"calls": list(calls), "output": output})
+    return backend.client.submit(context, {"calls": list(calls), "output": output}, **parts)
 
 
 def make(value: Any, to: str, **properties: Any) -> dict[str, Any]:
@@ -37,6 +37,18 @@ def test_an_output_that_cannot_be_read_fails_the_run_and_is_named(backend: Backe
     assert "†state.wanted" in (result.reason or "")
     assert result.to_dict()["reason"] == result.reason
     assert run.fork().status()["status"] == "failed"
+
+
+def test_an_output_that_its_schema_forbids_fails_the_run_once_its_values_are_known(backend: Backend) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}, "made": {"type": "integer"}}}
+    output = {"name": "†state.name", "made": "†state.made"}
+    run = submitted(backend, output, make("many", "†state.made"), schema=schema)
+    result = run.wait(timeout_seconds=DEADLINE_SECONDS)
+    assert result.status == run.status()["status"] == "failed"
+    assert result.reason == ('the output does not fit its schema: /output/made: the value is not of type "integer"')
+    assert (result.output, run.fork().status()["status"]) == (None, "failed")
+    fitting = submitted(backend, output, make(5, "†state.made"), schema=schema)
+    assert fitting.wait(timeout_seconds=DEADLINE_SECONDS).output == {"name": "Alex", "made": 5}
 
 
 def test_an_output_with_references_is_none_as_long_as_calls_have_not_ended(backend: Backend) -> None:

@@ -275,7 +275,7 @@ def _conditions(lane: LaneState) -> dict[int, str]:
 
 def _faults(run: RunState) -> dict[str, str]:
     """Why the run will have failed although no call has, as fields of its state."""
-    fault = output_fault(run.definition.output, run.shared.fold)
+    fault = output_fault(run.definition.output, run.shared.fold, run.definition.schema)
     missed = {"missed": ", ".join(run.missed)} if run.missed else {}
     return missed | ({"output_fault": fault} if fault else {})
 

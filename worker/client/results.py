@@ -164,7 +164,7 @@ class Assembly:
         shared = run.shared.fold
         folds = {instance: lane.fold for instance, lane in run.lanes.items()}
         conflicts = [str(conflict) for fold in folds.values() for conflict in fold.conflicts()]
-        output, reason = _output(definition.output, status, shared)
+        output, reason = _output(definition, status, shared)
         if run.loop is not None and (end := run.loop.ended) is not None:
             output, reason = end.output, end.reason
         if run.missed and status in ("completed", "failed"):
@@ -212,11 +212,12 @@ def _tick_result(tick: Tick, calls: Iterable[int]) -> TickResult:
     return TickResult(tick.number, **paid, calls=tuple(calls), errors=tick.errors, set_aside=tick.set_aside)
 
 
-def _output(output: Any, status: str, fold: Fold) -> tuple[Any, str | None]:
-    """The output with its references read when all calls have ended, and why that is not possible (SPEC R4.9)."""
+def _output(definition: Definition, status: str, fold: Fold) -> tuple[Any, str | None]:
+    """The output with its references read when all calls have ended, and what stands against it (SPEC R4.9)."""
+    output = definition.output
     if status not in ("completed", "failed"):
         return (None if holds_references(output) else output), None
-    reason = output_fault(output, fold)
+    reason = output_fault(output, fold, definition.schema)
     return (resolve_output(output, fold) if reason is None else None), reason
 
 

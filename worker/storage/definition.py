@@ -117,6 +117,8 @@ class Definition:
     """The global calls that calls of instances wait for."""
     output: Any
     config: Mapping[str, Any]
+    schema: Any = None
+    """What the output has to fit, where the solution was submitted with a schema."""
     allow: frozenset[str] | None = None
     """The names that its calls may use, also those of amendments; None allows all."""
     request: Mapping[str, Any] | None = None
@@ -217,6 +219,7 @@ def pack_definition(plan: Plan) -> bytes:
             "templates": pack_calls([call for call in plan.calls if submission.is_template or call.is_everywhere]),
             "awaited": sorted(plan.awaited),
             "output": submission.output,
+            "schema": None if submission.is_request else submission.schema,
             "config": dict(submission.config),
             "allow": None if plan.allow is None else sorted(plan.allow),
             **({"request": _request(plan)} if submission.is_request else {}),
@@ -264,6 +267,7 @@ def _read_definition(data: bytes) -> Definition:
         versions=(unpack_calls(fields["templates"], tools),),
         awaited=frozenset(fields["awaited"]),
         output=fields["output"],
+        schema=fields.get("schema"),
         config=fields["config"],
         allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
         request=fields.get("request"),

@@ -280,13 +280,14 @@ class LaneView:
             self._take(event, f"result of call {call_of(outcome.index)}")
 
     def output_fault(self) -> str | None:
-        """Why the run's output cannot be read; empty where it can, None where that is not known here (SPEC R4.9).
+        """What `output_fault` says of the run's output; empty for nothing, None where that is not known here.
 
         It is known in the global lane when all its calls have ended.
         """
         if self.instance is not None or not self.execution.is_finished:
             return None
-        return output_fault(self.run.definition.output, self.fold) or ""
+        definition = self.run.definition
+        return output_fault(definition.output, self.fold, definition.schema) or ""
 
     @property
     def is_finished(self) -> bool:
