@@ -34,7 +34,7 @@
 `absence`        why a value is not there
 `progress`       a run's events
 `promised`       which calls wait for what a schema has promised
-`streams`        the streams that they are read from
+`streams`        what comes in a run, and waiting for it
 `control`        pause, resume, cancel
 `amendment`      replacing calls that have not begun
 `retrying`       failed calls again, or given by hand

@@ -6,31 +6,27 @@ is done by the plain client in a thread. An order that has begun is carried out 
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
-from acts_celery.broker_config import Settings, is_cluster
-from acts_celery.worker.errors import RunNotFound
+from acts_celery.broker_config import Settings
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.storage.connections import PASSING, connect_async_client, redis_errors
+from acts_celery.worker.storage.connections import connect_async_client, redis_errors
 from acts_celery.worker.storage.dead_letters import DeadLetters
-from acts_celery.worker.storage.entries import Entry, read_entry
-from acts_celery.worker.storage.keys import ENDED, Keys
 
 from .awaiting import Twin, awaited, converted, in_threads, iterated
 from .client import Client
 from .files import File
 from .log_entries import LogEntry
 from .output_types import OutputT
-from .progress import Deadline, Event, event_of
+from .progress import Event, event_of
 from .results import Result
 from .runs import Run
-from .streams import AT_ONCE, Found, Streams, read_streams
+from .streams import Arrivals, Deadline
 from .submitting import OtherOptions, SubmissionOptions, Texts
 
 if TYPE_CHECKING:
@@ -154,7 +150,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
         self.id = run.id
         self._redis = redis
         self._settings = settings
-        self._keys = Keys(settings.key_prefix, run.id)
+        self._arrivals = Arrivals(run.id, redis, settings)
 
     def __repr__(self) -> str:
         return f"<AsyncRun {self.id}>"
@@ -166,7 +162,8 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
 
     async def ended(self, timeout_seconds: float | None = None) -> None:
         """As `wait`, and read nothing of what it has come to."""
-        async for _ in self._entries(self._keys.statuses, timeout_seconds):
+        await to_thread(self._plain.require)
+        async for _ in self._arrivals.end(Deadline(self.id, timeout_seconds)):
             pass
 
     async def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
@@ -180,7 +177,9 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
         `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`,
         `ValueError` for what is no id.
         """
-        async for run, entry in self._entries(self._keys.log, timeout_seconds, after, has_children=children):
+        await to_thread(self._plain.require)
+        deadline = Deadline(self.id, timeout_seconds)
+        async for run, entry in self._arrivals.entries(after, deadline, has_children=children):
             if (event := event_of(entry, run)) is not None:
                 yield event
 
@@ -199,7 +198,7 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
             async for shown in in_threads(reading.past()):
                 yield shown
         if follow:
-            async for _, entry in self._entries(self._keys.log, None, reading.seen):
+            async for _, entry in self._arrivals.entries(reading.seen, Deadline(self.id, None)):
                 for shown in reading.shown(entry):
                     yield shown
 
@@ -241,53 +240,3 @@ class AsyncRun(Twin[Run[OutputT]], Generic[OutputT]):
     def total(self) -> Awaitable[int]:
         """How many calls the run has, over all instances: `await run.total`."""
         return to_thread(lambda: self._plain.total)
-
-    async def _entries(
-        self, stream: str, timeout_seconds: float | None, seen: str = "0-0", *, has_children: bool = False
-    ) -> AsyncIterator[tuple[str | None, Entry]]:
-        """As `Progress` reads: the entries of a stream behind an id, as they come, until the run has ended, with those
-        of child runs. Raises `TimeoutError`.
-        """
-        await to_thread(self._plain.require)
-        is_on_several = has_children and is_cluster(self._settings.require_redis())
-        streams = Streams(self._keys, stream, seen, has_children=has_children, is_cluster=is_on_several)
-        deadline, end = Deadline(self.id, timeout_seconds), None
-        is_over = (await self._newest()).run_status in ENDED
-        while not streams.is_over:
-            found = await self._next(streams, deadline, blocks=not is_over)
-            for run, entry in streams.take(found):
-                is_end = run is None and entry.run_status in ENDED
-                if is_end and (streams.may_be_last(entry) or entry.id == (await self._newest()).id):
-                    end, is_over = entry, True
-                    streams.leave_own()
-                    break
-                yield run, entry
-            if not found and (is_over or (await self._newest()).run_status in ENDED):
-                break
-        if end is not None:
-            yield None, end
-
-    async def _next(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
-        """As `Progress` waits."""
-        pauses = deadline.pauses(self._settings)
-        with redis_errors(self._settings):
-            while True:
-                block = deadline.block_ms() if blocks else None
-                try:
-                    for seen, block_ms in streams.readings(block):
-                        if found := read_streams(await self._redis.xread(seen, block=block_ms, count=AT_ONCE)):
-                            return found
-                    return []
-                except PASSING:
-                    pause = next(pauses, None)
-                    if pause is None:
-                        raise
-                    await asyncio.sleep(pause)
-
-    async def _newest(self) -> Entry:
-        """The last change of the run's status. Raises `RunNotFound` where the run is kept no longer."""
-        with redis_errors(self._settings):
-            found: Any = await self._redis.xrevrange(self._keys.statuses, count=1)
-        if not found:
-            raise RunNotFound(self.id)
-        return read_entry(*found[0])

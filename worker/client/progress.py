@@ -1,18 +1,14 @@
-"""Progress: what happens in one run - a message, a call that ended, a change of the run's status - and waiting for it.
-
-Nothing here polls: a caller that waits blocks on a stream of the run.
-"""
+"""Progress: what happens in one run - a message, a call that ended, a change of the run's status."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings, is_cluster
+from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.elements import element_of
 from acts_celery.protocol.engine.events import (
     CallDecided,
@@ -24,19 +20,12 @@ from acts_celery.protocol.engine.events import (
 )
 from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEnded, OutputGrew, TickClosed
 from acts_celery.protocol.engine.statuses import Status
-from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.storage.connections import PASSING, redis_errors
+from acts_celery.worker.storage.connections import redis_errors
 from acts_celery.worker.storage.entries import Entry, RunStatusChanged, read_entry
 from acts_celery.worker.storage.keys import ENDED, Keys
 
-from .streams import AT_ONCE, Found, Streams, read_streams
-
-_BLOCK_MS: Final = 5_000
-_BACKOFF: Final = Backoff(0.1, 2.0)
-_FAILOVER_SECONDS: Final = 60
-"""Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
-
+from .streams import Arrivals, Blocking, Deadline, blocking
 
 EventKind = Literal["run", "call", "held", "decided", "each", "element", "child", "tick", "text"]
 
@@ -96,17 +85,16 @@ class Progress:
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
+        self._arrivals = Arrivals(run, Blocking(redis), settings, sleep=Blocking.sleep)
 
     def wait(self, deadline: Deadline) -> None:
         """Block until the run has ended. Raises `TimeoutError`."""
-        newest = self._newest()
-        if newest.run_status not in ENDED:
-            for _ in self._after(self._streams(self._keys.statuses, newest.id), deadline, is_over=False):
-                pass
+        for _ in blocking(self._arrivals.end(deadline)):
+            pass
 
-    def entries(self, after: str, *, timeout_seconds: float | None = None) -> Iterator[Entry]:
-        """The entries of the log behind an id, as they come, until the run has ended. Raises `TimeoutError`."""
-        for _, entry in self._entries(self._streams(self._keys.log, after), timeout_seconds):
+    def entries(self, after: str) -> Iterator[Entry]:
+        """The entries of the log behind an id, as they come, until the run has ended."""
+        for _, entry in blocking(self._arrivals.entries(after, Deadline(self._run, None))):
             yield entry
 
     def events(
@@ -115,106 +103,24 @@ class Progress:
         """Every event behind an id, as it happens, until the run has ended; also those of child runs that begin behind
         it. Raises `TimeoutError`.
         """
-        streams = self._streams(self._keys.log, after, has_children=has_children)
-        for run, entry in self._entries(streams, timeout_seconds):
+        deadline = Deadline(self._run, timeout_seconds)
+        for run, entry in blocking(self._arrivals.entries(after, deadline, has_children=has_children)):
             if (event := event_of(entry, run)) is not None:
                 yield event
 
     def submitted(self) -> str:
         """The id with which the submission was complete."""
-        return self._status(self._redis.xrange, min="-").id
+        with redis_errors(self._settings):
+            found: Any = self._redis.xrange(self._keys.statuses, count=1)
+        if not found:
+            raise RunNotFound(self._run)
+        return read_entry(*found[0]).id
 
     def status_at(self, at: str) -> str:
         """The run's status as of an id; within the submission it is about to run."""
         with redis_errors(self._settings):
             found: Any = self._redis.xrevrange(self._keys.statuses, max=at, count=1)
         return found[0][1][b"s"].decode() if found else "running"
-
-    def _newest(self) -> Entry:
-        """The last change of the run's status; there is one from the submission on."""
-        return self._status(self._redis.xrevrange, max="+")
-
-    def _status(self, read: Any, **bound: str) -> Entry:
-        with redis_errors(self._settings):
-            found = read(self._keys.statuses, **bound, count=1)
-        if not found:
-            raise RunNotFound(self._run)
-        return read_entry(*found[0])
-
-    def _streams(self, stream: str, after: str, *, has_children: bool = False) -> Streams:
-        is_on_several = has_children and is_cluster(self._settings.require_redis())
-        return Streams(self._keys, stream, after, has_children=has_children, is_cluster=is_on_several)
-
-    def _entries(self, streams: Streams, timeout_seconds: float | None) -> Iterator[tuple[str | None, Entry]]:
-        deadline, is_over = Deadline(self._run, timeout_seconds), self._newest().run_status in ENDED
-        return self._after(streams, deadline, is_over=is_over)
-
-    def _after(self, streams: Streams, deadline: Deadline, *, is_over: bool) -> Iterator[tuple[str | None, Entry]]:
-        """The entries of streams, as they come, until the run has ended, each with the child run that it is of. What
-        child runs have comes before the end. Raises `TimeoutError`.
-        """
-        end: Entry | None = None
-        while not streams.is_over:
-            found = self._wait(streams, deadline, blocks=not is_over)
-            for run, entry in streams.take(found):
-                is_end = run is None and entry.run_status in ENDED
-                if is_end and (streams.may_be_last(entry) or entry.id == self._newest().id):
-                    end, is_over = entry, True
-                    streams.leave_own()
-                    break
-                yield run, entry
-            if not found and (is_over or self._newest().run_status in ENDED):
-                break
-        if end is not None:
-            yield None, end
-
-    def _wait(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
-        """The next entries; none where none came for a while. A server that fails over is waited for."""
-        pauses = deadline.pauses(self._settings)
-        with redis_errors(self._settings):
-            while True:
-                block = deadline.block_ms() if blocks else None
-                try:
-                    for seen, block_ms in streams.readings(block):
-                        if found := read_streams(self._redis.xread(seen, block=block_ms, count=AT_ONCE)):
-                            return found
-                    return []
-                except PASSING:
-                    pause = next(pauses, None)
-                    if pause is None:
-                        raise
-                    time.sleep(pause)
-
-
-class Deadline:
-    """How long to wait for the end of a run; without a time, for ever."""
-
-    def __init__(self, run: str, timeout_seconds: float | None) -> None:
-        self._run = run
-        self._at = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
-
-    def block_ms(self) -> int:
-        """How long one reading may block. Raises `TimeoutError`."""
-        if self._at is None:
-            return _BLOCK_MS
-        left = int((self._at - time.monotonic()) * 1000)
-        if left <= 0:
-            raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
-        return min(_BLOCK_MS, left)
-
-    def pauses(self, settings: Settings) -> Iterator[float]:
-        """How long to wait before each further try of a reading, in seconds, while a server may be failing over; an
-        embedded one does not come back.
-        """
-        if settings.is_embedded:
-            return
-        gone = time.monotonic() + _FAILOVER_SECONDS
-        if self._at is not None:
-            gone = min(gone, self._at)
-        for wait_seconds in _BACKOFF.waits():
-            if (left := gone - time.monotonic()) <= 0:
-                return
-            yield min(wait_seconds, left)
 
 
 def event_of(entry: Entry, run: str | None = None) -> Event | None:

@@ -24,9 +24,10 @@ from acts_celery.worker.storage.run_state import RunState
 from .instance_status import deleted_instances
 from .log_entries import LogEntry, LogReading
 from .output_types import OutputT, OutputType, typed
-from .progress import Deadline, Event, Progress
+from .progress import Event, Progress
 from .results import Result, read_end, read_result
 from .run_status import FOREIGN, has_few_instances, read_state, status_in, status_of
+from .streams import Deadline
 
 if TYPE_CHECKING:
     from acts_celery.worker.broker.publisher import Publisher
