@@ -11,6 +11,7 @@ from kombu.exceptions import OperationalError
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.secret import read_tokens
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
@@ -63,9 +64,11 @@ def test_a_cancellation_is_believed_only_with_the_runs_key(backend: Backend) -> 
     with backend.worker("-Q", "instances,far"):
         run = backend.client.submit(solution={"calls": [FAR]})
         assert backend.meeting.take("at:waiting")
-        right = read_tokens(backend.redis, "acts").cancelling(run.id)
-        others = read_tokens(backend.redis, "acts").cancelling("another")
-        for key in ("", run.id, others, right[:-1]):
+        born: Any = backend.redis.hget(Keys("acts", run.id).state, "submitted")
+        tokens = read_tokens(backend.redis, "acts").of_run(born.decode())
+        right, others = tokens.cancelling(run.id), tokens.cancelling("another")
+        before = tokens.of_run("1").cancelling(run.id)  # of a run that had the id before
+        for key in ("", run.id, others, before, right[:-1]):
             control.broadcast("acts_cancel", arguments={"key": key})
         shown = control.inspect(timeout=5, limit=1).active()
         backend.meeting.open_gate("waiting")

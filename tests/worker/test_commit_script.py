@@ -120,6 +120,15 @@ def test_an_outcome_is_committed_once_however_often_it_is_delivered(log: Log) ->
     assert (log.redis.xlen(log.keys.log), log.redis.xlen(log.keys.statuses), log.state()) == before
 
 
+def test_a_driver_of_a_run_that_had_the_id_before_writes_nothing(log: Log) -> None:
+    log.begin(1)
+    log.redis.hset(log.keys.state, "submitted", 7)
+    log.claim(0)
+    assert log.commit(done(0), born="6").status == "gone"
+    assert log.entry(0).startswith("running:1:")
+    assert log.commit(done(0), born="7").accepted == (True,)
+
+
 def test_a_duplicate_within_one_commit_is_dropped(log: Log) -> None:
     log.begin(3)
     assert log.commit(done(0), done(0), done(1)).accepted == (True, False, True)

@@ -237,3 +237,21 @@ def test_a_run_of_another_version_is_shown_and_deleted_only_when_that_is_said(ke
     assert gone.code == 0, gone.stderr
     assert list(kept.client.runs(status="foreign")) == []
     assert kept.keys(run) == set()
+
+
+def test_an_id_that_is_used_again_is_another_run(backend: Backend) -> None:
+    for value in ("first", "second"):
+        calls = [{"_tool": "echo", "value": "†state.x", "_outputPath": f"†state.{value}"}]
+        states = [{"type": "state", "x": value}, {"type": "state", "_instance": "①", "y": value}]
+        run = backend.client.submit([*states, {"type": "plan", "calls": calls}], id="used-again")
+        assert backend.wait(run.id).data("①") == {"state": {"x": value, "y": value, value: value}}
+        run.delete()
+
+
+def test_the_calls_of_a_run_with_the_id_of_a_cancelled_one_are_carried_out(backend: Backend) -> None:
+    calls = [{"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.a"}]
+    cancelled = backend.client.submit(solution={"calls": calls}, config={"approve": ["*"]}, id="cancelled-before")
+    cancelled.cancel()
+    cancelled.delete()
+    run = backend.client.submit(solution={"calls": calls}, id="cancelled-before")
+    assert backend.wait(run.id).data() == {"state": {"a": {"sum": 3}}}

@@ -166,6 +166,13 @@ class Scheduler:
             opening.set()
 
     async def _view(self, lane: LaneId) -> View:
+        try:
+            return await self._read(lane)
+        except RunGone:  # another one may have its id, of which nothing is kept here
+            self._views.forget(lane[0])
+            return await self._read(lane)
+
+    async def _read(self, lane: LaneId) -> View:
         left = self._left.pop(lane)
         if left is not None and await left.catch_up(self._services.log):
             return left

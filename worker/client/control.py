@@ -71,7 +71,9 @@ class Control:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
         self._change("cancelled")
         with redis_errors(self._settings):
-            key = read_tokens(self._redis, self._keys.prefix).cancelling(self._run)
+            born: Any = self._redis.hget(self._keys.state, "submitted")
+            tokens = read_tokens(self._redis, self._keys.prefix).of_run((born or b"").decode())
+            key = tokens.cancelling(self._run)
         self._publisher().tell_cancelled(key)
         self._follow(Control.cancel)
 

@@ -349,6 +349,7 @@ class LaneRunner:
             owner=self._owner,
             takes_up=lane.mark if self._takes_up else None,
             work=self._meter.read(),
+            born=lane.run.born,
             **parts,
         )
         committed = await self._services.log.commit(lane.run.run, commit)

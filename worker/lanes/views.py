@@ -42,6 +42,10 @@ class Views:
         self._views.put(run, opening, min(view.size, _MOST_BYTES))  # the largest one is kept while it is in use
         return view, read[0] if read else None
 
+    def forget(self, run: str) -> None:
+        """Keep the view of a run no longer."""
+        self._views.pop(run)
+
     async def _open(self, run: str, instance: str | None, read: list[Opened]) -> RunView:
         view, lane = await RunView.open(self._log, run, self._limits, instance)
         read.append(lane)

@@ -98,6 +98,7 @@ class LoopLog:
             leaves=leaves,
             takes_up=mark,
             status=view.status,
+            born=view.born,
         )
         committed = await self._services.log.commit(view.run, commit)
         if committed.status == "gone":

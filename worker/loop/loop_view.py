@@ -5,6 +5,7 @@ It is only ever fed from the log, in order, so a loop goes on in any process fro
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,6 +69,8 @@ class LoopView:
         self.tokens = tokens
         self.parent: Parent | None = None
         """The call that it is to answer."""
+        self.born = ""
+        """When it was submitted, which tells it from another one under its id."""
         self.trace = ""
         """Its place in a trace, where it is not the root of its own."""
         self.limits = limits
@@ -113,14 +116,17 @@ class LoopView:
             raise RunGone(run)
         definition = unpack_definition(shared.definition)
         view = cls(run, definition, shared.tokens, loop_limits(definition.config, settings))
-        view.trace = shared.trace
+        view.trace, view.born = shared.trace, shared.lane.born
         view.parent = await log.parent(run)
         await view.catch_up(log)
         return view
 
     async def catch_up(self, log: MessageLog) -> bool:
-        """Take in what has come since."""
-        self.feed(await log.everything(self.run, self.seen))
+        """Take in what has come since. Raises `RunGone` where it is of another run under its id."""
+        entries, born = await asyncio.gather(log.everything(self.run, self.seen), log.born(self.run))
+        if born != self.born:
+            raise RunGone(self.run)
+        self.feed(entries)
         return True
 
     @property

@@ -157,6 +157,8 @@ class Commit(NamedTuple):
     """What validation has taken since the last commit (see `schemas.work`)."""
     status: str | None = None
     """That of the run as the driver has read it, where another one is news."""
+    born: str = ""
+    """When the run was submitted that the driver has read: another one may have its id by now."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
@@ -178,6 +180,7 @@ class Commit(NamedTuple):
             "output_fault": self.output_fault,
             "work": self.work,
             "status": self.status,
+            **({"born": self.born} if self.born else {}),
         }
 
 

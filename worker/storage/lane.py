@@ -45,7 +45,9 @@ from .withdrawn import standing
 
 
 class RunGone(Exception):
-    """The run's keys are not there: it was never submitted here, or its retention is over."""
+    """The run's keys are not there: it was never submitted here, or its retention is over. Or another one has its id:
+    it was deleted, and that was submitted.
+    """
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class RunView:
         """The bytes of the definition, of the entries and of the files."""
         self.files: Mapping[str, bytes] = {}
         """What its messages show, by the digests."""
+        self.born = ""
+        """When it was submitted, which tells it from another one under its id."""
         self.trace = ""
         """Its place in a trace, where it is not the root of its own."""
         self.sends_much = False
@@ -96,7 +100,7 @@ class RunView:
         if definition is None:
             raise RunGone(run)
         view = cls(run, unpack_definition(definition), tokens, limits)
-        view.trace = trace
+        view.trace, view.born = trace, lane.born
         view.size += len(definition)
         view.feed(entries)
         view.files = files
@@ -104,10 +108,16 @@ class RunView:
         return view, lane
 
     async def catch_up(self, log: MessageLog) -> None:
-        """Read what has come to the global lane since."""
-        entries = await log.read(self.run, None, after=self.seen)
+        """Read what has come to the global lane since. Raises `RunGone`."""
+        entries = self.entries_of(await log.open(self.run, None, after=self.seen))
         self.feed(entries)
         self.files = await log.with_files(self.run, self.files, entries)
+
+    def entries_of(self, opened: Opened) -> Sequence[Entry]:
+        """What was read of a lane of this run. Raises `RunGone` where it is one of another run under its id."""
+        if opened.born != self.born:
+            raise RunGone(self.run)
+        return opened.entries
 
     @property
     def definition(self) -> Definition:
@@ -225,7 +235,7 @@ class LaneView:
     @classmethod
     async def open(cls, log: MessageLog, run: RunView, instance: str | None, opened: Opened | None = None) -> LaneView:
         """Read a lane; where it was amended, what it shares with others may be newer than the view. `opened` is the
-        lane as it was read with the view.
+        lane as it was read with the view. Raises `RunGone`.
 
         The mark is read first and the entries last: what a call at work was begun after is known, and the mark (see
         commit.lua) is not that of a loss which is not seen.
@@ -237,12 +247,13 @@ class LaneView:
         unsettled = await log.unsettled(run.run) if has_gathers else None
         if opened is None or has_gathers:
             opened = await log.open(run.run, instance)
-        laid_out = [id_key(entry.id) for entry in opened.entries[1:] if entry.lays_out]
+        entries = run.entries_of(opened)
+        laid_out = [id_key(entry.id) for entry in entries[1:] if entry.lays_out]
         if laid_out or run.definition.request is not None:  # what ticks have brought may be newer than the view
             await run.catch_up(log)
             if instance is None and run.has_gathers and (not has_gathers or max(laid_out, default=counted) > counted):
                 return await cls.open(log, run, instance)
-        view = cls(run, instance, opened.entries, opened.mark, unsettled)
+        view = cls(run, instance, entries, opened.mark, unsettled)
         if opened.open_calls:
             running = await log.at_work(run.run, instance, view.execution.unended, opened.now_ms)
             if not await view.catch_up(log):
@@ -304,9 +315,9 @@ class LaneView:
 
     async def catch_up(self, log: MessageLog) -> bool:
         """Read what has come since, where everything of our own is in the log; False if the lane was amended, or
-        calls of it are tried again.
+        calls of it are tried again. Raises `RunGone`.
         """
-        entries = await log.read(self.run.run, self.instance, after=self.seen)
+        entries = self.run.entries_of(await log.open(self.run.run, self.instance, after=self.seen))
         if any(entry.lays_out for entry in entries):
             return False
         self.feed(entries)

@@ -54,6 +54,8 @@ class Opened:
     mark: float | None
     """Of the lane's published task (see commit.lua)."""
     now_ms: int
+    born: str
+    """When the run was submitted, as its state has it."""
 
 
 class Shared(NamedTuple):
@@ -115,24 +117,26 @@ class MessageLog:
 
     async def shared(self, run: str, instance: str | None = None) -> Shared:
         """What lanes share, with one of them, in one round trip."""
-        definition, tokens, above, *lanes = await asyncio.gather(
+        definition, key, above, *lanes = await asyncio.gather(
             self._commands.execute("GET", self._keys(run).definition),
-            self._tokens(),
+            self._secret(),
             self._commands.execute("HGET", self._keys(run).state, TRACE),
             *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
         )
         if definition is not None and (ours := upgraded(definition)) is not None:
             await self._upgrade(self._keys(run), {"before": definition, "after": ours, "format": FORMAT})
             definition = ours
+        tokens = Tokens(key, lanes[0].born)
         return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above))
 
-    async def _tokens(self) -> Tokens:
+    async def _secret(self) -> bytes:
         key = secret(self._prefix)
         found = await self._commands.execute("GET", key)
         if found is None:
             await self._commands.execute("SETNX", key, new_secret())
             found = await self._commands.execute("GET", key)
-        return Tokens(found)
+        assert isinstance(found, bytes)
+        return found
 
     async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
         """The entries of a lane behind an id of it, oldest first."""
@@ -148,7 +152,11 @@ class MessageLog:
             older = await self._lane(keys, request | {"from": older["before"]})
             found += older["entries"]
         entries = [read_flat(id_, flat) for id_, flat in reversed(found)]
-        return Opened(entries, opened["open"], opened.get("mark"), opened["now"])
+        return Opened(entries, opened["open"], opened.get("mark"), opened["now"], opened.get("born", b"").decode())
+
+    async def born(self, run: str) -> str:
+        """When a run was submitted, as its state has it."""
+        return (await self._commands.execute("HGET", self._keys(run).state, "submitted") or b"").decode()
 
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
         """Which of a lane's calls are at work, or wait for the next attempt."""

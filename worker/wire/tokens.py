@@ -25,10 +25,13 @@ _RUNS_KEPT: Final = 64
 
 
 class Tokens:
-    """The tokens of all attempts of one backend."""
+    """The tokens of all attempts of one backend. A run's seal says, too, when it was `born`, that is submitted: another
+    one may have its id once it is deleted.
+    """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, born: str = "") -> None:
         self._secret = secret
+        self._born = born
         self._seal = lru_cache(_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
 
     def of(self, run: str, lane: str, call: int, number: int, again: int = 0) -> str:
@@ -39,6 +42,10 @@ class Tokens:
     def given(self, attempt: Attempt) -> Attempt:
         """The same attempt, with its token and its run's seal."""
         return replace(attempt, token=self._of(attempt), seal=self._seal(attempt.id.run))
+
+    def of_run(self, born: str) -> Tokens:
+        """The same, with the seals of a run that was submitted then."""
+        return Tokens(self._secret, born)
 
     def admit_shown(self, run: str, lane: str, call: int, number: int, shown: str) -> bool:
         """Whether a report of an attempt shows the right token (see `shown_token`)."""
@@ -54,7 +61,7 @@ class Tokens:
 
     def cancelling(self, run: str) -> str:
         """The key of a run's cancellation: shown when the run is cancelled, and not before (see `cancellation`)."""
-        return hmac.new(self._secret, f"\x1fcancel\x1f{run}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, f"\x1fcancel\x1f{run}\x1f{self._born}".encode(), hashlib.sha256).hexdigest()
 
     def admit(self, attempt: Attempt) -> bool:
         """Whether an attempt that came from outside has the right token."""

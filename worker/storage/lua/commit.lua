@@ -5,8 +5,8 @@
 -- USES: commit_step commit_outcomes commit_claims commit_holds commit_writing commit_leaving
 -- Request: lane, seen (the id of the lane's last entry that the caller has read), status (of the run as the caller has read
 --          it, where another one is news; else nil), owner (the driver; what it has claimed already it gets again: a script
---          whose answer was lost is sent twice)
--- Answer: status (of the run; "gone" where there is none), last and global (the ids of the last entries of the lane and of
+--          whose answer was lost is sent twice), born (when the run was submitted that the caller has read, or nil)
+-- Answer: status (of the run; "gone" where there is none, or another one has its id), last and global (the ids of the last entries of the lane and of
 --         the global one), fresh (whether the caller had seen all of the lane before this commit), queued (how many lanes
 --         lie in the queue with those that are woken)
 

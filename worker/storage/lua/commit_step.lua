@@ -5,9 +5,9 @@
 
 local lane, owner = request.lane, request.owner
 
-local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane)
+local run = redis.call('HMGET', state, 'status', 'look', 'approve_ms', 'drives:' .. lane, 'retried:' .. lane, 'submitted')
 local status, look, approve_ms = run[1], tonumber(run[2] or nil), tonumber(run[3] or nil)
-if not status then
+if not status or (request.born or run[6]) ~= run[6] then
     return cmsgpack.pack({ status = 'gone' })
 end
 local known = redis.call('HMGET', lanes, lane, '')
