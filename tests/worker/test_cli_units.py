@@ -22,6 +22,7 @@ from acts_celery.worker.cli.check import branches
 from acts_celery.worker.cli.failures import Failed, Interrupted, documented, explain, rejection
 from acts_celery.worker.cli.output import OutputFailed, escaped
 from acts_celery.worker.cli.rendering import counts_line
+from acts_celery.worker.cli.run import has_raised
 from acts_celery.worker.cli.source import read_submission
 from acts_celery.worker.cli.values import SHORT, inline, value_lines
 from acts_celery.worker.cli.view import View, result_lines
@@ -393,6 +394,13 @@ def test_tracebacks_are_shown_on_request_only(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.json")
     assert "Traceback" not in acts("check", missing).stderr
     assert "Traceback" in acts("check", missing, "--debug").stderr
+
+
+def test_a_traceback_is_promised_where_code_has_raised_alone() -> None:
+    assert has_raised({"status": "failed", "error": {"type": "KeyError", "message": "'a'"}})
+    for type_ in ("Rejected", "OutputError"):
+        assert not has_raised({"status": "failed", "error": {"type": type_, "message": "no"}})
+    assert not has_raised({"status": "done", "error": None})
 
 
 # --- the embedded backend and the worker ---

@@ -95,7 +95,8 @@ class Decider:
                 elif answer.lower() in ("y", "yes"):
                     self._run.approve(call["call"], shown=call["shown"])
                 else:
-                    self._run.reject(call["call"], answer, shown=call["shown"])
+                    reason = _answer("why not") if answer.lower() in ("n", "no") else answer
+                    self._run.reject(call["call"], reason, shown=call["shown"])
             except (AlreadyDecided, HeldAnew, NotHeld) as error:  # somewhere else
                 tell(str(error))
 

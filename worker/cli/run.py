@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _GONE: Final = (
     "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
 )
+_NOT_RAISED: Final = ("InvalidParameters", "OutputError", "Rejected", "Untrusted", "WorkerLost")
+"""The types of errors that the engine itself gives."""
 _MOST_TOLD: Final = 20
 """Calls that are told of on stderr."""
 
@@ -170,10 +172,14 @@ def _see_through(
         if asked.as_json:
             print_result(document | ({"dead": dead} if dead else {}), view, as_json=True)
             answer.is_given = True
-    has_failed = bool(dead) or any(call["status"] == "failed" for call in document["calls"])
-    if is_embedded and not asked.worker_log and has_failed:
+    if is_embedded and not asked.worker_log and (dead or any(map(has_raised, document["calls"]))):
         tell("tracebacks of activities are in the worker's log: keep it with --worker-log FILE")
     return COMPLETED if document["status"] == "completed" and not dead else FAILED
+
+
+def has_raised(call: Mapping[str, Any]) -> bool:
+    """Whether code has raised what a call of a result failed with, so that the worker's log has a traceback of it."""
+    return call["status"] == "failed" and (call["error"] or {}).get("type") not in _NOT_RAISED
 
 
 def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
