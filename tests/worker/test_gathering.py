@@ -49,6 +49,13 @@ def test_r10_4_a_reduction_over_instances_needs_no_barrier(backend: Backend) -> 
     assert "had read †state.n from every instance that has it" in told.stdout
 
 
+def test_r10_4_an_instance_may_have_any_name(backend: Backend) -> None:
+    names = ["?", "@due", "a:0", " "]
+    context = [{"type": "state", "_instance": name, "mark": name} for name in names]
+    run = backend.client.submit([plan(echo("†state.mark", "†state.n"), gather("†state.n", "†data.all")), *context])
+    assert backend.wait(run.id).data()["data"]["all"] == {name: name for name in names}
+
+
 def test_r10_4_it_waits_for_the_last_instance_and_holds_nothing_meanwhile(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:

@@ -33,7 +33,6 @@ from acts_celery.worker.storage.gatherings import Found
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.lane import LaneView, RunView
-from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
@@ -228,7 +227,7 @@ class Retrier:
         """What the log holds for instances."""
         for entry in self._history.entries():
             event, instance = entry.event, entry.instance
-            if instance is None or instance == LOOP:
+            if instance is None:
                 continue
             if isinstance(event, CallsUndone):
                 yield entry.id, instance, None, frozenset(event.calls)

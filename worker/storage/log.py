@@ -31,7 +31,7 @@ from .entries import Entry, read_entry, read_flat
 from .formats import FORMAT, READ, require_format, upgraded
 from .grouping import GroupedCommands
 from .keys import Keys, awaiting_code, due_runs, secret
-from .loop_entries import LOOP, LoopStep
+from .loop_entries import LoopStep
 from .scripts import AsyncScript
 from .secret import new_secret
 
@@ -309,8 +309,8 @@ class MessageLog:
         until = last[0][0] if last else "0-0"
         while True:
             page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
-            for id_, fields in page:
-                if not (lane := fields.get(names.LANE)) or lane == LOOP.encode():
+            for id_, fields in ((id_, names.current(found)) for id_, found in page):
+                if not (lane := fields.get(names.LANE)) or names.TICK in fields:  # of the run, or of its loop
                     continue
                 if names.MESSAGE in fields:
                     call = int(fields[names.CALL]) if names.CALL in fields else None
