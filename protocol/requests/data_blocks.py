@@ -21,9 +21,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, Message, is_written, kind_of
 from acts_celery.protocol.language.paths import MISSING, copied
-from acts_celery.protocol.language.references import DAGGER, Reference
+from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.templates import escaped
 from acts_celery.protocol.language.visible import json_text, one_line
 from acts_celery.protocol.state.allowance import TooLarge
@@ -32,11 +33,12 @@ from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.state.operations import Method, Operation, read_operation
 
 from . import texts
-from .untrusted import strange_in, without
+from .untrusted import not_shown, strange_in, without
 
 Identity = tuple[str, str | None]
 """Under what data is known: its kind, and the instance that it belongs to."""
 _KIND: Final = re.compile(r"[^\W\d_][\w-]*")
+_MOST_BYTES: Final = Limits().call_bytes
 
 
 def identity_of(message: Message) -> Identity:
@@ -50,13 +52,30 @@ class Budget:
     """
 
     def __init__(
-        self, show_bytes: int | None, most_bytes: int, *, is_answer_data: bool = False, hides: bool = False
+        self,
+        show_bytes: int | None = None,
+        most_bytes: int = _MOST_BYTES,
+        *,
+        is_answer_data: bool = False,
+        hides: bool = False,
+        by_schema: bool = False,
     ) -> None:
         self.show_bytes = show_bytes
         self.hides = hides
         """Whether what others wrote is left out (SPEC R16.3)."""
+        self._by_schema = by_schema
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
+
+    def lines(self, value: Any, place: Reference) -> list[str]:
+        """The line of the value at a place; by schema a line for each part that says how large it is, and no value.
+        Raises `TooLarge`.
+        """
+        if not self._by_schema:
+            return [self.value(value, _name(place))]
+        if not isinstance(value, Mapping):
+            return [not_shown(value, place)]
+        return [not_shown(part, Reference(place.kind, (*place.path, key))) for key, part in value.items()]
 
     def value(self, value: Any, name: str) -> str:
         """The line of a value; one that is too long is cut in the middle, and says so. Raises `TooLarge`."""
@@ -88,12 +107,11 @@ def _identity_lines(identity: Identity, messages: Sequence[Message], context: Co
     strange = context.fold(instance).strange_below(kind) if budget.hides else {}
     if instance is not None and value is not MISSING and () not in strange:
         value, method = _own(value, context.fold(None).root(kind), {path[0] for path in strange if path})
-    name = _named(kind)
-    yield _heading(name, instance, method)
+    yield _heading(_name(Reference(kind)), instance, method)
     yield from _introduction(messages, hides=budget.hides)
     left, hidden = without(value, Reference(kind), strange)
     if left is not MISSING:
-        yield budget.value(left, name)
+        yield from budget.lines(left, Reference(kind))
     yield from hidden
 
 
@@ -118,13 +136,12 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
     written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
     for message, operation in _lasting(written):
         place = operation.place if operation is not None else Reference(kind_of(message))
-        name = str(place) if place.path else _named(place.kind)
         method = operation.method.value if operation is not None else ""
         said = "" if place.path and method == Method.SET else method
-        lines = [_heading(name, message.get("_instance"), said), *_introduction([message], hides=budget.hides)]
+        lines = [_heading(_name(place), message.get("_instance"), said), *_introduction([message], hides=budget.hides)]
         if operation is not None:
             left, hidden = without(operation.value, place, strange_in(message, operation) if budget.hides else {})
-            lines += [*([budget.value(left, name)] if left is not MISSING else []), *hidden]
+            lines += [*(budget.lines(left, place) if left is not MISSING else []), *hidden]
         yield "\n".join(lines)
 
 
@@ -153,9 +170,9 @@ def _introduction(messages: Sequence[Message], *, hides: bool = False) -> Iterat
     yield from (f"Schema: {compact(schema)}" for schema in schemas[-1:])
 
 
-def _named(kind: str) -> str:
-    """A kind as it is referred to; one that cannot be is quoted."""
-    return DAGGER + kind if _KIND.fullmatch(kind) else compact(kind)
+def _name(place: Reference) -> str:
+    """A place as it is referred to; a kind that cannot be is quoted."""
+    return str(place) if place.path or _KIND.fullmatch(place.kind) else compact(place.kind)
 
 
 def _heading(name: str, instance: str | None, method: str) -> str:

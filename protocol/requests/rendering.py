@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import Problem, Rejected
-from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, shown
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.state.allowance import TooLarge
@@ -31,7 +30,6 @@ from .untrusted import told_of_error
 ChatMessage = dict[str, Any]
 """`{"role": "system", "user" or "assistant", "content": text}`; a chat message of the context stays as it is."""
 _TEXT_KEYS: Final = ("message", "text", "content")
-_MOST_BYTES: Final = Limits().call_bytes
 
 
 def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
@@ -53,15 +51,17 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
             if request.is_native
             else texts.opening(tools, output_text(request), shown, **said)
         )
-    context, show_bytes = request.submission.context, request.config.get("show_bytes")
+    context = request.submission.context
     data = [message for message in context if message.get("type") in DATA_TYPES and not is_child]
     inputs = [message for message in data if identity_of(message) == ("input", None)]
     if inputs and not any(map(is_written, inputs)):
         text = f"{text}\n\n{texts.ASKER}"
+    if request.shows_no_values:
+        text = f"{text}\n\n{texts.BY_SCHEMA}"
     if request.hides and request.asked.result:
         text = f"{text}\n\n{texts.OTHERS}"
     try:
-        rendered = render_context(context, show_bytes, request.known.limits.call_bytes, hides=request.hides)
+        rendered = render_context(context, request.budget())
     except TooLarge as error:
         raise Rejected([Problem("/context", str(error))]) from None
     empty = [_chat("user", line) for line in _empty(request, context)]
@@ -74,20 +74,12 @@ def render_slots(tick: int, slots: Iterable[tuple[str, str, str | None]]) -> lis
     return [_chat("user", "\n".join([texts.slots_heading(tick), *(lines or [texts.NO_CALLS])]))]
 
 
-def render_context(
-    messages: Sequence[Message],
-    show_bytes: int | None = None,
-    most_bytes: int = _MOST_BYTES,
-    *,
-    is_answer_data: bool = False,
-    hides: bool = False,
-) -> list[ChatMessage]:
+def render_context(messages: Sequence[Message], budget: Budget | None = None) -> list[ChatMessage]:
     """A context as a model sees it: every data identity once, where its first message stood, with its folded value.
 
-    `is_answer_data` says that nothing in the answer is read as a reference, so daggers are shown as they are; `hides`
-    that what others wrote is left out. Raises `TooLarge` as soon as that is more than may be sent.
+    Raises `TooLarge` as soon as that is more than the budget.
     """
-    blocks = identity_blocks(messages, Budget(show_bytes, most_bytes, is_answer_data=is_answer_data, hides=hides))
+    blocks = identity_blocks(messages, budget or Budget())
     rendered: list[ChatMessage] = []
     for message in messages:
         type_ = message.get("type")

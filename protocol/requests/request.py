@@ -83,9 +83,15 @@ class Request:
         """Whether its model is not shown what others wrote: it can call what has effects (SPEC R16.3)."""
         return self.asked.effects and not shows_untrusted(self.config)
 
+    @property
+    def shows_no_values(self) -> bool:
+        """Whether its model is shown data by path, schema and size alone (SPEC R12.5)."""
+        return self.config.get("show") == "schema"
+
     def budget(self) -> Budget:
         """How its data is shown in one message."""
-        return Budget(self.config.get("show_bytes"), self.known.limits.call_bytes, hides=self.hides)
+        most = self.config.get("show_bytes"), self.known.limits.call_bytes
+        return Budget(*most, hides=self.hides, by_schema=self.shows_no_values)
 
     @cached_property
     def may_say(self) -> bool:

@@ -18,7 +18,7 @@ from acts_celery.protocol.language.messages import TEXT_TYPES, Message
 from acts_celery.protocol.schemas.addresses import normalized
 
 from . import texts
-from .data_blocks import compact
+from .data_blocks import Budget, compact
 from .rendering import ChatMessage, render_context
 from .tool_texts import text_of
 from .widening import Definitions, Widening, closed, joined
@@ -77,7 +77,7 @@ def delegate_messages(
     `places` are the names of those among which it chooses. Raises `TooLarge`.
     """
     text = texts.result_opening(_lines(tool), list(places))
-    return [_chat("system", text), *render_context(context, is_answer_data=True)]
+    return [_chat("system", text), *render_context(context, Budget(is_answer_data=True))]
 
 
 def latent_messages(
@@ -98,8 +98,8 @@ def latent_messages(
     look = [str(scope) for scope in call.scopes if scope.kind not in TEXT_TYPES]
     return [
         _chat("system", texts.result_opening(_lines(tool), list(places), is_call=True)),
-        *render_context(others, show_bytes, is_answer_data=True),
-        *(chat for message in named for chat in render_context([message], is_answer_data=True)),
+        *render_context(others, Budget(show_bytes, is_answer_data=True)),
+        *(chat for message in named for chat in render_context([message], Budget(is_answer_data=True))),
         _chat("user", texts.call_to_answer(compact({"_tool": call.tool, **parameters}), look)),
     ]
 

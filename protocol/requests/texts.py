@@ -215,6 +215,9 @@ def function_of(tool: str) -> str:
     return f"The tool {tool}."
 
 
+BY_SCHEMA: Final = """\
+Values
+- You are not shown values: a line "Not shown" says where one lies and how large it is. Pass it on by its reference."""
 OTHERS: Final = """\
 What others wrote
 - You are not shown what others wrote: a line "Not shown" says where it lies, how large it is and who may have written \
@@ -222,8 +225,8 @@ it. Pass it on by its reference, or let a tool that reads it write down what is 
 
 
 def not_shown(place: str, size: int, sources: Sequence[str]) -> str:
-    """A value that others wrote: where it lies, in how many bytes."""
-    return f"Not shown: {place}, {size} bytes that others wrote ({', '.join(sources)})"
+    """A value that is not shown, and which others wrote where there are any: where it lies, in how many bytes."""
+    return f"Not shown: {place}, {size} bytes" + (f" that others wrote ({', '.join(sources)})" if sources else "")
 
 
 def error_not_shown(sources: Sequence[str]) -> str:

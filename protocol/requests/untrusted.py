@@ -49,13 +49,15 @@ def without(value: Any, place: Reference, strange: Strange) -> tuple[Any, list[s
             part = part.get(name, MISSING) if isinstance(part, Mapping) else MISSING
         if part is not MISSING:
             at = Reference(place.kind, (*place.path, *path))
-            lines.append(texts.not_shown(one_line(str(at)), _bytes(part), sorted(labels)))
+            lines.append(not_shown(part, at, sorted(labels)))
             value = _removed(value, path)
     return value, lines
 
 
-def _bytes(value: Any) -> int:
-    return len(json_text(copied(value), separators=(",", ":")).encode())
+def not_shown(value: Any, place: Reference, sources: Sequence[str] = ()) -> str:
+    """The line of a value that is not shown: where it lies, how large it is, and who else may have written it."""
+    size = len(json_text(copied(value), separators=(",", ":")).encode())
+    return texts.not_shown(one_line(str(place)), size, sources)
 
 
 def _removed(value: Any, path: Sequence[str]) -> Any:

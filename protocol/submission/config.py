@@ -120,6 +120,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "slots": Setting(*_COUNT, in_request=True),
     "resolve": Setting(lambda value: value == "upfront", '"upfront"', in_submission=True, in_request=True),
     "partial": Setting(lambda value: isinstance(value, bool), "true or false", in_submission=True),
+    "show": Setting(lambda value: value == "schema", '"schema"', in_request=True),
     "show_bytes": Setting(*_COUNT, in_request=True),
     "max_concurrency": Setting(*_COUNT, in_submission=True, in_definition=True),
     "ignore": Setting(_are_codes, 'a list of codes of findings such as "ACT103"', in_submission=True),

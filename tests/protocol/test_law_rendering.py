@@ -13,6 +13,7 @@ from acts_celery.protocol import Context, Limits
 from acts_celery.protocol.language.paths import nest
 from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.requests import Fate, Request, render, render_tick
+from acts_celery.protocol.requests.data_blocks import Budget
 from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
@@ -229,7 +230,7 @@ def test_r12_5_behind_a_tick_stand_a_receipt_the_changed_values_every_error_and_
 def test_r12_5_what_is_only_promised_is_shown_by_its_schema_and_long_values_are_cut() -> None:
     promise = {"type": "input", "schema": {"type": "object", "properties": {"a": {}}}, "description": "The\nneed"}
     context: list[Any] = [promise, {"type": "state", "text": "é" * 20}]
-    promised, cut = render_context(context, show_bytes=12)
+    promised, cut = render_context(context, Budget(12))
     assert promised["content"] == (
         '## Data: †input\nDescription: The need\nSchema: {"type":"object","properties":{"a":{}}}'
     )

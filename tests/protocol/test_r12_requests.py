@@ -13,7 +13,8 @@ from acts_celery.protocol import Limits, Rejected
 from acts_celery.protocol.calls.toolbox import DEFINED
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.templates import meaning
-from acts_celery.protocol.requests import Request, compose, read_answer, render, texts
+from acts_celery.protocol.requests import Request, compose, read_answer, render, render_tick, texts
+from acts_celery.protocol.requests.data_blocks import Budget
 from acts_celery.protocol.requests.rendering import render_context
 from acts_celery.protocol.requests.request import read_request
 from acts_celery.protocol.submission.checking import Environment
@@ -28,6 +29,9 @@ PRICE: dict[str, Any] = {
     "properties": {"item": {"type": "string"}, "amount": {"type": "integer"}, "_output": {"type": "number"}},
     "required": ["item"],
 }
+
+
+CALL = {"_tool": "find", "_outputPath": "†state.found"}
 
 
 def request(value: Mapping[str, Any], **known: Any) -> Request:
@@ -274,11 +278,34 @@ def test_r12_5_a_request_that_would_show_more_data_than_may_be_sent_is_refused()
         render(asked)
 
 
+def test_r12_5_by_schema_a_value_is_shown_by_its_path_and_size_alone() -> None:
+    schema = {"type": "object", "properties": {"order": {"type": "object"}}}
+    context: list[dict[str, Any]] = [
+        {"type": "state", "order": {"id": "secret"}, "a b": "secret", "schema": schema},
+        {"type": "data", "data": "secret"},
+        {"type": "state", "_instance": "①", "own": [1, 22]},
+    ]
+    asked = request({"context": context, "config": {"show": "schema"}})
+    first, *shown = [message["content"] for message in render(asked)]
+    assert texts.BY_SCHEMA in first
+    assert shown == [
+        '## Data: †state\nSchema: {"type":"object","properties":{"order":{"type":"object"}}}\n'
+        'Not shown: †state.order, 15 bytes\nNot shown: †state["a b"], 8 bytes',
+        "## Data: †data\nNot shown: †data, 8 bytes",
+        "## Data: †state ①\nNot shown: †state.own, 6 bytes",
+    ]
+    written: list[dict[str, Any]] = [
+        {"type": "data", "kind": "state", "data": {"found": {"id": "secret"}}, "_call": CALL, "_date": ""}
+    ]
+    _, told = render_tick(asked, 0, {"calls": [CALL], "output": None}, [], context, written)
+    assert told["content"].endswith("## Data: †state.found\nNot shown: †state.found.id, 8 bytes")
+
+
 def test_r12_5_in_shown_data_each_dagger_is_two_so_that_a_copied_text_stays_a_text() -> None:
     said = "†{input.key} † ††"
     context: list[dict[str, Any]] = [{"type": "input", "said": said, "key": "secret"}]
     shown = render_context(context)[0]["content"].splitlines()[-1]
     copied = json.loads(shown)["said"]
     assert meaning(copied) == said
-    answered = render_context(context, is_answer_data=True)[0]["content"].splitlines()[-1]
+    answered = render_context(context, Budget(is_answer_data=True))[0]["content"].splitlines()[-1]
     assert json.loads(answered)["said"] == said
