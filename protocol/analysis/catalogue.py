@@ -131,6 +131,9 @@ _ENTRIES: Final = (
     ("ACT413", "unenforced", "info", "R12.6",
      "The model's provider cannot enforce a part of a tool's schema: what is written there is only validated.",
      'say "additionalProperties": false'),
+    ("ACT414", "misspelt-type", "warning", "R1.1",
+     "A message has an unknown type, and nearly the name of a known one: it is kept, and nothing reads it.",
+     'write "type": "text"'),
     # Trust
     ("ACT601", "untrusted-parameter", "warning", "R16.5",
      "A call that changes something outside is given a parameter that decides and that others may have written.",

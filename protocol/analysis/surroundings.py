@@ -12,8 +12,9 @@ from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.graph.promises import KIND
 from acts_celery.protocol.graph.readers import Readers, ReadPlaces, places_seen, scope_places
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, is_written, kind_of, read_data
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
 from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.schemas import conjuncts
 from acts_celery.protocol.schemas.walk import found
 from acts_celery.protocol.slips.known_places import KnownPlaces
@@ -25,8 +26,8 @@ from .finding import Finding, listed, on_call
 _MOST_SCOPES: Final = 50
 """So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""
 _MOST_NAMED: Final = 3
-_WHOLE_MESSAGES: Final = frozenset({"text", "system"})
-"""Kinds of messages that are no data and may be scopes (SPEC R8.3)."""
+_TYPES: Final = sorted({*DATA_TYPES, *TEXT_TYPES, "advisor", "meta", "plan", "solution", "tool"})
+_LIKENESS: Final = 0.7
 _LIMITING: Final = ("enum", "oneOf", "anyOf", "pattern")
 _DESCRIBING: Final = ("title", "description")
 _NOT_WRITTEN: Final = ("input", ERROR)
@@ -46,6 +47,7 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _missing_paths(layout)
     yield from _wrapped_tools(layout)
     yield from _hidden_data(layout)
+    yield from _misspelt_types(layout)
     yield from _never_written(layout, places)
     yield from _not_asked(layout)
     yield from _staged(layout)
@@ -104,7 +106,7 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
         at = place_in(call.raw, "_scopes")
         is_global = call.instance is None and not call.gather and not layout.submission.is_template
         for index, scope in enumerate(call.scopes if not call.is_note else ()):
-            if scope.kind == ERROR or scope.kind in _WHOLE_MESSAGES:
+            if scope.kind == ERROR or scope.kind in TEXT_TYPES:
                 continue
             where: tuple[str | int, ...] = (*at, index) if at else ()
             why = f"sees nothing of {call.properties['_scopes'][index]}"
@@ -222,6 +224,16 @@ def _hidden_data(layout: Layout) -> Iterator[Finding]:
                 why = f"the message has {key!r} beside its data: it describes the message and is no data"
                 remedy = f'put the data under "data": {{"{key}": …}}'
                 yield Finding("ACT407", why, (), pointer("context", index, key), remedy)
+
+
+def _misspelt_types(layout: Layout) -> Iterator[Finding]:
+    """Messages of an unknown type, which nothing reads and no model is shown (SPEC R1.1)."""
+    speller = Speller(likeness=_LIKENESS)
+    for index, message in enumerate(layout.submission.context):
+        type_ = message.get("type")
+        if type_ is not None and type_ not in _TYPES and (near := speller.nearest(type_, _TYPES)) is not None:
+            why = f"the message has the type {type_!r}: it is kept, and nothing reads it"
+            yield Finding("ACT414", why, (), pointer("context", index, "type"), f'write "type": "{near}"')
 
 
 def _never_written(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:

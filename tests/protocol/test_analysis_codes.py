@@ -100,6 +100,11 @@ def flat(**message: Any) -> Submission:
     return submission(call("take", "†data.y", text="†input.topic"), context=[{"type": "input", "topic": "x"} | message])
 
 
+def typed(type_: str) -> Submission:
+    """A message of a type beside a call."""
+    return submission(call(), context=[{"type": type_, "message": "hello"}])
+
+
 def branching(**parameters: Any) -> Submission:
     """A call that reads of one that chooses."""
     return submission(call("choose", "†data.good || †data.bad"), call("take", "†data.taken", **parameters))
@@ -194,6 +199,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT410": (staged({"plan": "staged"}), staged({})),
     "ACT411": (gathering("†state.all"), gathering("†summary.all")),
     "ACT412": (hiding(text="new"), hiding(words="new")),
+    "ACT414": (typed("txt"), typed("note")),
     "ACT601": (paying("†state.mail.iban"), paying("DE01", note="†state.mail.iban")),
     "ACT602": (paying("DE01", note="†state.a"), paying("DE01", note="†state.mail")),
     "ACT603": (judged("†state.mail"), judged("hello")),

@@ -158,8 +158,8 @@ def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes
             yield Waiting(id_.name, "queue", f"{text}: see `acts doctor`")
     elif condition.kind is Kind.RETRY:
         left = max(0, int(condition.holder) - now_ms) / 1000
-        failed = f"attempt {condition.failures} has failed" if condition.failures else "it was given back"
-        yield Waiting(id_.name, "attempt", f"{failed}, and the next one begins in {left:.0f} s")
+        failed = f"attempt {condition.failures} has failed" if condition.failures else "a worker has given it back"
+        yield Waiting(id_.name, "attempt", f"{failed}, and the next attempt begins in {left:.0f} s")
     elif (losses := condition.attempt - condition.failures - 1) > 0 and condition.kind in (Kind.RUNNING, Kind.LOST):
         yield Waiting(id_.name, "attempt", f"its workers were lost {losses} times: see their logs")
 
