@@ -48,6 +48,25 @@ def test_what_is_promised_has_its_time_anew_when_an_amendment_is_over(log: Log) 
     assert now_ms + 900_000 < int(log.state()["promises_due"]) <= now_ms + 1_001_000
 
 
+def test_a_lane_that_is_sent_again_since_its_answer_was_lost_is_amended_once(log: Log) -> None:
+    log.begin(1)
+    write_twice(begun(log))
+    another = begun(log)  # which takes over
+    write_twice(another)
+    assert (log.state()["total"], log.state()["remaining"]) == ("9", "8")
+    another.do("end")
+    assert not [name for name in log.state() if name.startswith("amending")]
+
+
+def write_twice(steps: AmendmentSteps) -> None:
+    """Write two lanes with two new calls each, each step twice."""
+    shared: dict[str, Any] = {"dropped": [0], "detail": b"\x80", "record": b"", "shared": b"", "gathers": []}
+    for lane in "①②":
+        request = steps._request("lane", {"lane": lane, "added": 2, **shared})
+        for _ in range(2):
+            steps._script(steps._keys, request)
+
+
 def undo(steps: AmendmentSteps, lane: str = "①", **request: Any) -> None:
     steps.do(
         "undo",

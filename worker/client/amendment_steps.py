@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any, Final
 
 from redis import Redis
@@ -43,6 +44,7 @@ class AmendmentSteps:
         self._redis = redis
         self._keys = keys
         self._who = secrets.token_hex(8)
+        self._numbers = count(1)
         self._script = Script(redis, "amend")
 
     @contextmanager
@@ -105,7 +107,7 @@ class AmendmentSteps:
                     self._take(self._script.read(reply))
 
     def _request(self, step: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        return {"step": step, "who": self._who, **request}
+        return {"step": step, "who": self._who, "number": next(self._numbers), **request}
 
     def _take(self, answer: dict[str, Any]) -> dict[str, Any]:
         """What the script says. Raises where the run is not ours to change."""

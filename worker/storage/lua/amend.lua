@@ -3,7 +3,8 @@
 --
 -- `state` has amending (who is at it), amending:by (which amendment, once it is known to fit), amending:since (the last id
 -- before it), amending:resumes ("1": the run goes on when it is over, unless it is paused meanwhile), amending:gathers (gather calls that wait for its end), amended (for each amendment the last id before it and its own last,
--- joined by colons).
+-- joined by colons), amending:written (the number of the last lane that was written by who is at it: a client of a cluster
+-- sends a step again whose answer was lost).
 --
 -- KEYS: published backlog parked *
 -- USES: status amend_lane amend_undo names
@@ -11,7 +12,7 @@
 --        begin   adds: it adds calls, also to a run that has ended (SPEC R11.7)
 --        plan    adds, by: this amendment is about to be written; deed: who does it (see audit.py); gathers (gather calls
 --                of which lanes are about to have something more to wait for, see amend_undo.lua; or nil)
---        skip, lane   see amend_lane.lua
+--        skip, lane   see amend_lane.lua; lane has its number
 --        undo         see amend_undo.lua
 --        drop    it does not fit: all as before, unless another attempt has been written in part
 --        end
@@ -38,6 +39,9 @@ local function begin()
     if not amending then
         redis.call('HSET', state, 'amending:resumes', (status == 'running' or is_reopened) and '1' or '0')
         redis.call('HINCRBY', state, 'remaining', 1)
+    end
+    if amending ~= request.who then
+        redis.call('HDEL', state, 'amending:written')
     end
     redis.call('HSET', state, 'amending', request.who)
     if is_reopened then
@@ -99,7 +103,8 @@ local function finish()
         redis.call('RPUSH', backlog, '')
     end
     resumes = redis.call('HGET', state, 'amending:resumes') == '1'
-    redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes', 'amending:gathers')
+    redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes', 'amending:gathers',
+        'amending:written')
     local loop = redis.call('HGET', state, 'loop:lane')
     if loop then -- nothing but the loop may be left
         redis.call('RPUSH', backlog, loop)
@@ -126,7 +131,10 @@ if is_ours then
     elseif request.step == 'undo' then
         undo()
     elseif request.step == 'lane' then
-        amend_lane()
+        if request.number > tonumber(redis.call('HGET', state, 'amending:written') or 0) then
+            redis.call('HSET', state, 'amending:written', request.number)
+            amend_lane()
+        end
     elseif request.step == 'end' or not by then
         finish()
     end
