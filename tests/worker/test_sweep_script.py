@@ -243,6 +243,13 @@ def test_nothing_is_lost_where_who_lives_cannot_be_read(judged: Judged) -> None:
         assert judged.entry() == "running:1:0:me"
 
 
+def test_what_workers_report_that_begin_while_there_is_no_run_does_not_stay(judged: Judged) -> None:
+    for _ in range(60):
+        judged.reports.send(Report(started=1))
+        judged.sweeper.take_turn()
+    assert list(chain(*judged.reports.pages())) == []
+
+
 def test_what_was_said_before_the_clock_was_put_back_holds_nothing(judged: Judged) -> None:
     judged.begin(1)
     judged.claim(0, owner="me")

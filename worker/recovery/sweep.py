@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 _RUNS_AT_ONCE: Final = 100
 _ROUND: Final = 20
 """How many of all runs each sweep looks at, whatever is due."""
+_IDLE_TURNS: Final = 60
+"""While there is no run, the reports are read in one of so many turns: workers that begin send some."""
 _NEVER: Final = -1
 """Redis' answer for a key that does not expire."""
 _LONGEST_TURNS: Final = 10
@@ -80,6 +82,7 @@ class Sweeper:
         """Why parts of this sweep have failed."""
         self._cursor = 0
         """Where the slow round over all runs is."""
+        self._idle_turns = 0
         self._duty = Duty(
             "the sweep",
             self.take_turn,
@@ -104,6 +107,9 @@ class Sweeper:
         """
         oldest: Any = self._redis.zrange(active_runs(self._settings.key_prefix), 0, 0, withscores=True)
         if not oldest:
+            self._idle_turns += 1
+            if self._idle_turns % _IDLE_TURNS == 0:
+                self._read_heartbeats()
             return
         if self._lock.acquire():
             since_ms = oldest[0][1]
