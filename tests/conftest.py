@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.environment import remove_settings
 from tests.servers import MODULES
 
 # Started in the background, the tests inherit ignored signals and would hand them down to the commands they start,
@@ -20,6 +21,9 @@ from tests.servers import MODULES
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+
+# Who has followed the README has exported some: to tests, and to all that they start, they mean nothing.
+remove_settings()
 
 # Before a change lands the same examples are tried each time, so that what is refused is due to it; `make nightly`
 # looks for new ones. Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
-from acts_celery.broker_config import ENVIRONMENT_PREFIX
+from acts_celery.broker_config import ENVIRONMENT_PREFIX, Settings
+from acts_celery.broker_config.loading import ENV_FILE
 from acts_celery.broker_config.server_binary import VARIABLE
+from acts_celery.worker.cli.failures import DEBUG
 
 
-def remove_settings(patch: pytest.MonkeyPatch) -> None:
-    """Take our settings out of this process's environment, until the patch is undone; the server stays."""
-    for name in os.environ.keys() - without_settings():
-        patch.delenv(name)
+def remove_settings() -> None:
+    """Take our settings out of this process's environment; what only tests read stays."""
+    for name in (DEBUG, ENV_FILE, *(ENVIRONMENT_PREFIX + field.upper() for field in Settings.model_fields)):
+        os.environ.pop(name, None)
 
 
 def without_settings() -> dict[str, str]:

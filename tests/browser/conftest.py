@@ -11,7 +11,6 @@ from playwright.sync_api import Browser
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.registry.loading import load
-from tests.environment import remove_settings
 from tests.ui.sites import TOKENS, Site, served
 from tests.worker.backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_for
 from tests.worker.loops import loop_settings
@@ -35,13 +34,10 @@ def desk(browser: Browser) -> Iterator[Window]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def clean_environment() -> Iterator[None]:
-    """No variable of ours from outside; the tests' activities registered in this process too."""
-    with pytest.MonkeyPatch.context() as patch:
-        remove_settings(patch)
-        load(str(ACTIVITIES))
-        load(str(SHOP))
-        yield
+def activities() -> None:
+    """The tests' activities, registered in this process too."""
+    load(str(ACTIVITIES))
+    load(str(SHOP))
 
 
 @pytest.fixture(scope="session")

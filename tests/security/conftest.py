@@ -1,4 +1,4 @@
-"""No variable of ours from outside; the tests' activities registered in this process too."""
+"""A server with users and workers; the activities of `tests/worker`, registered in this process too."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worker.conftest import clean_environment
+from tests.worker.conftest import activities
 
 from .users import Guarded, guarded_server
 
-__all__ = ["clean_environment"]
+__all__ = ["activities"]
 
 
 @pytest.fixture(scope="module")

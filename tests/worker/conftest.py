@@ -14,22 +14,18 @@ import redis
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.server_binary import VARIABLE
 from acts_celery.worker.registry.loading import load
-from tests.environment import remove_settings
 
 from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for
 
 
 @pytest.fixture(scope="session", autouse=True)
-def clean_environment() -> Iterator[None]:
-    """No variable of ours from outside; the tests' activities registered in this process too."""
-    with pytest.MonkeyPatch.context() as patch:
-        remove_settings(patch)
-        load(str(ACTIVITIES))
-        yield
+def activities() -> None:
+    """The tests' activities, registered in this process too."""
+    load(str(ACTIVITIES))
 
 
 _CHOSEN = os.environ.get(VARIABLE)
-"""The server that the tests are to run on, as it was given before anything was cleaned."""
+"""The server that the tests are to run on."""
 
 
 @pytest.fixture(scope="session")
