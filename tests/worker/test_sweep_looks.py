@@ -12,7 +12,9 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.storage.child_links import Parent
 from acts_celery.worker.storage.keys import Keys, active_runs, due_runs
+from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.reports import Completion, Report
 from acts_celery.worker.wire.task_messages import TaskMessage
@@ -102,3 +104,16 @@ def test_a_broken_run_is_left_alone_by_the_servers_clock(judged: Judged, monkeyp
     assert ends(judged.sweeper)
     next_ms: Any = judged.redis.zscore(due_runs(judged.prefix), RUN)
     assert next_ms > judged.redis.time()[0] * 1000
+
+
+def test_r9_3_an_ended_child_answers_anew_also_while_what_it_has_sent_is_not_done(judged: Judged) -> None:
+    judged.begin(1)
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged.advance(outcomes=[Outcome(0, Status.SENT)], sendings={0: task})
+    above = Keys(judged.prefix, "above")
+    parent: dict[Any, Any] = Parent(CallId(above.run, None, 0), 1, 1).to_fields()
+    judged.redis.hset(judged.keys.state, mapping=parent)
+    judged.redis.hset(above.state, "status", "running")
+    judged.redis.hset(above.calls, "\x1f0", f"child:1:0:{RUN}")
+    judged.sweeper.sweep()
+    assert (judged.state()["status"], judged.published) == ("completed", 1)

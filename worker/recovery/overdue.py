@@ -98,13 +98,14 @@ class RunKeeper:
                 self._publish(run, found)
                 if not found.is_all:
                     left[run] = runs[run]
+                answers = found.status in ENDED and self._answer(run, found)
                 if found.forgotten:
                     self._awaited |= self._outbox.sweep(run, thresholds)
                 elif found.status is None:
                     self._remove_unfinished(self._keys(run), runs[run])
+                elif answers:
+                    continue
                 elif found.status in ENDED:
-                    if self._answer(run, found):
-                        continue
                     over.append(run)
                 again[run] = found.next_ms
         self._expire(over)
