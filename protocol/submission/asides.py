@@ -35,8 +35,10 @@ class Meta:
     version: str
 
     def is_newer(self, version: Any) -> bool:
-        """Whether a version is greater: segments of digits compare as numbers, and zeros at the end do not count."""
-        return isinstance(version, str) and _segments(version) > _segments(self.version)
+        """Whether a version is greater: segments of digits compare as numbers, and zeros at the end do not count. An
+        empty text is none.
+        """
+        return isinstance(version, str) and version != "" and _segments(version) > _segments(self.version)
 
 
 def advisors_of(context: Iterable[Message]) -> tuple[Advisor, ...]:

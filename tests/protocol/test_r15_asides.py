@@ -77,7 +77,10 @@ def test_r15_1_an_advisor_for_another_moment_is_kept_and_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("version", "is_newer"),
-    [("1.10.0", True), ("1.9.1", True), ("2", True), ("1.9", False), ("1.9.0.0", False), ("1.8.99", False), (2, False)],
+    [
+        *(("1.10.0", True), ("1.9.1", True), ("2", True), ("1.9", False), ("1.9.0.0", False), ("1.8.99", False)),
+        *((2, False), ("", False)),
+    ],
 )
 def test_r15_2_segments_of_a_version_compare_as_numbers(version: Any, is_newer: bool) -> None:
     assert Meta({}, "1.9.0").is_newer(version) == is_newer
