@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain, groupby, islice
+from itertools import chain, compress, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call, place_in
+from acts_celery.protocol.calls.delegates import input_misfit
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.graph.promises import KIND
 from acts_celery.protocol.graph.readers import Readers, ReadPlaces, places_seen, scope_places
-from acts_celery.protocol.language.errors import pointer
+from acts_celery.protocol.language.errors import pointer, segments
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.spelling import Speller
@@ -28,6 +29,8 @@ _MOST_SCOPES: Final = 50
 _MOST_NAMED: Final = 3
 _TYPES: Final = sorted({*DATA_TYPES, *TEXT_TYPES, "advisor", "meta", "plan", "solution", "tool"})
 _LIKENESS: Final = 0.7
+_MOST_DELEGATES: Final = 200
+"""So many calls of delegates are held against the input that these declare."""
 _LIMITING: Final = ("enum", "oneOf", "anyOf", "pattern")
 _DESCRIBING: Final = ("title", "description")
 _NOT_WRITTEN: Final = ("input", ERROR)
@@ -53,6 +56,7 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _staged(layout)
     yield from _gathered_in_sight(layout)
     yield from _hidden_inputs(layout, places)
+    yield from _unfit_inputs(layout)
 
 
 def _staged(layout: Layout) -> Iterator[Finding]:
@@ -90,6 +94,23 @@ def _hidden_inputs(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
                 why = f"has the parameter {name!r}, which hides {place} of its _scopes from its delegate"
                 remedy = f'give the parameter another name, or leave {place} out of "_scopes"'
                 yield on_call(layout, "ACT412", call, why, remedy, name)
+
+
+def _unfit_inputs(layout: Layout) -> Iterator[Finding]:
+    """Parameters of delegates that do not fit the input they declare, whatever is read (SPEC R9.2). What is missing may
+    come with the scopes.
+    """
+    definitions = layout.submission.delegates
+    is_delegate = (
+        call.runner.executor is Executor.DELEGATE and call.runner.name in definitions for call in layout.calls
+    )
+    for call in islice(compress(layout.calls, is_delegate), _MOST_DELEGATES):
+        for problem in input_misfit(definitions[call.runner.name], call):
+            if not problem.pointer:
+                continue
+            why = f"does not fit the input that its delegate {call.runner.name} declares: {problem.message}"
+            remedy = "change what the call gives, or the schema that the delegate declares"
+            yield on_call(layout, "ACT207", call, why, remedy, *segments(problem.pointer))
 
 
 def _not_asked(layout: Layout) -> Iterator[Finding]:
@@ -157,7 +178,7 @@ def _idle_properties(layout: Layout) -> Iterator[Finding]:
             why = "has an _outputMethod and no _outputPath: its result goes nowhere"
             yield on_call(layout, "ACT404", call, why, "add an _outputPath", "_outputMethod")
         if call.raw.get("_output") is not None and call.runner.executor is not Executor.LATENT:
-            is_certain = call.runner.executor is Executor.DELEGATE or call.runner.name in layout.signatures
+            is_certain = call.runner.executor is Executor.DELEGATE or call.runner.name in layout.contracts
             if is_certain or call.properties.get("_activity"):
                 why = (
                     f"has an _output, which has no effect: {call.runner.executor} {call.runner.name!r} gives the result"

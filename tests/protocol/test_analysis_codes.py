@@ -227,6 +227,23 @@ def test_every_code_of_the_catalogue_has_a_bad_plan_and_a_good_one() -> None:
     assert sorted([*CASES, *OF_MODELS]) == sorted(CATALOGUE)
 
 
+def test_a_value_that_a_delegate_does_not_declare_is_found_as_one_that_is_read_is() -> None:
+    def asked(text: Any) -> Submission:
+        value = delegated({"type": "string"})
+        value["solution"]["calls"][1]["text"] = text
+        return value
+
+    (finding,) = analyse(check_submission(asked(5)))
+    assert (finding.code, finding.pointer) == ("ACT207", "/solution/calls/1/text")
+    assert "ACT207" not in codes(asked("five"), "ACT207")
+
+
+def test_a_result_that_is_given_beside_the_code_that_gives_it_is_found_also_where_no_tool_is_declared() -> None:
+    value = submission({"_tool": "take", "_output": 1, "_outputPath": "†state.x"})
+    (finding,) = analyse(check_submission(value, activities={"take": {"type": "object"}}))
+    assert (finding.code, finding.pointer) == ("ACT404", "/solution/calls/0/_output")
+
+
 @pytest.mark.parametrize("code", CASES)
 def test_a_finding_has_the_shape_that_is_documented(code: str) -> None:
     found = [finding.to_dict() for finding in analyse(check_submission(CASES[code][0], **OPTIONS.get(code, {})))]
