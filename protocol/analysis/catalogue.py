@@ -46,7 +46,7 @@ _ENTRIES: Final = (
      "A call reads a field that the `_output` of its writer does not have, or lists others and not this one.",
      "write †state.var1.name"),
     ("ACT205", "wrong-container", "warning", "R3.5",
-     "A path has an index into what is declared an object, or a key into what is declared a list or a scalar.",
+     "A path has an index into an object, or where nothing makes a list, or a key into a list or a scalar.",
      "write †state.var1.0.name to read the first element"),
     ("ACT206", "method-misfit", "warning", "R3.2",
      "A result can never be written by its `_outputMethod`: `assign` takes objects, `concat` lists and strings.",

@@ -1,4 +1,6 @@
-"""Surroundings: scopes, tools, settings and messages that do not do what they seem to (SPEC R1.3, R4.1, R8)."""
+"""Surroundings: scopes, tools, settings, messages and output paths that do not do what they seem to (SPEC R1.3,
+R3.5, R4.1, R8).
+"""
 
 from __future__ import annotations
 
@@ -57,6 +59,7 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _gathered_in_sight(layout)
     yield from _hidden_inputs(layout, places)
     yield from _unfit_inputs(layout)
+    yield from _indexes_of_nothing(layout, places)
 
 
 def _staged(layout: Layout) -> Iterator[Finding]:
@@ -111,6 +114,24 @@ def _unfit_inputs(layout: Layout) -> Iterator[Finding]:
             why = f"does not fit the input that its delegate {call.runner.name} declares: {problem.message}"
             remedy = "change what the call gives, or the schema that the delegate declares"
             yield on_call(layout, "ACT207", call, why, remedy, *segments(problem.pointer))
+
+
+def _indexes_of_nothing(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+    """Digits in an output path that are an index, where nothing makes the list: a key is meant (SPEC R3.5)."""
+    written = ((call, place, depth) for call in layout.calls for place in call.written for depth in _indexes(place))
+    for call, place, depth in islice(written, _MOST_SCOPES):
+        above = Reference(place.kind, place.path[:depth])
+        making = (each for other in layout.calls for each in other.written if depth not in _indexes(each))
+        if places.is_held(above) or any(map(above.overlaps, making)):
+            continue
+        why = f"writes to {place}, where {place.path[depth]} is an index beyond the end of a list that nothing makes"
+        key = Reference(place.kind, (*above.path, str(place.path[depth]), *place.path[depth + 1 :]))
+        yield on_call(layout, "ACT205", call, why, f"write {key} for a key", *place_in(call.raw, "_outputPath"))
+
+
+def _indexes(place: Reference) -> list[int]:
+    """Where in a path there is an index that is not the first; below a kind stands a key."""
+    return [depth for depth, segment in enumerate(place.path) if depth and isinstance(segment, int) and segment > 0]
 
 
 def _not_asked(layout: Layout) -> Iterator[Finding]:

@@ -238,6 +238,17 @@ def test_a_value_that_a_delegate_does_not_declare_is_found_as_one_that_is_read_i
     assert "ACT207" not in codes(asked("five"), "ACT207")
 
 
+def test_r3_5_digits_that_are_an_index_of_nothing_are_found_and_the_quotes_are_suggested() -> None:
+    years = submission(call("get", "†state.years.2024"), call("get", "†state.years.2025"))
+    found = [finding for finding in analyse(check_submission(years)) if finding.code == "ACT205"]
+    assert [finding.remedy for finding in found] == [f'write †state.years["{year}"] for a key' for year in (2024, 2025)]
+    for makes in ("†state.years", "†state.years.0", '†state.years["a"]', "†state"):
+        assert "ACT205" not in codes(submission(call("get", makes), call("get", "†state.years.1")), "ACT205")
+    held = submission(call("get", "†state.years.1"), context=[{"type": "state", "years": [1]}])
+    assert "ACT205" not in codes(held, "ACT205")
+    assert "ACT205" not in codes(submission(call("get", "†state.2024"), call("get", "†state.a.0")), "ACT205")
+
+
 def test_a_result_that_is_given_beside_the_code_that_gives_it_is_found_also_where_no_tool_is_declared() -> None:
     value = submission({"_tool": "take", "_output": 1, "_outputPath": "†state.x"})
     (finding,) = analyse(check_submission(value, activities={"take": {"type": "object"}}))
