@@ -128,6 +128,12 @@ def key_repeated(key: Any) -> str:
     return f"the key {key!r} occurs twice in one object"
 
 
+def no_json(error: ValueError) -> str:
+    """Why a text is not JSON, as `json` says it; what it advises for a number of many digits is not for users."""
+    text = str(error)
+    return "a number has too many digits: write it as a string" if "int_max_str_digits" in text else text
+
+
 def shortened(text: str, most: int = 300) -> str:
     """A text with its middle left out where it is long."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"

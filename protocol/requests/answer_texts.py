@@ -18,7 +18,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, Final
 
-from acts_celery.protocol.language.errors import repeated_key
+from acts_celery.protocol.language.errors import no_json, repeated_key
 
 ANSWER_KEYS: Final = ("calls", "output")
 """By which an answer is known."""
@@ -45,12 +45,8 @@ def decoded(text: str) -> Any:
     """The value of a JSON text that is nothing else. Raises `Unreadable`."""
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refused)
-    except RecursionError:
-        raise Unreadable("it is nested too deeply") from None
-    except Unreadable:
-        raise
-    except ValueError as error:
-        raise Unreadable(f"it is not JSON ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise _not_json(error) from None
 
 
 def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS) -> dict[str, Any]:
@@ -135,10 +131,12 @@ def _names(text: str, keys: Collection[str]) -> bool:
     return re.search(rf'"(?:{"|".join(map(re.escape, keys))})"\s*:', text) is not None
 
 
-def _not_json(error: Exception) -> Unreadable:
+def _not_json(error: ValueError | RecursionError) -> Unreadable:
     if isinstance(error, Unreadable):
         return error
-    return Unreadable("it is nested too deeply" if isinstance(error, RecursionError) else f"it is not JSON ({error})")
+    if isinstance(error, RecursionError):
+        return Unreadable("it is nested too deeply")
+    return Unreadable(f"it is not JSON ({no_json(error)})")
 
 
 def missing(keys: Collection[str] = ANSWER_KEYS) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgpack
 
-from acts_celery.protocol.language.errors import Problem, Rejected, repeated_key
+from acts_celery.protocol.language.errors import Problem, Rejected, no_json, repeated_key
 from acts_celery.protocol.language.limits import Containers, Limits, TooManyContainers
 
 _TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
@@ -45,7 +45,7 @@ def decode(data: bytes, limits: Limits | None = None) -> Any:
     except UnicodeDecodeError as error:
         raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
     except ValueError as error:
-        raise Rejected([Problem("", f"not JSON: {error}{_comment(error)}")]) from None
+        raise Rejected([Problem("", f"not JSON: {no_json(error)}{_comment(error)}")]) from None
 
 
 def _loads(data: bytes | str) -> Any:

@@ -58,6 +58,7 @@ def test_the_answer_is_found_whatever_stands_around_it(text: str) -> None:
         ('{"calls": [], "calls": []}', "'calls' occurs twice"),
         ('{"calls": [{"a": 1, "a": 2}]}', "'a' occurs twice"),
         ('{"output": NaN}', "NaN is not a JSON value"),
+        (f'{{"output": {"9" * 5_000}}}', "a number has too many digits: write it as a string"),
         ('{"calls": [{"_tool": "order", "output": {"output": 1}', "it is not JSON"),
         ('{"output": {"output": 1}, nonsense}', "it is not JSON"),
         ('{"calls": [{"_tool": "order" "output": {"calls": []}}], "output": null}', "it is not JSON"),
