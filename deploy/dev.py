@@ -77,9 +77,11 @@ def main(arguments: list[str]) -> int:
         "lock": lock,
         "setup": setup,
     }
-    if not arguments or arguments[0] not in commands:
+    if not arguments or arguments[0] in ("help", "--help", "-h"):
         print(__doc__.strip(), file=sys.stderr)
-        return 0 if arguments[:1] in (["help"], ["--help"], ["-h"]) else 2
+        return 0 if arguments else 2
+    if arguments[0] not in commands:
+        return fail("There is no command " + repr(arguments[0]) + ": " + ", ".join(commands) + ".")
     if sys.version_info < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         found = "%d.%d" % sys.version_info[:2]

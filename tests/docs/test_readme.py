@@ -59,6 +59,11 @@ def test_the_first_example_runs_from_python(shop: Path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "{'verified': 'Alex', 'greeting': 'Hello Alex'}"), done.stderr
 
 
+def test_a_command_of_the_clone_that_is_not_there_is_named() -> None:
+    done = subprocess.run([sys.executable, "deploy/dev.py", "tset"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.split(":")[0]) == (1, "There is no command 'tset'")
+
+
 def test_a_plan_for_each_instance_has_one_summary(shop: Path) -> None:
     (shop / "each.json").write_text(block("json", "_gather"), encoding="utf-8")
     done = acts("run", "each.json", "--activities", "shop.py", "--json", at=shop)

@@ -76,6 +76,13 @@ def test_the_latest_of_no_runs_is_none_yet(backend: Backend, name: str) -> None:
         client.find("latest")
 
 
+def test_an_address_that_would_not_count_is_refused(backend: Backend) -> None:
+    url: Any = backend.settings.require_redis()
+    for positional, named in ((url, {}), (backend.settings, {"broker": url})):
+        with pytest.raises(TypeError, match=r"Client\(broker=URL, redis=URL\)"):
+            Client(positional, **named)
+
+
 def test_the_same_id_twice_is_one_run_and_another_document_is_refused(backend: Backend, name: str) -> None:
     note = {"solution": {"calls": [{"_tool": "add", "a": 1, "_outputPath": "†state.a"}]}}
     assert submitted(backend, "--id", name, value=note) == name

@@ -54,8 +54,10 @@ class Client:
         redis: str | None = None,
         registry: Registry | None = None,
     ) -> None:
-        given = {"broker_url": broker, "redis_url": redis}
-        self.settings = settings or load(**{key: url for key, url in given.items() if url is not None})
+        given = {key: url for key, url in {"broker_url": broker, "redis_url": redis}.items() if url is not None}
+        if settings is not None and (given or not isinstance(settings, Settings)):
+            raise TypeError("an address is given by its name, and not beside settings: Client(broker=URL, redis=URL)")
+        self.settings = settings or load(**given)
         self._registry = registry
 
     def __enter__(self) -> Self:
