@@ -28,6 +28,7 @@ from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.lanes.children import Children
+from acts_celery.worker.lanes.invocation import CANCELLED_ITSELF
 from acts_celery.worker.lanes.remote import Remote, RemoteExecutor
 from acts_celery.worker.lanes.services import Services
 from acts_celery.worker.lanes.threads import Threads
@@ -47,7 +48,7 @@ from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.due import PUBLISHED_SECONDS
 from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.storage.slots import Slots
-from acts_celery.worker.wire.attempts import Attempt
+from acts_celery.worker.wire.attempts import Attempt, Result
 from acts_celery.worker.wire.messages import Delivery, attempt_in, delivery_task
 from acts_celery.worker.wire.task_messages import TaskMessage
 
@@ -176,7 +177,7 @@ class Runtime:
             )
         )
 
-    async def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, T]) -> T | None:
+    async def carry_out(self, attempt: Attempt, coroutine: Coroutine[Any, Any, Result]) -> Result | None:
         """What a remote call's coroutine returns. None where its run was cancelled."""
         if attempt.seal in self._cancellations:
             coroutine.close()
@@ -184,7 +185,9 @@ class Runtime:
         working = asyncio.ensure_future(coroutine)
         with self._cancellations.watching(attempt.seal, lambda: self.call_soon(working.cancel)):
             await asyncio.wait([working])
-        return None if working.cancelled() else working.result()
+        if working.cancelled():
+            return None if attempt.seal in self._cancellations else CANCELLED_ITSELF
+        return working.result()
 
     async def deliver(self, delivery: Delivery) -> None:
         """Send the result of a remote call back to its lane; waits minutes for a broker that is away or full.

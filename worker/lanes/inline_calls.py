@@ -12,7 +12,7 @@ from acts_celery.worker.registry.activities import Activity
 from acts_celery.worker.wire.attempts import Attempt, Result
 
 from .children import Started
-from .invocation import invoke
+from .invocation import CANCELLED_ITSELF, invoke
 from .mailbox import Mailbox
 from .services import Services
 
@@ -65,7 +65,7 @@ class InlineCalls:
         done, self._done = self._done, []
         ended = list[tuple[Attempt, Result | Started]]()
         for task in done:
-            result, took_ms = task.result()
+            result, took_ms = task.result() if not task.cancelled() else (CANCELLED_ITSELF, 0)
             ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
         return sorted(ended, key=lambda pair: pair[0].id.index)
 

@@ -39,6 +39,8 @@ _shown: Final[set[tuple[str, str, int] | None]] = set()
 """The errors whose tracebacks are in the log, by type and place."""
 _PACKED: Final = (StopIteration, StopAsyncIteration)
 """What no coroutine can raise: it arrives as the cause of a RuntimeError."""
+CANCELLED_ITSELF: Final = Failure("CancelledError", "its code has cancelled the task that it ran in")
+"""What comes of an attempt that has ended cancelled though nobody outside has cancelled it."""
 _OUTCOMES: Final[Mapping[type[Result], str]] = {Success: "done", Failure: "failed", Retry: "retried"}
 
 
