@@ -177,6 +177,24 @@ def test_what_was_noted_before_the_clock_was_set_back_is_noted_anew(judged: Judg
     assert judged.entry() == "lost:1:0:"
 
 
+def test_what_was_sent_and_forgotten_before_the_clock_was_set_back_is_looked_after(judged: Judged) -> None:
+    judged.begin(3)
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged.advance(outcomes=[Outcome(index, Status.SENT) for index in (0, 1)], sendings={0: task, 1: task})
+    ahead = judged.redis.time()[0] * 1000 + 86_400_000
+    for member, kind in (("\x1f0", "sent"), ("\x1f1", "retry")):
+        judged.redis.hset(judged.keys.outbox, member, f"{kind}:1:0:{ahead}/{FAR}")
+        judged.redis.zadd(judged.keys.outbox_due, {member: ahead})
+    judged.sweeper.sweep()
+    left: Any = judged.redis.zrangebyscore(judged.keys.outbox_due, ahead, ahead)
+    assert left == ["\x1f1"]
+    judged.redis.zrem(judged.keys.outbox_due, "\x1f1")
+    judged.sweep()
+    judged.come_out(FAR)
+    judged.sweep()
+    assert judged.forgotten()[0] == f"taken:1:0:{FAR}"
+
+
 def test_what_a_process_says_during_a_sweep_counts_in_it(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep may take longer than a lease, where it has much to do or the broker is slow."""
     judged.begin(1)

@@ -5,13 +5,24 @@
 --
 -- KEYS: outbox outbox_tasks outbox_due
 -- USES: clock condition names
--- Request: most (how many at most), published_ms, soon_ms, heard_ms, consumed_until and suspended (see sweep.lua), limit_attempts
+-- Request: most (how many at most), lease_ms, published_ms, soon_ms, heard_ms, consumed_until and suspended (see sweep.lua), limit_attempts
 --          (that many executions may be lost)
 -- Answer: send and dead, lists of {member, attempt, failures, repeated, task}, broken, a list of members whose entries are
 --         none of ours, and awaited (see sweep.lua). What is dead or broken stays here, and is given again to each that asks,
 --         until it is removed.
 
 local send, dead, broken, awaited = {}, {}, {}, {}
+
+-- What was noted before the clock was set back is noted anew (see sweep_judge.lua); nobody knows for when a retry was.
+local furthest = now + 2 * request.lease_ms + request.published_ms
+for _, member in ipairs(redis.call('ZREVRANGEBYSCORE', outbox_due, '+inf', '(' .. as_text(furthest), 'LIMIT', 0, request.most)) do
+    local kind, attempt, failures, holder = read_condition(redis.call('HGET', outbox, member))
+    local queue = string.match(holder or '', '^%d+/(.*)$')
+    if queue and kind ~= 'retry' then
+        redis.call('HSET', outbox, member, condition(kind, attempt, failures, as_text(now) .. '/' .. queue))
+        redis.call('ZADD', outbox_due, now + request.lease_ms, member)
+    end
+end
 
 local silent = redis.call('ZRANGEBYSCORE', outbox_due, '-inf', now, 'LIMIT', 0, request.most)
 -- When to look again whether a probe has come: soon, unless very many calls lie there.
