@@ -447,3 +447,12 @@ def test_a_worker_says_when_it_is_ready_and_stops_at_a_signal(number: signal.Sig
     assert ready["worker"].startswith("mine@")
     assert (ready["queues"], ready["pid"]) == (["a", "b"], worker.pid)
     assert (worker.returncode, stdout) == (code, ""), stderr
+
+
+def test_what_a_worker_lacks_is_said_once_and_a_misspelt_queue_is_named() -> None:
+    ended = acts("worker", "--processes", "2", "--queues", "instnces,delegates,own")
+    warning, error = ended.stderr.splitlines()
+    assert warning == (
+        "acts: warning: no setting and no activity here names the queue 'instnces', did you mean 'instances'?"
+    )
+    assert (ended.returncode, error.partition(":")[2].partition(":")[0]) == (3, " no broker is configured")

@@ -23,7 +23,7 @@ import click
 from .bundles import bundled
 from .failures import COMPLETED, UNAVAILABLE
 from .options import Common, common_options, load_registry
-from .output import write_error
+from .output import tell, write_error
 from .processors import usable_processors
 from .supervised import LOADED, SHARED, end_with_supervisor
 from .terminating import end_if_terminated
@@ -37,6 +37,7 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 COROUTINES: Final = "coroutines"
 POOLS: Final = (COROUTINES, "threads", "prefork", "solo")
 
+_LIKENESS: Final = 0.8
 _LOCAL_POLL_SECONDS: Final = 0.02
 
 
@@ -77,6 +78,17 @@ class _Start:
         named = _names(self.queues)
         own = registry.queues() if self.activity_queues or not named else ()
         return list(dict.fromkeys((*(named or queue_names(settings)), *own)))
+
+    def misspelt(self, settings: Settings) -> Iterator[str]:
+        """What is odd about the queues: a name that no setting and no activity has, but nearly."""
+        from acts_celery.broker_config import queue_names
+        from acts_celery.protocol.language.spelling import Speller
+        from acts_celery.worker.registry.activities import registry
+
+        known, speller = [*queue_names(settings), *registry.queues()], Speller(likeness=_LIKENESS)
+        for name in _names(self.queues):
+            if name not in known and (hint := speller.hint(name, known)):
+                yield f"no setting and no activity here names the queue {name!r}{hint}"
 
     def with_port(self, settings: Settings) -> Settings:
         """The settings, with the port on which this process shows its figures."""
@@ -152,6 +164,10 @@ def worker(*, start: _Start, common: Common) -> int:
     # `acts_celery.celery` reads the settings when it is imported, and so does whatever the activities start.
     os.environ.update(settings.to_environment())
     load_registry(settings)
+    for warning in start.misspelt(settings) if start.place == 0 else ():
+        tell(f"warning: {warning}")
+    settings.require_broker()
+    settings.require_redis()
     if start.supervised:
         _count_together()
         _announce(stdout, LOADED)
