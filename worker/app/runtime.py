@@ -208,7 +208,10 @@ class Runtime:
             self.returns.leave()
             if self._scheduler is not None:
                 self._scheduler.leave()
-            logger.info("told to end: no call of a run begins here any more")
+            text = (
+                "told to end: no call of a run begins here any more; those at work have %g s, a second signal ends them"
+            )
+            logger.info(text, self.settings.stop_seconds)
 
         self._loop.call_soon_threadsafe(self._loop.add_reader, leaving, leave)
 
