@@ -188,6 +188,7 @@ def test_r11_2_a_fork_goes_on_with_the_elements_that_are_left(backend: Backend) 
     owners[done] = run.id
     found = backend.wait(copy.id).data()["state"]["r"]
     assert [one["key"] for one in found] == [f"{owner}:0[{at}]" for at, owner in enumerate(owners)]
+    assert copy.status()["calls"] == {"done": 1}
 
 
 def test_r11_7_an_amendment_leaves_it_at_work(backend: Backend, meeting: Meeting, gate: str) -> None:

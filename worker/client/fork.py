@@ -48,6 +48,8 @@ from .ownership import owner_fields
 
 SETTLED: Final = "settled"
 """What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""
+_EACH: Final = str(FAN_OUT)
+"""How calls stand that are carried out for each element: they count as running from their beginning to their end."""
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000
 
@@ -141,7 +143,7 @@ class Forker:
                 pipeline.execute()
 
     def _write_lanes(self, keys: Keys, run: RunState) -> Counter[str]:
-        """Write what is known of lanes and calls; how many calls there are, and how many of each status."""
+        """Write what is known of lanes and calls; how many calls there are, of each status, and for each element."""
         counts: Counter[str] = Counter()
         guests = _guests(run)
         gathered = [call.index for call in run.shared.known.values() if call.gather and run.shared.end(call.index)]
@@ -168,6 +170,7 @@ class Forker:
                         pipeline.rpush(keys.backlog, token)
                     counts.update(end.status.value for end in ended.values())
                     counts["total"] += len(lane.known)
+                    counts[_EACH] += list(conditions.values()).count(_EACH)
                 pipeline.execute()
         return counts
 
@@ -219,7 +222,7 @@ class Forker:
         self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, run: RunState, *, is_paused: bool
     ) -> None:
         """The last command makes a run of it."""
-        total = counts.pop("total", 0)
+        total, begun = counts.pop("total", 0), counts.pop(_EACH, 0)
         end = run.loop.ended if run.loop is not None else None
         remaining = total - counts.total() + (run.loop is not None and end is None)
         status, faults = "paused" if is_paused or run.waits_for_approval else "running", _faults(run)
@@ -233,6 +236,7 @@ class Forker:
             **({"plan": 1} if run.waits_for_approval and remaining else {}),
             "total": total,
             "remaining": remaining,
+            **({"running": begun} if begun else {}),
             "submitted": milliseconds,
             **({} if remaining else {"finished": milliseconds}),
             **owner_fields(self._settings),
@@ -269,7 +273,7 @@ def _conditions(lane: LaneState) -> dict[int, str]:
         elif call.is_held:
             found[index] = str(Condition(Kind.HELD, holder=str(call.held)))
         elif call.elements is not None:
-            found[index] = str(FAN_OUT)
+            found[index] = _EACH
     return found
 
 
