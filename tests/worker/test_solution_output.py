@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from .backend import DEADLINE_SECONDS, Backend
+from .test_r14_people import wait_held
+from .test_retry import broken
 
 
 def submitted(backend: Backend, output: Any, *calls: dict[str, Any], **parts: Any) -> Any:
@@ -49,6 +53,31 @@ def test_an_output_that_its_schema_forbids_fails_the_run_once_its_values_are_kno
     assert (result.output, run.fork().status()["status"]) == (None, "failed")
     fitting = submitted(backend, output, make(5, "†state.made"), schema=schema)
     assert fitting.wait(timeout_seconds=DEADLINE_SECONDS).output == {"name": "Alex", "made": 5}
+
+
+def test_what_is_given_by_hand_counts_for_the_output_where_nothing_else_is_left(backend: Backend) -> None:
+    run = submitted(backend, "†state.a", broken("output"))
+    assert run.wait(timeout_seconds=DEADLINE_SECONDS).status == "failed"
+    run.retry(skip=True, value="Hello")
+    result = run.wait(timeout_seconds=DEADLINE_SECONDS)
+    assert result.status == run.status()["status"] == "completed"
+    assert result.output == "Hello"
+
+
+@pytest.mark.parametrize("calls", [[], [make(1, "†state.own", _instance="①")], [{"_tool": "echo", "value": 1}]])
+def test_an_output_is_looked_at_also_where_no_global_call_can_say_so(backend: Backend, calls: list[Any]) -> None:
+    for output, status in (("†state.name", "completed"), ("†state", "failed")):
+        run = submitted(backend, output, *calls, schema={"type": "string"})
+        result = run.wait(timeout_seconds=DEADLINE_SECONDS)
+        assert result.status == run.status()["status"] == status
+
+
+def test_an_output_of_which_an_amendment_leaves_nothing_fails_the_run(backend: Backend) -> None:
+    run = submitted(backend, "†state.made", make("Hello", "†state.made"), config={"approve": ["*"]})
+    wait_held(run)
+    run.amend({"calls": []})
+    result = run.wait(timeout_seconds=DEADLINE_SECONDS)
+    assert result.status == run.status()["status"] == "failed"
 
 
 def test_an_output_with_references_is_none_as_long_as_calls_have_not_ended(backend: Backend) -> None:

@@ -14,11 +14,14 @@ from typing import Any, Final
 
 from redis import Redis
 
+from acts_celery.protocol.engine.solution_output import holds_references, output_fault
 from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.storage.audit import AuditRecord
 from acts_celery.worker.storage.child_links import PARENT
+from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
+from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.scripts import Script
 
 _AT_ONCE: Final = 200
@@ -86,12 +89,25 @@ class AmendmentSteps:
             raise
 
     def end(self, record: AuditRecord, resume: Callable[[], None]) -> None:
-        """The last step of a change that is written: the run goes on if it did before and was not paused since."""
-        ended = self.do("end")
+        """The last step of a change that is written: the run goes on if it did before and was not paused since. What is
+        left may be nothing, so it says what the output comes to.
+        """
+        ended = self.do("end", output_fault=self._output_fault())
         record.write_line(self._keys.run)
         if ended["resumes"]:
             with suppress(RunOver):  # what was left has ended with the change
                 resume()
+
+    def _output_fault(self) -> str | None:
+        """What `LaneView.output_fault` says of the global lane."""
+        history = History(self._redis, self._keys)
+        run = RunState(history.definition(), ())
+        if not holds_references(run.definition.output):
+            return None
+        run.feed(history.lane(None))
+        if any(run.shared.end(index) is None for index in run.shared.known):
+            return None
+        return output_fault(run.definition.output, run.shared.fold, run.definition.schema) or ""
 
     def do(self, step: str, **request: Any) -> dict[str, Any]:
         """One step."""

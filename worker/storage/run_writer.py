@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan
 from acts_celery.protocol.engine.loop import Loop
+from acts_celery.protocol.engine.solution_output import output_fault
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.worker.batches import batches
@@ -158,7 +159,9 @@ class RunWriter:
             yield _adding(log, id_, {"l": lane, "p": last.get(lane, "0-0"), **fields})
             last[lane] = id_
         is_request = plan.submission.is_request
-        first = "paused" if plan.waits_for_approval else "running" if plan.size or is_request else "completed"
+        fault = _output_fault(plan, sent)
+        ended = "completed" if fault is None else "failed"
+        first = "paused" if plan.waits_for_approval else "running" if plan.size or is_request else ended
         yield from _becoming(keys, next(ids), {STATUS: first, AUDIT: order.pack()})
         for call in (call for calls in sent.values() for call, _ in calls):
             lane, id_ = lane_token(call.instance), next(ids)
@@ -167,7 +170,7 @@ class RunWriter:
         yield from _sending(keys, sent, milliseconds)
         left = plan.size + is_request - sum(map(len, sent.values()))
         if sent and not left:
-            yield from _becoming(keys, next(ids), {STATUS: "completed"})
+            yield from _becoming(keys, next(ids), {STATUS: ended})
         for lanes in batches(last, _AT_ONCE):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
@@ -180,7 +183,8 @@ class RunWriter:
             yield ["RPUSH", keys.backlog, *lanes]
         state: dict[str, Any] = {
             "format": FORMAT,
-            "status": first if left else "completed",
+            "status": first if left else ended,
+            **({"output_fault": fault} if fault is not None else {}),
             **({"plan": 1} if plan.waits_for_approval else {}),
             "total": plan.size,
             "remaining": left,
@@ -207,6 +211,14 @@ class RunWriter:
 
 def _waits_for_promises(plan: Plan) -> bool:
     return any(lane.promised_places for lane in plan.lanes.values())
+
+
+def _output_fault(plan: Plan, sent: Sent) -> str | None:
+    """What stands against the output where no global call runs, of which the last one would say so (SPEC R4.9)."""
+    lane = plan.lanes.get(None)
+    if lane is not None and lane.calls and None not in sent:
+        return None
+    return output_fault(plan.submission.output, plan.context.fold(), plan.submission.schema)
 
 
 def _has_work(lane: Lane) -> bool:

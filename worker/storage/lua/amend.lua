@@ -15,7 +15,7 @@
 --        skip, lane   see amend_lane.lua; lane has its number
 --        undo         see amend_undo.lua
 --        drop    it does not fit: all as before, unless another attempt has been written in part
---        end
+--        end     output_fault (see status.lua, or nil)
 -- Answer: status (of the run; "gone" where there is none), is_ours (whether who is at it still), by, resumes,
 --          is_streaming (refused, since a model is writing calls of it)
 
@@ -105,6 +105,7 @@ local function finish()
     resumes = redis.call('HGET', state, 'amending:resumes') == '1'
     redis.call('HDEL', state, 'amending', 'amending:by', 'amending:since', 'amending:resumes', 'amending:gathers',
         'amending:written')
+    note_output_fault(request.output_fault)
     local loop = redis.call('HGET', state, 'loop:lane')
     if loop then -- nothing but the loop may be left
         redis.call('RPUSH', backlog, loop)

@@ -114,10 +114,8 @@ if paid_tokens + paid_money > 0 then
     paid_money = math.min(paid_money + tonumber(paid[2] or 0), 2 ^ 53)
     redis.call('HSET', state, 'paid:tokens', as_text(paid_tokens), 'paid:money', as_text(paid_money))
 end
-if request.output_fault == '' then
-    redis.call('HDEL', state, 'output_fault')
-elseif request.output_fault and not is_over(status) then
-    redis.call('HSET', state, 'output_fault', request.output_fault)
+if request.output_fault == '' or not is_over(status) then
+    note_output_fault(request.output_fault)
 end
 if #released > 0 then
     redis.call('ZREM', leases, unpack(released))

@@ -29,6 +29,15 @@ local function change_status(status, who, reason)
     redis.call('XADD', statuses, id, 's', status)
 end
 
+-- Note why a run's output cannot be read or does not fit: "" where all is well, nil where that is not known yet.
+local function note_output_fault(fault)
+    if fault == '' then
+        redis.call('HDEL', state, 'output_fault')
+    elseif fault then
+        redis.call('HSET', state, 'output_fault', fault)
+    end
+end
+
 -- How a run ends whose last call has ended. What failed in the ticks of a loop that is over counts no more (see loop.lua).
 local function end_status()
     local failed, output_fault, missed, loop_fault, forgiven =
