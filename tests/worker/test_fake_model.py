@@ -161,6 +161,8 @@ def test_a_recording_is_made_of_the_model_of_the_settings_and_then_answers_witho
             ORDERS["A-1"] = 30
         assert output is None
         assert "of 2 recorded requests the nearest is number 2" in reason
+        with pytest.raises(WorkerError, match=r"nothing is recorded in none.jsonl yet: run pytest --acts-record once"):
+            client.recorded("none.jsonl")
         client.records = True
         with pytest.raises(WorkerError, match=r"there is no model to record in .*recorded\.jsonl: set ACTS_MODEL"):
             client.recorded(file)

@@ -76,6 +76,11 @@ def test_r12_2_a_bare_name_that_nothing_is_registered_under_is_refused_with_its_
     assert error["message"].startswith("no activity is registered under 'nobody'")
 
 
+def test_r12_9_a_run_without_its_tick_is_answered_with_what_to_write(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["prompt", "latest"]) == 2
+    assert capfd.readouterr().err == ("acts: latest: no such file; what a run has asked: acts prompt RUN --tick 0\n")
+
+
 def test_r12_8_of_a_request_check_says_what_a_model_can_do_by_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .failures import COMPLETED, documented
+from .failures import COMPLETED, REJECTED, Failed, documented
 from .inspect import found_run
 from .options import Common, common_options, load_registry
 from .output import escaped, print_json, print_text
@@ -48,6 +49,8 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
         with found_run(file, common) as run:
             return _show(run.asked(tick), common)
     with documented(as_json=common.json, has_status=False):
+        if file != "-" and not Path(file).exists():
+            raise Failed(f"{file}: no such file; what a run has asked: acts prompt RUN --tick 0", REJECTED)
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)

@@ -147,6 +147,8 @@ class LocalClient(Client):
         `pytest --acts-record`. Raises `WorkerError` for a file that cannot be read.
         """
         path = Path(file)
+        if not self.records and not path.exists():
+            raise WorkerError(f"nothing is recorded in {path} yet: run pytest --acts-record once, with ACTS_MODEL set")
         model = self._recording(path, name) if self.records else ScriptedModel.load(path)
 
         async def answer(*asked: Any) -> Answer:
