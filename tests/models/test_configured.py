@@ -117,6 +117,20 @@ def test_it_is_not_waited_for_what_would_come_too_late(registry: Registry) -> No
     assert len(speaker.asked) == 1
 
 
+def test_a_model_that_may_be_asked_again_at_once_is_asked_after_the_backoff(registry: Registry) -> None:
+    speaker = Speaker(RateLimited("busy", retry_after_seconds=0.0), {"output": 1})
+    waits: list[float] = []
+    registry.add_model(RegisteredModel("a", speaker.__call__))
+    them = Models(configured(model="a:x"), registry, on_thread, lambda error, tries, seconds: waits.append(seconds))
+    assert asked(them).text == '{"output": 1}'
+    assert [wait > 0 for wait in waits] == [True]
+
+
+def test_a_functions_own_timeout_is_not_the_deadline_of_the_request(registry: Registry) -> None:
+    with pytest.raises(TimeoutError, match="its database"):
+        asked(models(registry, configured(model="a:x"), a=Speaker(TimeoutError("its database"))))
+
+
 def test_a_request_has_a_deadline_that_a_config_can_only_shorten(registry: Registry) -> None:
     async def silent(messages: Any, schema: Any, config: Any) -> Any:
         await asyncio.Event().wait()

@@ -8,6 +8,7 @@ import gzip
 import json
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -216,6 +217,11 @@ def test_a_connection_that_breaks_before_the_answer_is_unreachable() -> None:
     headers = {"Content-Type": "text/event-stream"}
     assert failed(Reply([delta(role="assistant")], headers=headers, is_cut=True), Unreachable).is_transient
     assert failed(Reply([], headers=headers), Unreachable).is_transient
+
+
+def test_events_that_say_of_an_error_that_there_is_none_are_an_answer() -> None:
+    reply = streamed(TEXT)
+    assert answer_of(replace(reply, chunks=[event({"error": None}), *reply.chunks])).text == TEXT
 
 
 def test_a_refusal_is_reported_in_the_models_words() -> None:

@@ -28,6 +28,7 @@ def examined(**settings: Any) -> Layer:
         (LIST, True, "openai:m answers"),
         (failing(404, "no such path"), True, "openai:m answers"),
         (Reply([b"{}"]), True, "openai:m answers"),
+        (Reply([b'{"data": 5}']), True, "openai:m answers"),
         (failing(401, "wrong key sk-4711-long"), False, "401: wrong key ***"),
         (failing(503, "down"), False, "503: down"),
     ],

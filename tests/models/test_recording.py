@@ -93,14 +93,18 @@ def test_what_was_never_recorded_is_refused_and_the_nearest_is_named_with_its_di
 def test_answers_that_have_to_be_paid_for_are_recorded_whatever_they_are_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     cut = Truncated("too long", answer=Answer('{"calls": [', "told-1", Usage(9, 8)))
-    for model, said in ((Told(Refused("no")), "a"), (Told(cut), "b")):
+    broken = Truncated("gone", answer=Answer('{"calls": [', "told-1", Usage(9, 1, is_whole=False)))
+    for model, said in ((Told(Refused("no")), "a"), (Told(cut), "b"), (Told(broken), "d")):
         with pytest.raises((Refused, Truncated)):
             ask(kept(model, path), said)
     for error in (RateLimited("busy"), BadRequest("what?")):
         with pytest.raises(type(error)):
             ask(kept(Told(error), path), "c")
     replayed = ScriptedModel.load(path)
-    assert len(lines(path)) == 2
+    assert len(lines(path)) == 3
+    with pytest.raises(Truncated) as raised:
+        ask(replayed, "d")
+    assert raised.value.answer == broken.answer
     with pytest.raises(Refused, match="no"):
         ask(replayed, "a")
     heard: list[str | Reported] = []

@@ -65,7 +65,7 @@ async def answered(
     A request of whose answer a piece has come is not asked again: calls of that piece may have begun.
     """
     began = time.monotonic()
-    has_begun = False
+    has_begun, deadline = False, asyncio.timeout(seconds)
     error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
 
     def take(candidate: Candidate, piece: str | Reported) -> None:
@@ -77,7 +77,7 @@ async def answered(
         on_text(piece)
 
     try:
-        async with asyncio.timeout(seconds):
+        async with deadline:
             for attempt in count():
                 wait_seconds = _BACKOFF.seconds(attempt + 1)
                 for candidate in candidates:
@@ -94,7 +94,7 @@ async def answered(
                         raise error
                     if has_begun:
                         raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
-                    if error.retry_after_seconds is not None:
+                    if error.retry_after_seconds:  # 0 says that it may be asked again, and not that it helps
                         # Those who were sent away together do not come back together.
                         wait_seconds = error.retry_after_seconds * random.uniform(1.0, _SPREAD)
                 if time.monotonic() - began + wait_seconds >= seconds:
@@ -105,5 +105,6 @@ async def answered(
                 failed(error, tries, wait_seconds)
                 await asyncio.sleep(wait_seconds)
     except TimeoutError:
-        pass
+        if not deadline.expired():
+            raise  # a registered function's own
     raise error

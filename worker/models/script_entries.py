@@ -127,5 +127,9 @@ def _is_error(error: Any) -> bool:
 
 
 def _is_usage(usage: Mapping[str, Any]) -> bool:
+    counts = {key: value for key, value in usage.items() if key != "is_whole"}
     known = {"input", "output", "cached"}
-    return {"input", "output"} <= usage.keys() <= known and all(count_of(one) is not None for one in usage.values())
+    is_counted = {"input", "output"} <= counts.keys() <= known and all(
+        count_of(one) is not None for one in counts.values()
+    )
+    return is_counted and isinstance(usage.get("is_whole", True), bool)

@@ -232,7 +232,8 @@ class SdkModel:
             ):
                 body = b"".join([each async for each in bounded(response.iter_bytes(), self._bounds.body_bytes)])
         listed = json_object(body).get("data")
-        return [str(each["id"]) for each in listed if isinstance(each, dict) and "id" in each] if listed else []
+        entries = listed if isinstance(listed, list) else []
+        return [str(each["id"]) for each in entries if isinstance(each, dict) and "id" in each]
 
     async def close(self) -> None:
         """Close the connections. A model that is asked again opens others."""
@@ -264,8 +265,8 @@ class SdkModel:
             streams = verify_content(response.headers, _EVENTS, _JSON) == _EVENTS
             is_reported = not streams
             async for chunk in self._chunks(response, streams=streams):
-                if "error" in chunk:
-                    raise self._told(chunk["error"])
+                if error := chunk.get("error"):  # some gateways say of each event that it is none
+                    raise self._told(error)
                 piece = self._dialect.take(written, chunk, streams=streams)
                 words, written.told = Words(written.told), ""
                 for each in filter(None, (words, piece) if streams else ()):
