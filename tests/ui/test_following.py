@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from acts_celery.broker_config import load
+from acts_celery.worker.page import Page
 from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.ui.following import PAUSE_SECONDS
+from acts_celery.worker.ui.following import PAUSE_SECONDS, Following, Viewer
+from acts_celery.worker.web.reading import Reader
 from tests.chaos.server import Server
 from tests.worker.backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting
 
@@ -105,6 +110,78 @@ def test_a_run_that_is_forgotten_ends_its_viewers(backend: Backend, site: Site) 
     assert listener.until("gone")["error"]["type"] == "RunNotFound"
     assert listener.ended()
     assert error_of(site.get(f"/api/runs/{run.run}/events")) == (404, "RunNotFound")
+
+
+class _Slow(Reader):
+    """Gives whoever is called `late` its answer when others have heard of more."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page)
+        self.has_read, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, path: str, query: Mapping[str, str]) -> Any:
+        found = await super().answer(path, query)
+        task = asyncio.current_task()
+        if task is not None and task.get_name() == "late":
+            self.has_read.set()
+            await self.goes_on.wait()
+        return found
+
+
+@asynccontextmanager
+async def following(backend: Backend) -> AsyncIterator[tuple[Following, _Slow]]:
+    """What follows runs, without a server."""
+    reader = _Slow(Page(backend.redis, backend.settings))
+    followed = Following(backend.settings, reader)
+    try:
+        yield followed, reader
+    finally:
+        await followed.close()
+        reader.close()
+
+
+async def told(viewer: Viewer, status: str) -> bool:
+    """Whether a viewer is told of that status."""
+    while (found := await viewer.next(DEADLINE_SECONDS)) is not None:
+        if json.loads(found.data).get("status") == status:
+            return True
+    return False
+
+
+def test_a_viewer_whose_first_look_was_overtaken_is_told_what_the_others_know(backend: Backend, name: str) -> None:
+    run = gated(backend, name)
+
+    async def look() -> str:
+        async with following(backend) as (followed, reader):
+            first = await followed.join(run)
+            late = asyncio.create_task(followed.join(run), name="late")
+            await reader.has_read.wait()
+            backend.meeting.open_gate(name)
+            assert await told(first, "completed")
+            reader.goes_on.set()
+            found = await (await late).next(DEADLINE_SECONDS)
+            assert found is not None
+            return str(json.loads(found.data)["status"])
+
+    assert asyncio.run(look()) == "completed"
+
+
+def test_a_run_under_the_id_of_one_that_is_gone_is_followed(backend: Backend, name: str) -> None:
+    run = backend.run([ECHO]).run
+
+    async def look() -> bool:
+        async with following(backend) as (followed, _):
+            stays = await followed.join(run)
+            backend.client.run(run).delete()
+            while (found := await stays.next(DEADLINE_SECONDS)) is not None and found.event != "gone":
+                pass
+            call = {"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.one"}
+            backend.client.submit((), {"calls": [call]}, id=run)
+            viewer = await followed.join(run)
+            backend.meeting.open_gate(name)
+            return await told(viewer, "completed")
+
+    assert asyncio.run(look())
 
 
 def test_a_run_of_another_format_is_refused_in_a_sentence(backend: Backend, site: Site) -> None:

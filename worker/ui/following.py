@@ -107,8 +107,11 @@ class Following:
         viewer = Viewer(overview["run"])
         followed = self._runs.setdefault(viewer.run, _Followed())
         followed.viewers.add(viewer)
-        viewer.tell(_changed(overview))
-        followed.task = followed.task or asyncio.create_task(self._follow(viewer.run, followed))
+        if followed.task is None or followed.task.done():  # the run under its id was gone, and is another one now
+            followed.newest = None
+            followed.task = asyncio.create_task(self._follow(viewer.run, followed))
+        # What the others know may be newer; where it is older, all hear of this soon.
+        viewer.tell(followed.newest or _changed(overview))
         return viewer
 
     def _refuse_if_full(self) -> None:
