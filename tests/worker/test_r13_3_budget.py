@@ -148,6 +148,25 @@ def test_r13_3_a_single_request_of_a_delegate_is_charged_and_logged(loops: Backe
     assert (loops.wait(alone.id).calls[0].cost or {})["tokens"] == 60_010
 
 
+def test_r13_3_what_a_call_had_taken_before_it_was_carried_out_again_counts(loops: Backend) -> None:
+    topic = secrets.token_hex(4)
+    definition = {**PLAIN, "context": [{"type": "text", "message": f"topic: {topic}"}]}
+    for _ in range(2):
+        loops.meeting.redis.rpush(f"answers:{topic}", '{"answer": {"output": "none"}, "usage": [2000, 10]}')
+    asked = asking(
+        loops,
+        answer(ask("plain", "†state.a"), usage=[1_000, 10]),
+        answer(output=1, usage=[1_000, 10]),
+        delegates={"plain": definition},
+        tokens=65_000,
+    )
+    assert asked.result().calls[0].status == "failed"
+    asked.run.retry()
+    assert (asked.result().calls[0].cost or {})["tokens"] == 2 * 2_010
+    drawn: Any = loops.redis.hget(Keys(loops.settings.key_prefix, asked.run.id).budget, "=tokens")
+    assert int(drawn) == 2 * 2_010
+
+
 def test_r13_3_a_single_request_that_does_not_fit_what_is_left_is_not_asked(loops: Backend) -> None:
     topic = secrets.token_hex(4)
     config = {"max_output_tokens": 90_000}

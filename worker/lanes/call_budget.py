@@ -50,15 +50,15 @@ class CallBudget:
         if self._limits is not None and self._limits.money is not None and estimate.nanodollars is None:
             return Failure("LimitReached", f"no price is known of its model, which config.money needs: {PRICE_REMEDY}")
         whole = Cost.of_request(None, estimate, attempt.losses)
-        shortfall = await self._take(attempt.id, whole, Cost.of_request(None, estimate))
+        shortfall = await self._take(attempt.id, attempt.again, whole, Cost.of_request(None, estimate))
         if shortfall is None:
             return None
         failure = Failure("LimitReached", shortfall.text)
         return Retry(failure, WAIT_SECONDS) if waits(shortfall, attempt.failures, self._settings) else failure
 
-    async def charge(self, id_: CallId, outcome: Outcome) -> None:
-        """Put what a call has cost in the place of what it has reserved."""
-        await self._take(id_, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
+    async def charge(self, id_: CallId, again: int, outcome: Outcome) -> None:
+        """Put what a call has cost in the place of what it has reserved; `again` as in `Attempt`."""
+        await self._take(id_, again, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
 
     def _estimate(self, call: Mapping[str, Any]) -> Estimate:
         """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
@@ -67,12 +67,14 @@ class CallBudget:
         counts_money = self._limits is not None and self._limits.money is not None
         return estimate_of(asked if counts_money else (), *tokens)
 
-    async def _take(self, id_: CallId, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
+    async def _take(self, id_: CallId, again: int, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
+        """What a call has taken before it was carried out again stays."""
         assert self._limits is not None
+        member = f"{id_.run}\x1f{id_.member}" + (f"\x1f{again}" if again else "")
         budgets = await self._log.budgets(id_.run, self._limits)
         taken = {"tokens": cost.tokens, "open": reserved.tokens}
         money = {"money": cost.nanodollars, "open_money": reserved.nanodollars}
-        return await self._log.reserve(budgets, Reservation(f"{id_.run}\x1f{id_.member}", **taken, **money))
+        return await self._log.reserve(budgets, Reservation(member, **taken, **money))
 
 
 def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:

@@ -128,7 +128,7 @@ class LaneRunner:
             results.clear()  # nothing more is taken
         await self._gather(attempt.id.index for attempt, _ in results)
         self._decider.take_results(self._lane, step)
-        await self._starter.charge(step.outcomes, self._execution)
+        await self._starter.charge(step.outcomes, self._lane)
         await self._gather()
         if self._run_status == "running" and not self._services.leaving.is_set():
             self._decider.decide(self._lane, step)

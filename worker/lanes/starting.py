@@ -18,7 +18,7 @@ from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.storage.commits import Claim
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import FileGone
-from acts_celery.worker.storage.lane import RunView
+from acts_celery.worker.storage.lane import LaneView, RunView
 from acts_celery.worker.storage.run_writer import TakenOver
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
 from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
@@ -92,12 +92,13 @@ class Starter:
         self._view.sends_much |= size >= HEAVY_BYTES
         return message
 
-    async def charge(self, ended: Sequence[Outcome], execution: Execution) -> None:
+    async def charge(self, ended: Sequence[Outcome], lane: LaneView) -> None:
         """Charge the loop's tokens with what the calls that have ended have asked models. Raises `RedisError`."""
         for outcome in ended if self._budget.is_limited else ():
-            call = execution.call(outcome.index)
+            call = lane.execution.call(outcome.index)
             if call is not None and self._is_charged(call) and not self._is_for_child(call):
-                await self._budget.charge(CallId(self._view.run, self._instance, outcome.index), outcome)
+                id_ = CallId(self._view.run, self._instance, outcome.index)
+                await self._budget.charge(id_, lane.again(outcome.index), outcome)
 
     @property
     def _definition(self) -> Definition:
