@@ -57,6 +57,21 @@ def test_an_option_of_an_activity_that_is_no_number_is_reported_with_its_line(
     assert (told.code, told.error_lines[0].startswith(f"acts: {tmp_path}/mine.py:4: {said}")) == (2, True), told
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("@activity(timeout=3)", "has no argument 'timeout', did you mean 'timeout_seconds'? ({file}:4)"),
+        ('@activity(name="a")', "has no argument 'name'; it has a name, which stands first, and queue, "),
+        ("@delegate", '{file}:4: a delegate has a name of its own: write @delegate("NAME") above the function'),
+        ("a = activity(lambda: 1)", '{file}:4: a lambda has no name: write activity("NAME")(lambda …)'),
+        ("import json\njson.loads('{')\n", "column 2 (char 1) ({file}:5)"),
+    ],
+)
+def test_a_slip_of_a_module_is_reported_with_its_own_line(tmp_path: Path, source: str, said: str) -> None:
+    told = checked(f"from acts_celery import activity, delegate\n\n\n{source}\ndef greet(name: str): ...\n", tmp_path)
+    assert (told.code, said.format(file=tmp_path / "mine.py") in told.error_lines[0]) == (2, True), told
+
+
 def test_what_is_no_json_is_reported_with_its_file(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text('{"a": ')

@@ -25,6 +25,7 @@ from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.tools import GRANTED, REASONING
 from acts_celery.protocol.language.errors import Problem
 from acts_celery.protocol.language.messages import DATA_TYPES
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
 from .docstrings import described
@@ -285,9 +286,9 @@ def activity(
     text, else a digest of its module's source.
     """
     if unknown := further.keys() - Further.__annotations__.keys():
-        raise TypeError(
-            f"activity() has no argument {min(unknown)!r}; it has also {', '.join(Further.__annotations__)}"
-        )
+        known = ("queue", "retries", "timeout_seconds", "max_concurrency", "version", *Further.__annotations__)
+        hint = Speller().hint(min(unknown), known) or f"; it has a name, which stands first, and {', '.join(known)}"
+        raise TypeError(f"activity() has no argument {min(unknown)!r}{hint}")
     first, longest = further.get("backoff_seconds", 0.5), further.get("backoff_max_seconds", 30.0)
     policy = Policy(retries, timeout_seconds, first, longest, max_concurrency)
     effects, untrusted = further.get("effects", False), further.get("untrusted", ())
@@ -316,6 +317,7 @@ def delegate(
 
     Results name the `version` of the code that ran a call: this text, else a digest of its module's source.
     """
+    _require_name(name, "delegate")
     policy = Policy(retries, timeout_seconds, backoff_seconds, backoff_max_seconds, max_concurrency)
 
     def register(function: F) -> F:
@@ -331,6 +333,7 @@ def model(name: str, /) -> Callable[[F], F]:
 
     `ACTS_MODEL=NAME:ANYTHING` makes it the one that is asked, and `config.model` names it.
     """
+    _require_name(name, "model")
 
     def register(function: F) -> F:
         registry.add_model(RegisteredModel(name, function))
@@ -339,12 +342,21 @@ def model(name: str, /) -> Callable[[F], F]:
     return register
 
 
+def _require_name(name: object, what: str) -> None:
+    if not isinstance(name, str):
+        raise ActivitiesError(f'a {what} has a name of its own: write @{what}("NAME") above the function')
+
+
 def make_activity(function: Function, name: str | None, queue: str | None, policy: Policy) -> Activity:
     """An activity from a function: its schema comes from the signature, what the schema says in words from the
     docstring. Raises `ActivitiesError`.
     """
     parameters = inspect.signature(function).parameters
     name = name or function.__name__
+    if name == "<lambda>":
+        raise ActivitiesError('a lambda has no name: write activity("NAME")(lambda …)')
+    if inspect.isasyncgenfunction(function):
+        raise ActivitiesError(f"activity {name!r}: it yields asynchronously, and has no result: return a list")
     result = returns_schema(function)
     returned = {"_output": result} if result else {}
     if tuple(parameters) == ("call", "context"):

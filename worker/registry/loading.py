@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,9 @@ from typing import Final
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import ActivitiesError, Terminated
 
+_PATHS: Final = sysconfig.get_paths()
+_OF_OTHERS: Final = ("<", f"{Path(__file__).parents[2]}/", _PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
+"""How the names of files begin that are ours, Python's or a library's."""
 loaded: Final[dict[str, ModuleType]] = {}
 """The modules and files that were asked for and imported, whether they register anything or not."""
 
@@ -71,12 +75,16 @@ def _told(name: str, error: BaseException) -> str:
         return f"{_place(name, error)}{error}"
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {error.msg}"
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    frame = _frame(error) or traceback.extract_tb(error.__traceback__)[-1]
     return f"{name} cannot be loaded: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
 
 
 def _place(name: str, error: BaseException) -> str:
-    """Where a module has registered something wrongly: its own line, not one of ours."""
+    frame = _frame(error)
+    return f"{frame.filename}:{frame.lineno}: " if frame is not None else f"{name}: "
+
+
+def _frame(error: BaseException) -> traceback.FrameSummary | None:
+    """Where a module has failed, or registered something wrongly: its own line, not one of ours or of a library's."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).name == Path(name).name]
-    return f"{own[-1].filename}:{own[-1].lineno}: " if own else f"{name}: "
+    return next((frame for frame in reversed(frames) if not frame.filename.startswith(_OF_OTHERS)), None)
