@@ -24,11 +24,11 @@ from acts_celery.protocol.submission.layout import Layout
 from .finding import Finding, on_call
 
 _META: Final = META_PROPERTIES
-_SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META if name != "_tool"}
+_SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META}
 _LIKENESS: Final = 0.8
 """Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
-_UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall"})
-"""No parameter has such a name by chance; others may."""
+_UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall", "_tool"})
+"""No parameter has such a name by chance, or in a call without a tool; others may."""
 
 _LONGEST: Final = 100_000
 """Of a longer text only so much is looked at."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from acts_celery.protocol.language.errors import ExpressionError, Problem, pointer, unparsed
+from acts_celery.protocol.language.errors import ExpressionError, Problem, UnknownName, pointer, unparsed
 from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
 from acts_celery.protocol.language.paths import MISSING, strings, type_name
 from acts_celery.protocol.language.references import (
@@ -258,7 +258,8 @@ def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) ->
         yield Problem(pointer(*at), "names a parameter twice")
     for name in names:
         if name.startswith("_") or name not in properties:
-            yield Problem(pointer(*at), f"names {name!r}, which is not a parameter of the call")
+            known = UnknownName(name, tuple(key for key in properties if not key.startswith("_")))
+            yield Problem(pointer(*at), f"names {name!r}, which is not a parameter of the call", known)
         elif not isinstance(properties[name], str) or not is_expression(properties[name]):
             text = f"names {name!r}, which must be a reference to a list: for values known now, write a call for each"
             yield Problem(pointer(*at), text)

@@ -34,8 +34,11 @@ def test_a_misspelt_kind_or_path_is_answered_with_the_nearest(path: str, meant: 
 def test_a_misspelt_part_of_a_submission_and_a_misspelt_tool_property_are_answered() -> None:
     (problem,) = problems({"contxt": [], "solution": {"calls": []}})
     assert problem.message.endswith(", did you mean 'context'?")
-    (problem,) = problems({"solution": {"calls": [{"_tol": "use", "_outputPath": "x"}]}})
-    assert problem.message == 'a call needs a "_tool"; write _tool'
+    for tool in ("_tol", "tool"):
+        (problem,) = problems({"solution": {"calls": [{tool: "use", "_outputPath": "x"}]}})
+        assert problem.message == 'a call needs a "_tool"; write _tool'
+    (problem,) = problems_of(call(to="†data.b", receipt="†state.a", _each="reciept"), call(to="†state.a"))
+    assert problem.message.endswith("not a parameter of the call, did you mean 'receipt'?")
 
 
 def test_a_hundred_misspelt_paths_among_a_hundred_are_all_answered() -> None:
