@@ -203,7 +203,7 @@ def test_a_terminal_is_not_flooded_with_instances() -> None:
     instances = {f"i{number}": {"state": {"n": number}} for number in range(5)}
     lines = [click.unstyle(line) for line in result_lines(result([], **instances), View(limit=2))]
     assert [line for line in lines if line.startswith("i")] == ["i0", "i1"]
-    assert lines[-1] == "… and 3 instances more: --all, --limit, --instance"
+    assert lines[-1] == "… and 3 instances more: --all, --limit"
 
 
 def test_what_failed_is_reported_before_the_values_and_its_instances_first() -> None:
@@ -213,7 +213,7 @@ def test_what_failed_is_reported_before_the_values_and_its_instances_first() -> 
     assert lines[1:3] == ["failed", "  3 t (i29): ValueError: no"]
     assert lines[12] == "  … and 31 failed calls more: --all"
     assert [line for line in lines[13:] if line.startswith("i")] == ["i28", "i29", *(f"i{n}" for n in range(3))]
-    assert lines[-1] == "… and 25 instances more: --all, --limit, --instance"
+    assert lines[-1] == "… and 25 instances more: --all, --limit"
     assert len(list(result_lines(result(calls, **instances), View(is_all=True)))) > 100
     assert len(list(result_lines(result(calls, **instances), View(is_quiet=True)))) == 1
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.client import progress
+from acts_celery.worker.client import progress, streams
 
 from .backend import Backend
 from .test_control_cli import command
@@ -41,7 +41,7 @@ def test_show_is_short_and_tells_what_failed_first(backend: Backend, large: str)
     assert lines[1:4] == [told, "failed", "  0 failFor (n010): ValueError: not for n010"]
     assert len(lines) < 70
     assert max(map(len, lines)) < 300
-    assert lines[-1] == "… and 55 instances more: --all, --limit, --instance"
+    assert lines[-1] == "… and 55 instances more: --all, --limit"
     assert lines.index("n010") < lines.index("n059") < lines.index("n000")
 
 
@@ -113,7 +113,7 @@ def test_log_follow_goes_on_behind_what_it_has_printed(backend: Backend, large: 
 def test_who_follows_behind_the_end_of_a_run_does_not_wait(
     backend: Backend, large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_BLOCK_MS", 60_000)
+    monkeypatch.setattr(streams, "_BLOCK_MS", 60_000)
     of = progress.Progress(large, backend.redis, backend.settings)
     *_, last = of.entries("0-0")
     begun = time.monotonic()

@@ -193,4 +193,4 @@ def _value_lines(document: Mapping[str, Any], view: View) -> Iterator[str]:
     for instance, kinds in shown:
         yield from data_lines(instance, _own(kinds, shared), view.cut)
     if (left := len(instances) - len(shown)) > 0:
-        yield f"… and {counted(left, 'instance')} more: --all, --limit, --instance"
+        yield f"… and {counted(left, 'instance')} more: --all, --limit"
