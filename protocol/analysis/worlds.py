@@ -118,7 +118,7 @@ class Worlds:
         return found
 
     def before(self, world: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
-        """Call -> the calls asked for, by their bits, that have ended in this world whenever it starts."""
+        """Call -> the calls asked for, by their bits, that have ended, or are skipped, in this world when it starts."""
         starts: dict[int, Bits] = {}
         ended: dict[int, Bits] = {}
         bit = 1 << world
@@ -133,7 +133,7 @@ class Worlds:
                 if skipped is None:
                     scoped = graph.scopes.get(node, {}).values()
                     start = reduce(or_, (ended.get(n, 0) for at in scoped for n in at), start)
-                starts[node], ended[node] = start, start | asked.get(node, 0) if skipped is None else skipped
+                starts[node], ended[node] = start, asked.get(node, 0) | (start if skipped is None else skipped)
         return starts
 
     def _timed(self, index: int, bit: Bits, settled: Mapping[Reference, Bits]) -> tuple[Bits, Bits | None]:
