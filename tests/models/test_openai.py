@@ -280,13 +280,18 @@ def test_what_is_no_answer_is_invalid(reply: Reply) -> None:
         {"choices": [{"delta": None}]},
         {"choices": [{"delta": {"content": 5}}]},
         {"choices": {"0": 1}, "model": 5, "usage": []},
+        {"model": "\ud800"},
+        {"model": "m" * 100_000},
         {"usage": {"prompt_tokens": "many", "completion_tokens": None}},
         {"choices": [{"delta": {"content": None, "refusal": None, "role": 1}, "finish_reason": 7}]},
     ],
 )
 def test_what_a_chunk_leaves_out_or_fills_with_something_else_counts_as_not_said(odd: Any) -> None:
-    chunks = [event(odd), *streamed(TEXT).chunks]
-    assert answer_of(Reply(chunks, headers={"Content-Type": "text/event-stream"})).text == TEXT
+    first, *rest = streamed(TEXT).chunks
+    answer = answer_of(
+        Reply([first, event(odd), *rest[:-2], event(odd), *rest[-2:]], headers={"Content-Type": "text/event-stream"})
+    )
+    assert (answer.text, answer.model) == (TEXT, "m-2026")
 
 
 @pytest.mark.parametrize("odd", ["5", -1, 2**80, True, None, [], 1.5, float("nan"), float("inf")])

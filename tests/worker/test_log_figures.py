@@ -18,7 +18,7 @@ from acts_celery.worker.metrics.collection import Collection
 from acts_celery.worker.metrics.log_figures import LogReader
 from acts_celery.worker.metrics.queue_figures import QueueFigures, QueueReader, RedisQueue
 from acts_celery.worker.storage.keys import recovery
-from acts_celery.worker.wire.task_messages import TASKS, lane_task
+from acts_celery.worker.wire.task_messages import SENT, TASKS, lane_task
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 from .figures import metrics_command, page, page_until, scraped, value
@@ -157,6 +157,7 @@ def test_the_rest_of_an_envelope_that_is_put_back_is_counted_as_the_rest(backend
         b'{"headers": null}',
         b"[" * 5_000,
         b'{"headers": {"acts_tasks": "x"}, "properties": {}}',
+        b'{"headers": {"%s": 1%s}, "properties": {"delivery_tag": "a"}}' % (SENT.encode(), b"0" * 400),
     ],
 )
 def test_what_is_no_message_counts_as_one_task_and_breaks_nothing(backend: Backend, raw: bytes) -> None:

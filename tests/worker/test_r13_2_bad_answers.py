@@ -316,6 +316,8 @@ def what_providers_say() -> Iterator[tuple[str, Row]]:
     refusal = "I cannot help with that."
     openai = [way for way in WAYS if way.provider == "openai"]
     yield "a refusal", said(Say(refusal=refusal), "Refused", f"the model refuses: {refusal}", ways=openai)
+    odd = "no" * 50_000 + "\ud800"
+    yield "an odd refusal", said(Say(refusal=odd), "Refused", "the model refuses: nono", ways=openai)
     yield "a filter", said(Say(finish="content_filter"), "Refused", "filtered")
     long, most = ("Truncated", "max_output_tokens (64)"), {"config": {"max_output_tokens": 64}}
     yield "a length", said(Say(finish="length"), *long, **most)

@@ -28,6 +28,8 @@ _BYTES_AT_ONCE: Final = 2 * 2**20
 _MOST_AT_ONCE: Final = 500
 _END: Final = 50
 """How many messages at the right end are looked at each time."""
+_LATEST: Final = 10**12
+"""No time in seconds is later."""
 _MOST_TASKS: Final = 100
 """How many tasks are believed to be in one message."""
 
@@ -56,7 +58,8 @@ class _Message(NamedTuple):
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return cls("", 1, None)
         is_number = isinstance(tasks, int) and not isinstance(tasks, bool) and 0 < tasks <= _MOST_TASKS
-        return cls(tag, tasks if is_number else 1, sent if isinstance(sent, int | float) else None)
+        is_time = isinstance(sent, int | float) and 0 <= sent <= _LATEST
+        return cls(tag, tasks if is_number else 1, sent if is_time else None)
 
 
 class RedisQueue:

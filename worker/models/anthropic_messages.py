@@ -71,8 +71,7 @@ class AnthropicMessages:
         return ""
 
     def _whole(self, written: Written, message: Mapping[str, Any]) -> str:
-        if isinstance(message.get("model"), str) and message["model"]:
-            written.model = message["model"]
+        written.call_itself(message.get("model"))
         _count(written, message.get("usage"))
         _end(written, message)
         content = message.get("content")

@@ -41,8 +41,7 @@ class OpenAIChat:
 
     def take(self, written: Written, chunk: Mapping[str, Any], *, streams: bool) -> str:
         """Take in a chunk. What a server leaves out, or fills with something else, counts as not said."""
-        if isinstance(chunk.get("model"), str) and chunk["model"]:
-            written.model = chunk["model"]
+        written.call_itself(chunk.get("model"))
         written.usage = _usage(chunk.get("usage")) or written.usage
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}

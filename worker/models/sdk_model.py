@@ -30,6 +30,7 @@ _JSON: Final = "application/json"
 _OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
 _LONGEST_REASON: Final = 300
+_LONGEST_NAME: Final = 200
 _STRAY: Final = (
     "the answer is a function call, and no functions were offered: answer with the text of one JSON object (a model "
     'that is to call functions has "wire": "tools" in its settings)'
@@ -68,6 +69,11 @@ class Written:
     """What is to be told of words beside calls."""
     half: str = ""
     """The first half of a character whose second one has not come."""
+
+    def call_itself(self, name: Any) -> None:
+        """Take in the model's name, as its server says it; nothing where it is none that can be shown and kept."""
+        if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable():
+            self.model = name
 
     @property
     def text(self) -> str:

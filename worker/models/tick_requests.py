@@ -12,6 +12,7 @@ from .partial_answers import PartialAnswers
 from .request import Answer, ModelRequest
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
+_LONGEST_ERROR: Final = 900
 
 
 async def ask_for_tick(
@@ -32,7 +33,8 @@ async def ask_for_tick(
         if _HALF.search(answer.text + answer.words):
             raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
     except (InvalidAnswer, Refused, Truncated) as error:
-        return {"error": {"type": type(error).__name__, "message": str(error)}, **_paid(error.answer)}
+        text = _HALF.sub("\ufffd", str(error))[:_LONGEST_ERROR]  # in a provider's words, of any length
+        return {"error": {"type": type(error).__name__, "message": text}, **_paid(error.answer)}
     return {"answer": answer.text, **({"words": answer.words} if answer.words else {}), **_paid(answer)}
 
 
