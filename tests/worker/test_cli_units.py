@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -20,7 +22,7 @@ from acts_celery.protocol import Problem, Rejected, check_submission
 from acts_celery.worker.cli import main
 from acts_celery.worker.cli.check import branches
 from acts_celery.worker.cli.failures import Failed, Interrupted, documented, explain, rejection
-from acts_celery.worker.cli.output import OutputFailed, escaped
+from acts_celery.worker.cli.output import OutputFailed, escaped, prepare_streams
 from acts_celery.worker.cli.rendering import counts_line
 from acts_celery.worker.cli.run import has_raised
 from acts_celery.worker.cli.source import read_submission
@@ -65,6 +67,17 @@ def test_an_unforeseen_error_is_said_to_be_a_bug_with_its_place() -> None:
     assert code == 3
     assert "this is a bug: KeyError" in line
     assert "test_cli_units.py:" in line
+
+
+def test_an_argument_that_is_no_text_is_refused_and_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    argument = os.fsdecode(b"caf\xe9")
+    with pytest.raises(UnicodeEncodeError) as raised:
+        argument.encode()
+    code, (line,) = explain(raised.value)
+    assert (code, line.partition(":")[0]) == (2, f"{argument!r} is not valid Unicode")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), "utf-8"))
+    prepare_streams()
+    assert sys.stdin.readline() == "caf\ufffd\n"
 
 
 def test_a_rejection_has_the_keys_of_a_plan() -> None:

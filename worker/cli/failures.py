@@ -7,6 +7,7 @@ fault and says so.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,10 @@ NOBODY_READS: Final = 141
 
 DEBUG: Final = "ACTS_DEBUG"
 """The environment variable that asks for tracebacks."""
+
+
+_UNREADABLE: Final = re.compile("[\udc80-\udcff]")
+"""What Python reads bytes of an argument as that are not UTF-8."""
 
 
 class Failed(Exception):
@@ -167,6 +172,8 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
         return UNAVAILABLE, [f"Redis: {error}: see `acts doctor`"]
     if (kombu := loaded.get("kombu.exceptions")) and isinstance(error, kombu.OperationalError):
         return UNAVAILABLE, [f"the broker does not answer: {error}: see `acts doctor`"]
+    if isinstance(error, UnicodeEncodeError) and _UNREADABLE.search(error.object):
+        return REJECTED, [f"{error.object!r} is not valid Unicode: arguments and variables are read as UTF-8"]
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
     hint = "" if os.environ.get(DEBUG) else "; --debug shows where it comes from"

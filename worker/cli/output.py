@@ -34,10 +34,10 @@ class OutputFailed(Exception):
 
 
 def prepare_streams() -> None:
-    """Make both streams accept every character, whatever the locale's encoding."""
-    for stream in (sys.stdout, sys.stderr):
+    """Make both streams accept every character, whatever the locale's encoding, and standard input every byte."""
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=errors)
 
 
 def print_json(value: Any) -> None:
