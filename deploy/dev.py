@@ -21,6 +21,7 @@ Needs Python >= 3.11 and the network (once), nothing else. Set-up is repeated wh
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -29,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
@@ -174,8 +176,9 @@ def find(program: str, package: str = "") -> int:
     package = package or program
     if shutil.which(program) is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
-            subprocess.call(["apt-get", *command], env=quiet, stdout=subprocess.DEVNULL)
+        with alone():
+            for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
+                subprocess.call(["apt-get", *command], env=quiet, stdout=subprocess.DEVNULL)
     if shutil.which(program) is None:
         return fail("There is no " + program + " on PATH.", "On Debian or Ubuntu: apt install " + package)
     return 0
@@ -260,16 +263,22 @@ def distribution(arguments: list[str]) -> list[str]:
     return [] if IN_ONE.intersection(arguments) else AT_ONCE
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Of two that start at once, one installs and the other waits for it."""
+    import fcntl
+
+    with open(os.path.join(ROOT, ".venv.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def prepare() -> int:
     """Make .venv hold the project and its tools, if it does not already; return 0 when it does."""
     wanted = fingerprint()
     if os.path.exists(PYTHON) and read(STAMP) == wanted:
         return 0
-    # Of two that start at once, one installs and the other waits for it.
-    with open(os.path.join(ROOT, ".venv.lock"), "w") as lock:
-        import fcntl
-
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone():
         if os.path.exists(PYTHON) and read(STAMP) == wanted:
             return 0
         print("Setting up .venv (once; about a minute) ...", file=sys.stderr, flush=True)
