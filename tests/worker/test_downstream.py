@@ -12,7 +12,11 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.client.runs import Run
 from acts_celery.worker.errors import NothingToRetry
+from acts_celery.worker.storage.clock import date_now
+from acts_celery.worker.storage.dead_letters import DeadLetter
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .backend import Backend, Meeting, settings_for
 from .test_retry import broken, command, echo, failed_run, mend, statuses
@@ -180,7 +184,10 @@ def test_what_has_effects_or_was_sent_and_forgotten_is_done_again_only_where_tha
     done = run.retry(downstream=True)
     assert (done.calls, done.downstream, done.stale) == (("0",), (), ("1", "2", "3"))
     backend.wait(run.id)
+    letters, forgotten = backend.client.dead_letters(), CallId(run.id, None, 3)
+    letters.add(DeadLetter(forgotten, TaskMessage("", "", b"", ""), "E", "it failed before", 1, date_now()))
     done = run.retry(downstream=True, effects=True)
+    assert letters.list(run.id) == [], "it would be sent a third time"
     assert (done.downstream, done.stale) == (("1", "2", "3"), ())
     result = backend.wait(run.id)
     assert result.data()["state"] == {"a": 7, "b": 0, "charged": 7, "receipt": 7}

@@ -28,13 +28,14 @@ from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import Actor, audit_record
 from acts_celery.worker.storage.clock import date_now
 from acts_celery.worker.storage.condition import Kind
+from acts_celery.worker.storage.dead_letters import DeadLetters
 from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.gatherings import Found
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.lane import LaneView, RunView
 from acts_celery.worker.storage.secret import read_tokens
-from acts_celery.worker.wire.attempts import lane_token
+from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import pack
 
 from .admission import admitted
@@ -100,14 +101,17 @@ class Retrier:
         return submitted, self._planned(choice, by)
 
     def _carry_out(self, choice: Choice, resume: Callable[[], None]) -> Retried:
+        run = self._keys.run
         with self._steps.begun(resume, adds=True) as found:
-            _refuse_another(self._keys.run, found["by"])
+            _refuse_another(run, found["by"])
             plan = self._planned(choice, found["by"])
             requests = list(self._requests(plan, choice.given))
         done = plan.retried
         did = "retried" if choice.given is None else "given by hand"
         order = audit_record(self._settings, did, calls=done.calls[:_MOST_NAMED])
         self._steps.do("plan", by=plan.extent.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
+        withdrawn = (CallId(run, of["lane"] or None, one) for of in requests for one in of["withdrawn"])
+        DeadLetters(self._redis, self._settings).forget_calls(withdrawn)
         self._steps.do_all("undo", requests)
         self._steps.end(order, resume)
         return done

@@ -125,13 +125,13 @@ class DeadLetters:
                 seconds: Any = self._redis.time()[0]
                 self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)
                 self._due.note(call.run)
-            self._forget([letter])
+            self.forget_calls([letter.call])
             self._tell("resent", [letter])
 
     def drop(self, ids: Iterable[str]) -> None:
         """Forget calls for ever. Raises `LetterNotFound`."""
         letters = [self.get(id_) for id_ in ids]
-        self._forget(letters)
+        self.forget_calls(letter.call for letter in letters)
         self._tell("dropped", letters)
 
     def counts(self) -> Counter[str]:
@@ -151,13 +151,13 @@ class DeadLetters:
 
     def forget_instances(self, run: str, instances: Set[str]) -> int:
         """Forget those of instances of a run; returns how many there were."""
-        found = [letter for letter in self.list(run) if letter.call.instance in instances]
-        self._forget(found)
+        found = [letter.call for letter in self.list(run) if letter.call.instance in instances]
+        self.forget_calls(found)
         return len(found)
 
-    def _forget(self, letters: Sequence[DeadLetter]) -> None:
-        names = [letter.id for letter in letters]
-        if names:
+    def forget_calls(self, calls: Iterable[CallId]) -> None:
+        """Forget those of calls, such as are carried out again."""
+        for names in batches((call.idempotency_key for call in calls), _AT_ONCE):
             with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hdel(self._letters, *names)
                 pipeline.zrem(self._times, *names)
