@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
+import pytest
+
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli import no_worker_hint
+from acts_celery.worker.errors import InfrastructureError
 from tests.acceptance.backend import server_settings
 from tests.acceptance.command import acts
 
@@ -33,6 +39,21 @@ def test_a_run_that_waits_says_whose_code_is_missing(backend: Backend, tmp_path:
     assert told.code == 3
     assert "no worker's code admits it" in told.stderr.splitlines()[0]
     assert "has no activity 'onlyAsked'" in told.stderr.splitlines()[0]
+
+
+def test_a_log_that_is_away_is_left_to_whoever_waits_for_the_run(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waiting() -> list[Any]:
+        asking.put(threading.current_thread())
+        raise InfrastructureError("no answer from the log")
+
+    monkeypatch.setattr(no_worker_hint, "QUIET_SECONDS", 0.0)
+    asking: SimpleQueue[threading.Thread] = SimpleQueue()
+    with no_worker_hint.no_worker_hint(backend.settings, list, waiting):
+        thread = asking.get(timeout=60)
+        thread.join(60)  # what is raised in a thread fails a test
+    assert not thread.is_alive()
 
 
 def test_a_run_that_is_soon_over_says_nothing(backend: Backend) -> None:

@@ -5,8 +5,10 @@ else its calls wait for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Final
+
+from acts_celery.worker.errors import InfrastructureError
 
 from .beside import beside
 from .output import tell
@@ -37,8 +39,10 @@ def no_worker_hint(
             if deserted and not is_over.is_set():
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
                 tell(f"no worker is known to serve {', '.join(deserted)}: {remedy}")
-            for line in () if deserted or is_over.is_set() else waiting_lines(waiting()):
-                tell(line.strip())
+            # Whoever waits for the run says so where the log does not answer.
+            with suppress(InfrastructureError):
+                for line in () if deserted or is_over.is_set() else waiting_lines(waiting()):
+                    tell(line.strip())
 
     return beside(look, "acts-no-worker-hint")
 
