@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 from acts_celery import Run
 from acts_celery.worker.client.log_entries import LogEntry
@@ -65,6 +65,27 @@ def test_a_token_stands_in_no_address_and_a_reload_keeps_it(browser: Browser, si
         opened.heading("Call 1: price")
         assert [address for address in opened.asked[1:] if READER in address] == []
         assert READER not in opened.page.url
+
+
+@pytest.mark.parametrize("question", ["", "/plan"])
+def test_nothing_is_shown_of_a_run_that_was_left_before_its_answer_has_come(
+    browser: Browser, site: Site, shop: Run, backend: Backend, question: str
+) -> None:
+    late = backend.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.one"}]).run
+    with entered(browser, site, READER) as opened:
+        held: list[Route] = []
+        address = f"{site.url}/api/runs/{late}{question}"
+        opened.page.route(address, lambda route: held.append(route))
+        go = "run => void (location.hash = `#/run/${run}`)"
+        with opened.page.expect_request(address):
+            opened.page.evaluate(go, late)
+        opened.page.evaluate(go, shop.id)
+        opened.heading("The run")
+        with opened.page.expect_request_finished():
+            held[0].continue_()
+        opened.page.unroute(address)
+        shown = "async path => (await ask(path), [followed.run, JSON.parse(mapped.key)[0]])"
+        assert opened.page.evaluate(shown, f"runs/{late}{question}") == [shop.id, shop.id]
 
 
 def test_the_list_of_runs_is_searched_and_leads_to_a_run(browser: Browser, site: Site, shop: Run) -> None:

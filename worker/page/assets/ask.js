@@ -106,6 +106,7 @@ function follow(run, { changed, gone, state }) {
         state("", tries > 0);
         tries = 0;
         for await (const event of events(response.body)) {
+          if (ending.signal.aborted) return;
           if (event.event === "gone") return gone();
           if (event.event === "unavailable") state(`${parsed(event.data).error.message} Trying again.`);
           if (event.event === "changed") {

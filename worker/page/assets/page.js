@@ -55,8 +55,9 @@ async function render({ isQuiet = false } = {}) {
   if (!isQuiet) part("main").setAttribute("aria-busy", "true");
   let view;
   try {
-    if (asked.run !== null) await hold(asked.run);
+    if (asked.run !== null) await hold(asked.run, mine);
     else letGo();
+    if (mine !== turn) return;
     if (followed.isGone)
       throw new Refusal(`Run ${asked.run} is gone: it was deleted, or its time was over.`, { status: 404 });
     const context = { ...asked, overview: followed.overview };
@@ -119,11 +120,12 @@ function showTop(asked) {
   );
 }
 
-/** Follow the run that is looked at, and no other. */
-async function hold(run) {
+/** Follow the run that is looked at, and no other: not one that was left before its answer has come. */
+async function hold(run, mine) {
   if (followed.run === run) return;
   letGo();
   const overview = await ask(`runs/${run}`);
+  if (mine !== turn) return;
   Object.assign(followed, { run, overview });
   if (!isLive) return;
   followed.stop = follow(run, {
@@ -186,7 +188,9 @@ async function showMap(asked, current) {
   const tick = asked.view === "tick" ? asked.parts[0] : mapped.tick;
   const key = JSON.stringify([run, tick]);
   if (mapped.key !== key) {
+    const address = location.hash;
     const answer = await ask(`runs/${run}/plan`, { tick });
+    if (location.hash !== address) return;
     Object.assign(mapped, { key: answer.reading ? null : key, tick, answer });
   }
   const focused = document.activeElement?.closest?.("#map [data-call]")?.dataset.call;
