@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.calls.declarations import read_tools
-from acts_celery.protocol.calls.trust import endorsement_problems
+from acts_celery.protocol.calls.trust import ENDORSES, endorsement_problems
 from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.spelling import Speller
 from acts_celery.protocol.schemas import schema_problem
 from acts_celery.protocol.state.shapes import message_problems
 
 from .config import config_problems
 from .output import null_problems
+
+_KEYS: Final = ("context", "schema", "tools", "config", ENDORSES)
+_LIKENESS: Final = 0.8
 
 
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
@@ -21,6 +25,10 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     if not isinstance(definition, dict):
         yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
         return
+    speller = Speller(likeness=_LIKENESS)
+    for key in sorted(definition.keys() - _KEYS):
+        if (near := speller.nearest(key, _KEYS)) is not None:
+            yield Problem(pointer(*at, key), f"unknown property of a request definition, did you mean {near!r}?")
     context = definition.get("context", [])
     if not isinstance(context, list):
         yield Problem(pointer(*at, "context"), "must be a list of messages")

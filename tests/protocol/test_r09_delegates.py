@@ -55,6 +55,12 @@ def test_r9_1_anonymous_needs_no_registration_but_a_tool() -> None:
     assert "/tools/t" in pointers(found)
 
 
+def test_r9_1_a_misspelt_property_of_a_definition_is_refused_and_one_of_ones_own_is_not() -> None:
+    definition = {"schem": {"type": "string"}, "note": "x"}
+    (problem,) = problems_of(call(_delegate="d"), delegates={"d": definition})
+    assert (problem.pointer, problem.message.rpartition(", ")[2]) == ("/delegates/d/schem", "did you mean 'schema'?")
+
+
 def test_r9_1_a_definition_of_the_submission_is_checked_with_it() -> None:
     bad = {"d": {"context": [SYSTEM, {"no": "type"}], "schema": {"type": "nonsense"}}}
     found = problems_of(call(_delegate="d"), delegates=bad)

@@ -30,6 +30,13 @@ def test_a_missing_parameter_is_reported_with_its_tool(tmp_path: Path) -> None:
     assert checked(GOOD, tmp_path).error_lines == ['acts: /solution/calls/0: greet: "name" is a required property']
 
 
+def test_a_folder_of_request_definitions_that_is_not_there_is_named(tmp_path: Path) -> None:
+    told = checked(GOOD, tmp_path, ACTS_DELEGATES=f"{tmp_path},{tmp_path}/none,https://example.org/definitions/")
+    assert [line for line in told.error_lines if "ACTS_DELEGATES" in line] == [
+        f"acts: warning: ACTS_DELEGATES: {tmp_path}/none is no folder here, so there is no request definition in it"
+    ]
+
+
 def test_a_file_that_registers_nothing_is_named(tmp_path: Path) -> None:
     told = checked("def greet(name): ...\n", tmp_path)
     assert told.code == 2

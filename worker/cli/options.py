@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -134,6 +135,10 @@ common_options: Final = bundled(
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
     from acts_celery.worker.mcp.registering import load_code
+    from acts_celery.worker.registry.addresses import is_address
 
+    for folder in settings.delegates:
+        if not is_address(folder) and not Path(folder).is_dir():
+            tell(f"warning: ACTS_DELEGATES: {folder} is no folder here, so there is no request definition in it")
     with nothing_on_stdout():
         load_code(settings)
