@@ -108,8 +108,10 @@ class _Hints:
         if (missing := remedies.pathless(cause, is_certain=True) or remedies.planned(cause)) is not None:
             return f"; {missing}"
         if instance is None and (holder := self._holder(expression, layout)) is not None:
-            reader = "the output reads only what all instances share" if cause.call < 0 else "the call has no _instance"
-            return f"; instance {holder!r} holds it, and {reader}"
+            if cause.call < 0:
+                return f"; instance {holder!r} holds it, and the output reads only what all instances share"
+            remedy = f'write that one, or "{EVERYWHERE}" for a call in each instance'
+            return f"; instance {holder!r} holds it, and the call has no _instance: {remedy}"
         if (elsewhere := self._written_elsewhere(cause)) is not None:
             return f"; {elsewhere}, " + (
                 "and the call has no _instance" if instance is None else "whose data the call does not see"

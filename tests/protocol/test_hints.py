@@ -61,7 +61,8 @@ def test_what_only_an_instance_holds_is_reported_to_a_call_without_one(path: str
     (problem,) = problems_of(call(value=path), context=[*context, {"type": "input", "_instance": "①", "a": 1}])
     assert (
         problem.message
-        == f"unresolvable reference {path}: {NOTHING}; instance '①' holds it, and the call has no _instance"
+        == f"unresolvable reference {path}: {NOTHING}; instance '①' holds it, and the call has no _instance: "
+        'write that one, or "*" for a call in each instance'
     )
 
 
