@@ -122,7 +122,9 @@ def test_every_file_that_the_text_links_to_is_there() -> None:
 
 
 def test_the_two_commands_are_those_of_the_makefile_and_ci() -> None:
-    assert "python3 deploy/dev.py test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert 'python3 deploy/dev.py "$1"' in ci
+    assert re.search(r"^first test\b", ci, re.MULTILINE)
     for command in re.findall(r"^python3 deploy/dev\.py (\w+)", README, re.MULTILINE):
         assert f"deploy/dev.py {command}" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
