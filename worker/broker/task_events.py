@@ -4,8 +4,6 @@ Celery buffers task events and publishes the buffer from time to time: `EventDis
 clears the buffer. What the pool's threads append in between is lost, and Flower shows the task as never ended. Here
 what was published is removed, under the dispatcher's own lock, and nothing else. When is decided by the consumer.
 
-Events are alike, so they are compressed: they would be most of what a worker sends. Kombu reads both.
-
 The name of a task in events has the activity or delegate behind it, `acts.execute_activity.sendMail`: exporters and
 dashboards show figures by the name. A submission can name delegates, so a process gives only so many names.
 """
@@ -13,7 +11,6 @@ dashboards show figures by the name. A submission can name delegates, so a proce
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any, Final
 
 from celery.app.events import Events
@@ -32,7 +29,7 @@ _names: Final = BoundedNames()
 
 
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
-    """Celery's dispatcher, with a flush that loses nothing, a larger buffer, and compression."""
+    """Celery's dispatcher, with a flush that loses nothing, and a larger buffer."""
 
     def __init__(self, *arguments: Any, buffer_limit: int = _MOST_BUFFERED, **options: Any) -> None:
         super().__init__(*arguments, buffer_limit=buffer_limit, **options)
@@ -61,12 +58,6 @@ class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has
         made = [Event(type_, clock=self.clock.forward(), **common, **fields) for fields in events]
         with self.mutex:
             self._publish(made, producer, f"{group_from(type_)}.multi")
-
-    def _publish(self, event: Any, producer: Any, *arguments: Any, **options: Any) -> None:
-        def publish(body: Any, **properties: Any) -> None:
-            producer.publish(body, compression="gzip", **properties)
-
-        super()._publish(event, SimpleNamespace(publish=publish), *arguments, **options)
 
 
 def shown_name(task: str, shown: object) -> str:
