@@ -88,6 +88,37 @@ def test_nothing_is_shown_of_a_run_that_was_left_before_its_answer_has_come(
         assert opened.page.evaluate(shown, f"runs/{late}{question}") == [shop.id, shop.id]
 
 
+HOLDING_BACK = """async (path) => {
+  const [real, waiting] = [window.fetch, []];
+  let [count, second] = [0, null];
+  const isAskedAgain = new Promise((resolve) => (second = resolve));
+  window.fetch = (url, options) => {
+    if (!url.endsWith(path)) return real(url, options);
+    if ((count += 1) === 2) second();
+    return new Promise((answer) => waiting.push(() => answer(real(url, options))));
+  };
+  for (let news = 0; news < 3; news += 1) {
+    refreshBySelf();
+    await ask("me");
+  }
+  const before = count;
+  waiting.shift()();
+  await isAskedAgain;
+  window.fetch = real;
+  for (const answer of waiting) answer();
+  return [before, count];
+}"""
+"""Brings news three times while an answer is waited for; how often it was asked for before it came, and then."""
+
+
+def test_news_that_come_while_an_answer_is_waited_for_do_not_keep_it_from_being_shown(
+    browser: Browser, site: Site, shop: Run
+) -> None:
+    with entered(browser, site, READER) as opened:
+        open_view(opened, f"{site.url}/", shop, "audit")
+        assert opened.page.evaluate(HOLDING_BACK, f"/{shop.id}/audit") == [1, 2]
+
+
 def test_the_list_of_runs_is_searched_and_leads_to_a_run(browser: Browser, site: Site, shop: Run) -> None:
     with entered(browser, site, READER) as opened:
         opened.page.get_by_role("searchbox").fill("november")

@@ -21,6 +21,8 @@ const READ_AGAIN_MS = 1_000;
 const part = (id) => document.getElementById(id);
 
 let turn = 0; // of several views that are asked for, the last one is shown
+let underWay = 0; // the turn whose answers are waited for
+let isOld = false; // news have come meanwhile
 let again = null;
 let isTouched = false; // then what a person opened, wrote or chose is not replaced by itself
 const followed = { run: null, overview: null, isGone: false, stop: () => {} };
@@ -49,7 +51,8 @@ function route() {
 
 /** Show what the address says. `isQuiet`: it is shown already, and its data may have changed. */
 async function render({ isQuiet = false } = {}) {
-  const mine = ++turn;
+  const mine = (underWay = ++turn);
+  isOld = false;
   clearTimeout(again);
   const asked = route();
   if (!isQuiet) part("main").setAttribute("aria-busy", "true");
@@ -68,7 +71,9 @@ async function render({ isQuiet = false } = {}) {
     view = trouble(error, asked);
   }
   if (mine !== turn) return;
+  underWay = 0;
   showView(asked, view, isQuiet);
+  if (isOld) refreshBySelf();
 }
 
 function showView(asked, view, isQuiet) {
@@ -159,8 +164,9 @@ function connection(sentence) {
   if (part("connection").textContent !== sentence) part("connection").textContent = sentence;
 }
 
-/** Show news where nobody is at work on the view; else offer them. */
+/** Show news where nobody is at work on the view; else offer them. What is asked for is shown before it is asked again. */
 function refreshBySelf() {
+  if (underWay) return void (isOld = true);
   const isAtWork = isTouched || document.querySelector("dialog[open]") !== null;
   if (!isAtWork) return void render({ isQuiet: true });
   if (part("newer") !== null) return;
