@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, load
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.worker.client.overview import Overview
 from acts_celery.worker.errors import OverLimit
+from acts_celery.worker.storage import connections
 from acts_celery.worker.storage.connections import connect_once
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 from .clusters import Cluster, cluster
+from .sentinels import client
 
 INSTANCES = [{"type": "input", "_instance": f"i{number}", "n": number} for number in range(20)]
 CALLS = [
@@ -122,6 +127,34 @@ def test_a_run_outlives_the_death_of_its_node(backend: Backend, nodes: Cluster) 
         nodes.kill_primary_of(Keys(backend.settings.key_prefix, run.id).log)
         backend.meeting.open_gate("g")
         assert backend.wait(run.id).status == "completed"
+
+
+@pytest.mark.nightly
+def test_a_script_whose_answer_is_lost_is_not_sent_again(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections._OPTIONS, "socket_timeout", 0.5)
+    key, settings = "acts:{r}:n", load(redis_url=nodes.url)
+    port = nodes.primary_of(key)
+    with connections.connect(settings) as redis, client(port) as node:
+        count = redis.register_script("return redis.call('INCR', KEYS[1])")
+        count(keys=[key])
+        node.config_set("lua-time-limit", 600_000)  # or it would say that it is busy
+        busy = threading.Thread(target=node.eval, args=("for _ = 1, 3e8 do end", 0), daemon=True)
+        busy.start()
+        with connect_once(settings, f"redis://127.0.0.1:{port}", timeout_seconds=0.1) as asking:
+            while is_answered(asking):
+                pass
+        with pytest.raises(connections.AnswerLost):
+            count(keys=[key])
+        busy.join()
+        assert redis.get(key) in (b"1", b"2")
+
+
+def is_answered(redis: Redis) -> bool:
+    """Whether a server answers at once."""
+    try:
+        return bool(redis.ping())
+    except RedisTimeoutError:
+        return False
 
 
 def test_a_node_that_is_addressed_like_one_server_says_what_to_write(backend: Backend, nodes: Cluster) -> None:

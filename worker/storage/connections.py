@@ -57,6 +57,11 @@ class NotNow(ResponseError):
     """A server cannot write at the moment: its disk is full (MISCONF), or it lacks replicas (NOREPLICAS)."""
 
 
+class AnswerLost(RedisConnectionError):
+    """A script was sent to a node of a cluster, and no answer came: it may have been carried out, or not."""
+
+
+_SCRIPTS: Final = ("EVALSHA", "EVAL")
 _NAMED: Final = {"MISCONF": NotNow, "NOREPLICAS": NotNow}
 """What redis-py takes for an error of the command."""
 
@@ -141,7 +146,19 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
 
 
 class _Cluster(redis.cluster.RedisCluster):
-    """The client of a cluster, as far as it is not like that of one server."""
+    """The client of a cluster, as far as it is not like that of one server.
+
+    It sends a command again whose answer was lost with a node. A script of ours may have been carried out then, and a
+    message that is said twice is there twice: who waits for the answer is told, as with one server.
+    """
+
+    def _execute_command(self, target_node: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return super()._execute_command(target_node, *args, **options)  # type: ignore[no-untyped-call]  # as above
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if args[0] in _SCRIPTS:
+                raise AnswerLost(str(error)) from error
+            raise
 
     def time(self, **_: Any) -> Any:
         """The time of one node: their clocks are held together, and all of them would be asked."""
