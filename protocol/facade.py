@@ -66,7 +66,7 @@ class Plan(Layout):
         """How much the run will take."""
         from .analysis.cost import cost_of
 
-        return cost_of(self.lanes.values(), self.queued)
+        return cost_of(self.lanes.values(), self.queued, self.joined_levels)
 
     def to_mermaid(self, *, annotated: bool = False) -> str:
         """The graph as a Mermaid flowchart; instances of one call are one node (SPEC R6.7).

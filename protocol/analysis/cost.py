@@ -8,7 +8,7 @@ woken with depends on timing: it is bounded apart.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -46,8 +46,9 @@ class Cost:
         return asdict(self)
 
 
-def cost_of(lanes: Iterable[Lane], queued: Container[str] = ()) -> Cost:
-    """The cost of running the lanes; `queued` are the activities with a queue of their own.
+def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[int, int] | None = None) -> Cost:
+    """The cost of running the lanes; `queued` are the activities with a queue of their own, `joined` the levels of all
+    calls where gather calls join the lanes.
 
     Lanes of one graph are looked at once, and counted as often as they are.
     """
@@ -61,7 +62,7 @@ def cost_of(lanes: Iterable[Lane], queued: Container[str] = ()) -> Cost:
     levels: Counter[int] = Counter()
     for lane in {id(lane.graph): lane for lane in lanes}.values():
         times = alike[id(lane.graph)]
-        level = lane.graph.levels({} if lane is shared else known)
+        level = joined if joined is not None else lane.graph.levels({} if lane is shared else known)
         if lane is not shared and (waited_for := lane.graph.awaited & global_calls):
             waiting += times
             awaited |= waited_for

@@ -202,22 +202,24 @@ class Layout:
         """Whether gather calls join the lanes (SPEC R10.4)."""
         return any(call.gather for call in self.calls)
 
-    def _joined_levels(self) -> dict[int, int]:
+    @cached_property
+    def joined_levels(self) -> dict[int, int] | None:
+        """How many calls stand one behind the other before each call, over all lanes; None where none are joined."""
+        if not self.is_joined:
+            return None
         shared = {call.index for call in self.lanes[None].calls}
         return Joined(((lane.graph, lane.gathers) for lane in self.lanes.values()), shared).levels()
 
     @cached_property
     def waves(self) -> tuple[tuple[int, ...], ...]:
         """Call indexes that can run at the same time, in order; passing thoughts do not run (SPEC R6.7)."""
-        known: dict[int, int] = {}
-        if self.is_joined:
-            known = self._joined_levels()
-        elif None in self.lanes:
-            known = self.lanes[None].graph.levels({})
-        levels = dict(known)
-        for graph in self.graphs if not self.is_joined else ():
-            for index, level in graph.levels(known).items():
-                levels[index] = max(levels.get(index, 0), level)
+        levels = self.joined_levels
+        if levels is None:
+            known = self.lanes[None].graph.levels({}) if None in self.lanes else {}
+            levels = dict(known)
+            for graph in self.graphs:
+                for index, level in graph.levels(known).items():
+                    levels[index] = max(levels.get(index, 0), level)
         waves: dict[int, list[int]] = {}
         for call in self.calls:
             if call.index in levels and not call.is_note:

@@ -55,6 +55,15 @@ def test_depth_runs_through_global_calls_and_width_over_all_lanes() -> None:
     assert (cost.lanes, cost.depth, cost.width) == (3, 2, 2)
 
 
+def test_a_call_that_gathers_stands_behind_those_of_all_instances() -> None:
+    context = [{"type": "text", "_instance": name} for name in "①②③"]
+    own = call(to="†data.a"), call(value="†data.a", to="†data.b")
+    gathering = call(value="†data.b", _gather=True, to="†data.c")
+    plan = check_submission(plan_submission(*own, gathering, context=context))
+    assert plan.waves == ((0,), (1,), (2,))
+    assert (plan.cost.depth, plan.cost.width) == (3, 3)
+
+
 def test_an_activity_with_a_queue_of_its_own_takes_a_task_there_and_one_back() -> None:
     plan = checked(call(to="†data.a"), call("count", to="†data.b"), call("count"))
     assert plan.cost.tasks == 1 + 1
