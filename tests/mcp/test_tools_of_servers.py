@@ -224,3 +224,7 @@ def test_the_commands_show_what_a_server_says_and_admit_it(tmp_path: Path) -> No
     assert "IGNORE ALL" in found
     assert r"first.\u3164\U000e0101" in found  # what hides in a text is seen before it is admitted
     assert "web.echo  new  only reads" in found
+    gone = CliRunner(env={**variables, "ACTS_MCP": json.dumps({"web": {"command": "there-is-no-such-program"}})})
+    refused = gone.invoke(mcp, ["admit", "web", "--json"], standalone_mode=False)
+    assert "nothing is admitted" in str(refused.exception)
+    assert json.loads(refused.stdout)["errors"][0]["message"] == str(refused.exception)

@@ -58,7 +58,7 @@ def admit(*, names: tuple[str, ...], common: Common) -> int:
             raise Failed(UNSET, 2)
         found, failed = _asked(settings, names)
         if failed:
-            return UNAVAILABLE
+            raise Failed("nothing is admitted: not all of the servers answer")
         unfit = [each for each in found if each.state == "unfit"]
         if named := [each for each in unfit if each.name in names]:
             raise Failed(f"{named[0].name} cannot be a tool here: {named[0].problems[0]}", 2)
