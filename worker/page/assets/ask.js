@@ -84,8 +84,17 @@ async function answerOf(response) {
 function takeToken() {
   const found = /^#token=(.+)$/.exec(location.hash);
   if (found === null) return;
-  sessionStorage.setItem(TOKEN, decodeURIComponent(found[1]));
+  sessionStorage.setItem(TOKEN, unescaped(found[1]));
   history.replaceState(null, "", "#/");
+}
+
+/** A part of an address as it is meant; as it is where it was escaped wrongly. */
+function unescaped(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /**

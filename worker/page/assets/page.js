@@ -30,17 +30,7 @@ const mapped = { key: null, tick: null, answer: null };
 
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const decoded = path
-    .split("/")
-    .filter(Boolean)
-    .map((text) => {
-      try {
-        return decodeURIComponent(text);
-      } catch {
-        return text;
-      }
-    });
-  const [first, run = null, view = "plan", ...parts] = decoded;
+  const [first, run = null, view = "plan", ...parts] = path.split("/").filter(Boolean).map(unescaped);
   return {
     run: first === "run" ? run : null,
     view: Object.hasOwn(VIEWS, view) ? view : "plan",
