@@ -53,7 +53,7 @@ class Load:
         work = pack_message(ActivityCall(Attempt(NOBODY), "takeAWhile", {}, {}, {}))
         self._kinds = {
             "lathe": (TaskMessage(EXECUTE_ACTIVITY, "lathe", work, "-"), 25),
-            "background": (TaskMessage(EXECUTE_BACKGROUND, "background", work, "-", is_forgotten=True), 25),
+            "background": (TaskMessage(EXECUTE_BACKGROUND, "background", work, "-", is_forgotten=True), 200),
             "instances": (lane_task(NOBODY.run, None, "instances"), 1_000),
         }
         self.shortest = {queue: least for queue, (_, least) in self._kinds.items()}

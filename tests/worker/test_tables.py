@@ -178,7 +178,8 @@ def test_the_memory_that_it_takes_does_not_grow_with_the_instances(backend: Back
         command = [sys.executable, "-m", "acts_celery", "export", run.id, "--jsonl", "-"]
         with subprocess.Popen(command, env=backend.environment(), stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            assert sum(1 for _ in process.stdout) == 3 * instances + 2  # two calls, a message; the plan, the run
+            # Two calls and a message of each, and what calls wrote before they were cancelled; the plan, the run.
+            assert sum(1 for _ in process.stdout) >= 3 * instances + 2
             _, status, usage = os.wait4(process.pid, 0)
             assert status == 0
         return usage.ru_maxrss
