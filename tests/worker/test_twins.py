@@ -13,7 +13,7 @@ from acts_celery.worker.client.awaiting import Twin
 
 _SAME = {"run_of", "child", "dead_letters"}
 """What reads nothing, so that there is nothing to be awaited."""
-_OTHERS = {"reading", "add", "counts", "forget_runs", "forget_instances"}
+_OTHERS = {"reading", "add", "counts", "forget_runs", "forget_instances", "forget_calls"}
 """What only other modules of the backend call."""
 _NAMES = {"Run": "AsyncRun", "DeadLetters": "AsyncDeadLetters"}
 TWINS = [(Client, AsyncClient), (Run, AsyncRun), (DeadLetters, AsyncDeadLetters)]

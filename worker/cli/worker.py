@@ -167,7 +167,6 @@ def worker(*, start: _Start, common: Common) -> int:
     for warning in start.misspelt(settings) if start.place == 0 else ():
         tell(f"warning: {warning}")
     settings.require_broker()
-    settings.require_redis()
     if start.supervised:
         _count_together()
         _announce(stdout, LOADED)
