@@ -259,13 +259,13 @@ class Tally:
 
 def alike(message: str, instance: str | None) -> str:
     """What errors have in common that are shown as one group."""
-    text = message[:_LONGEST]
-    if instance is not None and instance in text:
-        first, *others = text.split(instance)
-        text = first
-        for other in others:
-            is_part = _is_of_word(text[-1:]) or _is_of_word(other[:1])
-            text += (instance if is_part else "#") + other
+    text, at = message[:_LONGEST], 0
+    while instance and (at := text.find(instance, at)) >= 0:
+        end = at + len(instance)
+        if _is_of_word(text[at - 1 : at]) or _is_of_word(text[end : end + 1]):
+            at = end
+        else:
+            text, at = f"{text[:at]}#{text[end:]}", at + 1
     return _VARYING.sub(lambda found: found[0] if _ANSWERED.fullmatch(found[0]) else "#", text)
 
 
