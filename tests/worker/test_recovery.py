@@ -52,7 +52,7 @@ class Load:
         self._ended = threading.Event()
         work = pack_message(ActivityCall(Attempt(NOBODY), "takeAWhile", {}, {}, {}))
         self._kinds = {
-            "lathe": (TaskMessage(EXECUTE_ACTIVITY, "lathe", work, "-"), 25),
+            "lathe": (TaskMessage(EXECUTE_ACTIVITY, "lathe", work, "-"), 200),
             "background": (TaskMessage(EXECUTE_BACKGROUND, "background", work, "-", is_forgotten=True), 200),
             "instances": (lane_task(NOBODY.run, None, "instances"), 1_000),
         }
