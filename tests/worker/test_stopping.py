@@ -33,7 +33,7 @@ def attempts(run: Run) -> set[int | None]:
 
 @pytest.mark.parametrize("pool", ["coroutines", "prefork"])
 def test_a_worker_that_is_to_end_lets_a_call_end_and_leaves_those_behind_it_to_others(own: Backend, pool: str) -> None:
-    with own.worker("--pool", pool) as first:
+    with own.worker("--pool", pool, "--concurrency", "1") as first:  # of several processes another one may say it first
         run = own.client.submit(solution={"calls": chain(f"leaving-{pool}", 3)})
         own.meeting.take(f"at:leaving-{pool}")
         first.send_signal(signal.SIGTERM)
