@@ -27,8 +27,8 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
         return
     speller = Speller(likeness=_LIKENESS)
     for key in sorted(definition.keys() - _KEYS):
-        if (near := speller.nearest(key, _KEYS)) is not None:
-            yield Problem(pointer(*at, key), f"unknown property of a request definition, did you mean {near!r}?")
+        if hint := speller.hint(key, _KEYS):
+            yield Problem(pointer(*at, key), f"unknown property of a request definition{hint}")
     context = definition.get("context", [])
     if not isinstance(context, list):
         yield Problem(pointer(*at, "context"), "must be a list of messages")

@@ -61,7 +61,7 @@ class Decider:
         """
         if any(isinstance(result, Retry) and result.is_given_back for _, result in self.results):
             self._now_ms = await self._services.log.now_ms()
-            self._resumed_ms, self._code_came_ms = await self._services.log.resumed_ms(run)
+            self._resumed_ms, self._code_came_ms = await self._services.log.resumed_and_code_came_ms(run)
         for verdicts in (self._of_results, self._of_calls):
             for check in verdicts.asked:
                 async with self._services.validator.place(run):

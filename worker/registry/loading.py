@@ -14,9 +14,6 @@ from typing import Final
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import ActivitiesError, Terminated
 
-_PATHS: Final = sysconfig.get_paths()
-_OF_OTHERS: Final = ("<", f"{Path(__file__).parents[2]}/", _PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
-"""How the names of files begin that are ours, Python's or a library's."""
 loaded: Final[dict[str, ModuleType]] = {}
 """The modules and files that were asked for and imported, whether they register anything or not."""
 
@@ -86,5 +83,6 @@ def _place(name: str, error: BaseException) -> str:
 
 def _frame(error: BaseException) -> traceback.FrameSummary | None:
     """Where a module has failed, or registered something wrongly: its own line, not one of ours or of a library's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return next((frame for frame in reversed(frames) if not frame.filename.startswith(_OF_OTHERS)), None)
+    frames, paths = traceback.extract_tb(error.__traceback__), sysconfig.get_paths()
+    of_others = ("<", f"{Path(__file__).parents[2]}/", paths["stdlib"], paths["purelib"], paths["platlib"])
+    return next((frame for frame in reversed(frames) if not frame.filename.startswith(of_others)), None)

@@ -271,7 +271,7 @@ class MessageLog:
         seconds, micros = await self._commands.execute("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def resumed_ms(self, run: str) -> tuple[int, int]:
+    async def resumed_and_code_came_ms(self, run: str) -> tuple[int, int]:
         """When the run last went on after it was paused, and when a worker last began after a call was given back;
         0 for never.
         """
