@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -34,7 +35,7 @@ from mcp_types import (
 FOLDER = Path(sys.argv[1])
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 READS = ("echo", "hang", "cancelled", "flood")
-WRITES = ("die_once", "hang_once")
+WRITES = ("die_once", "hang_once", "refuse")
 is_cancelled = asyncio.Event()
 
 Context = ServerRequestContext[Any, Any]
@@ -76,6 +77,8 @@ async def call_tool(context: Context, asked: CallToolRequestParams) -> CallToolR
                 is_cancelled.set()
         case "cancelled":
             await is_cancelled.wait()
+        case "refuse":
+            raise MCPError(code=-32_000, message="SSE stream ended without a response")
         case "flood":
             return CallToolResult(content=[TextContent(type="text", text="x" * 1_000_000)])
     return CallToolResult(content=[TextContent(type="text", text=str((asked.arguments or {}).get("text", "done")))])

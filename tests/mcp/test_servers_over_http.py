@@ -103,6 +103,18 @@ def test_a_server_that_is_killed_hangs_floods_or_changes_spoils_its_own_calls_al
         assert outcome(client, "echo", text="tea") == "tea"
 
 
+def test_an_error_that_a_server_answers_over_http_is_its_tools_though_it_reads_like_one_of_the_transport(
+    tmp_path: Path, web: At
+) -> None:
+    servers = {"web": web.named(retries=2)}
+    with web.server(), local(**admitted(tmp_path, servers)) as client:
+        assert outcome(client, "refuse") == (
+            "McpRefused",
+            "MCP server web refused: SSE stream ended without a response",
+        )
+        assert web.said("calls") == ["refuse"]
+
+
 def test_each_server_is_sent_its_own_key_and_one_that_is_not_there_spoils_no_other(
     tmp_path: Path, web: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,31 @@ def test_a_call_begins_again_when_its_server_dies_and_a_given_up_one_is_cancelle
         assert len((tmp_path / "cancelled").read_text().split()) == 4
 
 
+CODES = (-32_000, -32_001, -32_002, -32_020, -32_022, -32_600, -32_601, -32_602, -32_603, -32_700, -31_000, 0, 1, 500)
+
+
+def test_an_error_that_a_server_answers_is_its_tools_whatever_its_number_and_is_not_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    with backend(tmp_path, retries=2) as client:
+        for code in CODES:
+            kind, message = outcome(client, "refuse", code=code)
+            assert (kind, "the receipt failed" in message) == ("McpRefused", True), (code, message)
+        assert (tmp_path / "calls").read_text().split() == ["refuse"] * len(CODES)
+
+
+@pytest.mark.parametrize("code", [-32_000, -32_603])
+def test_an_error_that_a_server_answers_ends_no_call_beside_it(tmp_path: Path, code: int) -> None:
+    with backend(tmp_path) as client:
+        calls = [
+            {"_tool": "web.slow", "_outputPath": "†state.slow"},
+            {"_tool": "web.refuse", "code": code, "_outputPath": "†state.refused"},
+        ]
+        result = client.submit(solution={"calls": calls}).wait(timeout_seconds=SECONDS)
+        assert [call.status for call in result.calls] == ["done", "failed"]
+        assert result.data()["state"]["slow"] == "done"
+
+
 def test_a_tool_that_changes_after_it_was_admitted_is_refused_until_it_is_admitted(tmp_path: Path) -> None:
     admitted(tmp_path, {"web": faulty(tmp_path)})
     other = {"name": "echo", "description": "Gives nothing back.", "inputSchema": {"type": "object"}}

@@ -23,10 +23,9 @@ from acts_celery.broker_config.urls import MASK
 from acts_celery.worker.backoff import Backoff
 
 from .declarations import Declaration
-from .errors import TOO_LARGE, McpRefused, McpToolChanged, McpUnavailable, too_large
+from .errors import McpRefused, McpToolChanged, McpUnavailable, Origin, Told
 from .results import value_of
 from .stdio import stdio
-from .web import web
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +38,6 @@ _MOST_TOOLS: Final = 1_000
 _CLOSING_SECONDS: Final = 10.0
 _LONGEST_ERROR: Final = 2_000
 _REOPENING: Final = Backoff(0.5, 30.0)
-_GONE: Final = "Session terminated"
-"""The SDK's words for a session that the server does not know any more."""
-_SSE_TOO_LARGE: Final = "byte limit"
-"""In the SDK's words for an event of a stream that is too large."""
 
 
 class Connection:
@@ -72,7 +67,7 @@ class Connection:
         session = await self._opened()
         try:
             listed = await self._listed(session)
-        except (McpUnavailable, McpRefused):
+        except McpUnavailable:
             # The tool was not asked for anything yet: a server that has begun anew, and refuses a session that it does
             # not know, may carry it out.
             session = await self._opened()
@@ -88,6 +83,7 @@ class Connection:
                 of = "" if total is None else f" of {total:g}"
                 logger.info("%s.%s: %g%s %.200r", self._name, tool.name, progress, of, message or "")
 
+        session.at_work += 1
         try:
             # Not `call_tool`, which holds the answer against the server's own schema on this event loop, with Python's
             # regular expressions: the engine does that.
@@ -97,6 +93,8 @@ class Connection:
             raise
         except Exception as error:
             raise self._failed(session, error) from error
+        finally:
+            session.at_work -= 1
         said = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         if "content" not in said:
             raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {said.get('resultType')!r}")
@@ -163,8 +161,14 @@ class Connection:
                 except asyncio.CancelledError:
                     session.is_stale = True
                     raise
+                except TimeoutError as error:
+                    session.is_stale = True
+                    if session.at_work == 0:  # else it may be busy, and the next one to ask finds out
+                        session.ended.set()
+                    text = f"MCP server {self._name} did not list its tools: {self._text(error)}"
+                    raise McpUnavailable(text) from error
                 except Exception as error:
-                    session.ended.set()  # it answers no more, or nonsense: the next call opens another
+                    session.is_stale = True
                     raise self._failed(session, error) from error
                 session.listed_at = now
         return session.tools
@@ -172,20 +176,19 @@ class Connection:
     def _failed(self, session: _Session, error: Exception) -> Exception:
         """What an error of a session is for a call."""
         from mcp import MCPError
-        from mcp_types import CONNECTION_CLOSED
 
         if isinstance(error, McpRefused):
             return error
         if isinstance(error, (RuntimeError, ValueError)):  # the SDK's words for an answer that is not by the protocol
             return McpRefused(f"MCP server {self._name} answered what its tool does not give: {self._text(error)}")
+        origin = error.data.origin if isinstance(error, MCPError) and isinstance(error.data, Told) else None
+        if origin is Origin.SERVER:
+            return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
+        if origin is Origin.UNFIT:
+            return McpRefused(f"MCP server {self._name} gave no usable answer: {self._text(error)}")
         session.is_stale = True
-        if isinstance(error, MCPError):
-            if error.code == TOO_LARGE or _SSE_TOO_LARGE in error.message:
-                return McpRefused(f"MCP server {self._name} answered {too_large(self._most_bytes)}")
-            if error.code != CONNECTION_CLOSED and _GONE not in error.message:
-                return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
         # Over HTTP one request may fail beside others: if the server is gone, its list is not read either.
-        if self._server.url is None or _GONE in str(error):
+        if origin is not Origin.UNREACHABLE:
             session.ended.set()
         why = session.ended.why or self._text(error)
         return McpUnavailable(f"MCP server {self._name} did not answer: {why}")
@@ -227,6 +230,8 @@ class Connection:
             ended.set()
 
         if server.url is not None:
+            from .web import web
+
             headers = {key: expanded(value, name) for key, value in server.headers.items()}
             return web(
                 expanded(server.url, name),
@@ -261,6 +266,8 @@ class _Session:
     tools: Mapping[str, Declaration] = field(default_factory=dict)
     listed_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     is_stale: bool = False
+    at_work: int = 0
+    """How many calls wait for the server."""
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from enum import Enum
+from typing import Any
 
 from acts_celery.worker.errors import CallFailed
 
-TOO_LARGE: Final = -31_000
-"""The code of the error that a transport of ours answers in place of a message beyond the limit."""
-
 
 def too_large(most_bytes: int) -> str:
-    """What is said of such a message."""
+    """What is said of a message beyond the limit."""
     return (
         f"more than {most_bytes:,} bytes in one message: have the tool give less, or raise ACTS_LIMIT_CALL_BYTES "
         "where workers run"
     )
+
+
+class Origin(Enum):
+    """Who says that a request has failed. The transports tell; the number of an error does not."""
+
+    SERVER = "the server, in its answer to the request"
+    UNFIT = "the transport: there is an answer, and it cannot be taken"
+    UNREACHABLE = "the transport: there is no answer, and another attempt may help"
+    SESSION_GONE = "the transport: the server does not know the session any more"
+
+
+class Told(dict[str, Any]):
+    """The `data` of an error of JSON-RPC, with its origin. No server can send one."""
+
+    def __init__(self, origin: Origin, data: object = None) -> None:
+        super().__init__(data if isinstance(data, dict) else {})
+        self.origin = origin
 
 
 class McpUnavailable(CallFailed):

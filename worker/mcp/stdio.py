@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from acts_celery.broker_config.guarded_process import guarded
 
-from .errors import TOO_LARGE, too_large
+from .errors import Origin, Told, too_large
 
 logger = logging.getLogger(__name__)
 
@@ -99,11 +99,11 @@ async def _read(
     """
     import anyio
     from mcp.shared.message import SessionMessage
-    from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+    from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-    async def fail(id_: Any, code: int, text: str) -> None:
+    async def fail(id_: Any, text: str) -> None:
         asked.discard(id_)
-        error = ErrorData(code=code, message=text)
+        error = ErrorData(code=INVALID_REQUEST, message=text, data=Told(Origin.UNFIT))
         await told.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=id_, error=error)))
 
     assert process.stdout is not None
@@ -116,15 +116,17 @@ async def _read(
                 except ValueError:
                     logger.warning("MCP server %s wrote what is no message: %.200r", name, line)
                     for id_ in _answered(line, asked):
-                        await fail(id_, PARSE_ERROR, "its answer is no message, or too deep")
+                        await fail(id_, "its answer is no message, or too deep")
                     continue
                 asked.discard(getattr(message, "id", None))
+                if isinstance(message, JSONRPCError):
+                    message.error.data = Told(Origin.SERVER, message.error.data)
                 await told.send(SessionMessage(message))
         except ValueError:  # a line beyond the limit
-            why = too_large(most_bytes)
+            why = f"it answered {too_large(most_bytes)}"
             if len(asked) == 1:
                 with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await fail(next(iter(asked)), TOO_LARGE, why)
+                    await fail(next(iter(asked)), why)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
         on_end(why)
