@@ -113,7 +113,7 @@ class NotHeld(NotPossibleNow):
 
 
 class HeldAnew(NotPossibleNow):
-    """Another call waits under the id than the one that was shown: nothing was decided. Look at what is held now."""
+    """Something else waits under the id than what was shown: nothing was decided. Look at what is held now."""
 
 
 class AlreadyDecided(NotPossibleNow):

@@ -138,7 +138,7 @@ def test_who_may_only_read_is_shown_commands_and_no_buttons(browser: Browser, si
     run = held_run(backend)
     with entered(browser, site, READER) as opened:
         open_view(opened, f"{site.url}/", run, "held")
-        expect(opened.page.locator(".card .command code").first).to_have_text(f"acts approve {run.id} 0")
+        expect(opened.page.locator(".card .command code").first).to_contain_text(f"acts approve {run.id} 0 --shown ")
         expect(opened.page.get_by_role("button", name="Approve as shown")).to_have_count(0)
     with entered(browser, site, DECIDER) as opened:
         open_view(opened, f"{site.url}/", run, "held")
@@ -208,6 +208,7 @@ def test_a_deed_that_is_refused_says_why_and_changes_nothing(browser: Browser, s
     with entered(browser, site, DECIDER) as opened:
         open_view(opened, f"{site.url}/", run, "held")
         opened.page.get_by_role("button", name="Approve as shown").click()
+        run.held()
         run.reject(0, "somebody else was faster")
         opened.page.get_by_role("dialog").get_by_role("button", name="Approve", exact=True).click()
         expect(opened.page.get_by_role("dialog").get_by_role("alert")).to_contain_text("rejected")
@@ -233,6 +234,7 @@ def test_what_happens_is_shown_as_it_happens_and_not_over_what_somebody_has_open
         open_view(opened, f"{site.url}/", run)
         counts = opened.page.locator("#map .count")
         expect(counts).to_have_text(["1 held", "1 held"])
+        run.held()
         run.approve(0)
         expect(counts).to_have_text(["1 done", "1 held"])
         open_view(opened, f"{site.url}/", run, "global")

@@ -111,7 +111,7 @@ def test_what_is_held_shows_exactly_what_will_run_and_in_a_file_the_commands(
     card = desk.page.get_by_role("article")
     expect(card).to_contain_text("Ada")
     expect(card).to_contain_text("language")
-    expect(card.locator(".command code").first).to_have_text(f"acts approve {run.id} 0")
+    expect(card.locator(".command code").first).to_contain_text(f"acts approve {run.id} 0 --shown ")
     expect(card.get_by_role("button", name="Approve as shown")).to_have_count(0)
 
 

@@ -97,7 +97,7 @@ def test_a_run_goes_on_from_a_snapshot(server: EmbeddedServer, tmp_path: Path) -
         run = backend.client.submit_document(document)
         assert next(event for event in run.follow(timeout_seconds=60) if event.kind == "held").index == 1
         backend.redis.save()
-        run.approve(1)
+        run.approve(*run.held())
         assert backend.wait(run.id).status == "completed"
     other = EmbeddedServer()
     other.directory.mkdir(mode=0o700)
@@ -106,7 +106,8 @@ def test_a_run_goes_on_from_a_snapshot(server: EmbeddedServer, tmp_path: Path) -
         again = _backend(other, tmp_path, "steps.py")
         with again.worker(), Client(again.settings) as client:
             assert client.run(run.id).result().calls[1].status == "held"
-            client.run(run.id).approve(1)
+            found = client.run(run.id)
+            found.approve(*found.held())
             assert again.wait(run.id).status == "completed"
     assert (tmp_path / "first").read_text(encoding="utf-8") == "xxx"  # once the first call, twice the second
 

@@ -54,6 +54,29 @@ def test_a_run_is_seen_by_its_owner_and_by_those_who_may_see_all(backend: Backen
     asyncio.run(ask())
 
 
+def test_a_decision_is_about_one_run_whatever_others_call_theirs(backend: Backend, url: str, name: str) -> None:
+    calls = [{"_tool": "echo", "value": "tea", "_outputPath": "†state.one"}]
+    tea: dict[str, Any] = {"context": [], "solution": {"calls": calls}, "config": {"approve": ["*"]}}
+    dear = {**tea, "solution": {"calls": [{**calls[0], "value": "FERRARI"}]}}
+
+    async def ask() -> None:
+        async with over_http(url, ANN) as ann, over_http(url, BEN) as ben, over_http(url, OPS) as ops:
+            hers = (await call(ann, "submit", document=tea, name=name))["run"]
+            his = (await call(ben, "submit", document=dear, name=name))["run"]
+            named = (await call(ben, "submit", document=dear, name=hers[:10]))["run"]
+            for run in (hers, his, named):
+                assert (await call(ops, "result", run=run, wait_seconds=20))["held"] == 1
+            [shown] = (await call(ops, "held", run=hers))["held"]
+            about = {"call": shown["call"], "shown": shown["shown"]}
+            assert (await refused(ops, "approve", run=name, **about))[0] == "AmbiguousRun"
+            assert (await refused(ops, "approve", run=his, **about))[0] == "HeldAnew"
+            assert (await refused(ops, "approve", run=hers, call=shown["call"]))[0] == "BadQuery"
+            assert (await call(ops, "approve", run=hers[:10], **about))["run"] == hers
+            assert (await call(ann, "result", run=name, wait_seconds=20))["status"] == "completed"
+
+    asyncio.run(ask())
+
+
 def test_a_token_begins_no_more_than_its_limits_admit(backend: Backend, name: str) -> None:
     calls = [{"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.one"}]
     gate: dict[str, Any] = {"context": [], "solution": {"calls": calls}}

@@ -50,8 +50,10 @@ def test_a_decision_about_another_call_than_was_shown_is_refused(backend: Backen
     call = waits(backend, run)
     body = {"call": call["call"], "reason": "no", "shown": "1-1"}
     assert error_of(site.post(f"/api/runs/{run}/reject", body)) == (409, "HeldAnew")
-    bad = site.post(f"/api/runs/{run}/approve", {"call": call["call"], "scopes": ["†state", "†secret"]})
-    assert error_of(bad) == (400, "Rejected")
+    for unseen in ({"scopes": ["†state", "†secret"]}, {}, {"parameters": {"value": 3}}):
+        bad = site.post(f"/api/runs/{run}/approve", {"call": call["call"], **unseen})
+        assert error_of(bad) == (400, "Rejected")
+        assert "what was shown" in bad.text
     assert site.post(f"/api/runs/{run}/reject", {**body, "shown": call["shown"]}).status_code == 200
     assert [each.status for each in backend.wait(run).calls] == ["failed"]
 

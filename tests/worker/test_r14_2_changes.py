@@ -29,7 +29,7 @@ def test_an_approved_call_sees_the_narrower_scopes_and_what_was_shown(backend: B
     run = submitted(backend, seeing(), context=[STATE])
     wait_held(run)
     run.send({"type": "state", "user": {"name": "Bob"}})
-    done = command(backend, "approve", run.id, "0", "--scopes", '["†state.user.name"]', "--json")
+    done = command(backend, "approve", run.id, "0", "--yes", "--scopes", '["†state.user.name"]', "--json")
     assert done.code == 0
     assert backend.wait(run.id).data()["data"]["seen"] == {"state": {"user": {"name": "Ann"}}}
     decided = run.approve(0, scopes=["†state.user.name"])
@@ -60,7 +60,7 @@ def test_wider_scopes_are_refused_and_the_call_stays_held(backend: Backend) -> N
         (["--scopes", '{"a": 1}'], 2, "--scopes must be a list of kinds and references"),
         (["--scopes", "[]", "--calls", "-"], 2, "either --calls, or --parameters and --scopes"),
     ):
-        done = command(backend, "approve", run.id, "0", *arguments)
+        done = command(backend, "approve", run.id, "0", "--yes", *arguments)
         assert done.code == code
         assert text in done.stderr
     assert len(run.held()) == 1

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import secrets
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from acts_celery import AlreadyDecided, HeldAnew, NotHeld, Run, RunOver
+from acts_celery import AlreadyDecided, AmbiguousRun, Client, HeldAnew, NotHeld, Run, RunNotFound, RunOver
+from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
 from acts_celery.worker.cli.deciding import Decider
 from acts_celery.worker.cli.failures import Failed
@@ -321,16 +325,16 @@ def test_r14_2_people_decide_from_the_command_line(backend: Backend) -> None:
     text = command(backend, "held", run.id).stdout
     assert "0 add" in text
     assert "value: x" in text
-    refused = command(backend, "approve", run.id, "0", "--parameters", '{"a": "one"}', "--json")
+    refused = command(backend, "approve", run.id, "0", "--yes", "--parameters", '{"a": "one"}', "--json")
     assert (refused.code, refused.json["errors"][0]["pointer"]) == (2, "/a")
-    assert command(backend, "approve", run.id, "0", "--parameters", "[1]").code == 2
-    assert command(backend, "approve", run.id, "0", "--parameters", '{"a": 5}', "--by", "Ann", "--json").code == 0
-    assert command(backend, "reject", run.id, "1", "--reason", "no").code == 0
+    assert command(backend, "approve", run.id, "0", "--yes", "--parameters", "[1]").code == 2
+    assert command(backend, "approve", run.id, "0", "--yes", "--parameters", '{"a": 5}', "--by", "Ann").code == 0
+    assert command(backend, "reject", run.id, "1", "--yes", "--reason", "no").code == 0
     other = command(backend, "approve", run.id, "1")
     assert (other.code, "was rejected by" in other.stderr) == (4, True)
     assert command(backend, "approve", run.id, "9").code == 4
     assert command(backend, "approve", "nowhere", "0").code == 4
-    assert command(backend, "approve", run.id, "2").code == 0
+    assert command(backend, "approve", run.id, "2", "--yes").code == 0
     assert backend.wait(run.id).data()["state"] == {"a": 6, "c": {"type": "Rejected", "message": "no"}, "d": 3}
     assert "nothing waits" in command(backend, "held", run.id).stdout
 
@@ -359,10 +363,10 @@ def test_r14_a_tool_of_ones_own_may_ask_and_its_output_is_what_an_answer_has_to_
     calls = [{"_tool": "askAge", "question": "How old?", "_outputPath": "†state.age"}, echo(1, "†state.b")]
     run = backend.client.submit([], {"calls": calls}, tools={"askAge": age})
     wait_held(run)
-    refused = command(backend, "answer", run.id, "0", "old", "--json")
+    refused = command(backend, "answer", run.id, "0", "old", "--yes", "--json")
     assert (refused.code, refused.json["status"]) == (2, "rejected")
     assert command(backend, "answer", run.id, "0").code == 2
-    assert command(backend, "answer", run.id, "0", "--value", "5").code == 0
+    assert command(backend, "answer", run.id, "0", "--yes", "--value", "5").code == 0
     assert backend.wait(run.id).data()["state"] == {"age": 5, "b": 1}
 
 
@@ -456,3 +460,75 @@ def test_r14_2_an_approval_of_what_was_shown_does_not_let_something_else_run(bac
     assert (refused.code, "is another call than the one that was shown" in refused.stderr) == (4, True), refused
     assert command(backend, "approve", run.id, "0", "--shown", anew["shown"]).code == 0
     assert backend.wait(run.id).data()["state"]["a"] == "a dear thing"
+
+
+def test_r14_4_a_decision_that_names_nothing_shown_is_refused_and_one_about_what_held_gave_is_taken(
+    backend: Backend,
+) -> None:
+    run = submitted(backend, echo(1, "†state.a"), echo(2, "†state.b"), echo(3, "†state.c"))
+    shown = wait_held(run, 3)
+    unseen = backend.client.run(run.id)
+    with pytest.raises(Rejected, match="nothing says what was shown of call 0"):
+        unseen.approve(0)
+    with pytest.raises(Rejected, match="nothing says what was shown of call 0"):
+        unseen.reject(0, "no")
+    for arguments in (["approve", run.id, "0"], ["reject", run.id, "0", "--reason", "no"]):
+        refused = command(backend, *arguments)
+        assert (refused.code, "--shown DIGEST" in refused.stderr) == (2, True), refused
+    assert len(unseen.held()) == 3
+    unseen.approve(0)
+    backend.client.run(run.id).approve(shown[1])
+    done = command(backend, "approve", run.id, "2", "--shown", shown[2]["shown"])
+    assert f'approved call 2 of run {run.id}: echo {{"value": 3}}' in done.stdout
+    assert backend.wait(run.id).data()["state"] == {"a": 1, "b": 2, "c": 3}
+
+
+def test_r14_4_what_was_shown_of_one_run_decides_nothing_in_another(backend: Backend) -> None:
+    mine, other = (submitted(backend, echo(1, "†state.a")) for _ in range(2))
+    (shown,), (unlike,) = wait_held(mine), wait_held(other)
+    assert shown["parameters"] == unlike["parameters"]
+    with pytest.raises(HeldAnew):
+        other.approve(0, shown=shown["shown"])
+
+
+def test_r14_4_a_terminal_shows_the_call_and_asks(backend: Backend) -> None:
+    run = submitted(backend, echo("tea", "†state.a"))
+    wait_held(run)
+    for said, left in (("n\n", 1), ("y\n", 0)):
+        master, slave = pty.openpty()
+        os.write(master, said.encode())
+        arguments = [sys.executable, "-m", "acts_celery", "approve", run.id, "0"]
+        env = {**os.environ, **backend.settings.to_environment()}
+        done = subprocess.run(arguments, stdin=slave, capture_output=True, text=True, env=env, timeout=60, check=False)
+        assert ("value: tea" in done.stderr, f"approve call 0 of run {run.id}?" in done.stderr) == (True, True), done
+        assert len(run.held()) == left
+        os.close(master)
+        os.close(slave)
+
+
+def test_r14_4_a_name_that_a_stranger_chose_decides_nothing(backend: Backend) -> None:
+    name = f"nightly-{secrets.token_hex(4)}"
+    calls: dict[str, Any] = {"solution": {"calls": [echo("tea", "†state.a")]}, "config": {"approve": ["*"]}}
+    with Client(backend.settings.acting_for("ann", Identity("ann"))) as ann:
+        mine = backend.client.submit_document(calls, name=name)
+        wait_held(mine)
+        dear = {**calls, "solution": {"calls": [echo("FERRARI", "†state.a")]}}
+        theirs = ann.submit_document(dear, name=name)
+        yacht = ann.submit_document(dear, name=mine.id[:-2])
+        alone = ann.submit_document(dear, name=f"{name}-alone")
+        for run in (theirs, yacht, alone):
+            wait_held(run)
+        for verb in (["approve", name, "0", "--yes"], ["approve", name, "--all"], ["cancel", name], ["fork", name]):
+            refused = command(backend, *verb)
+            assert (refused.code, "several owners" in refused.stderr, mine.id in refused.stderr) == (4, True, True), (
+                verb
+            )
+        with pytest.raises(RunNotFound, match=rf"of your own: .*{alone.id} \(of ann\)"):
+            backend.client.find(f"{name}-alone")
+        done = command(backend, "approve", mine.id[:-2], "0", "--yes")
+        assert f'approved call 0 of run {mine.id}: echo {{"value": "tea"}}' in done.stdout
+        assert [len(run.held()) for run in (theirs, yacht, alone)] == [1, 1, 1]
+        with pytest.raises(AmbiguousRun):
+            ann.find(name)
+        assert ann.find(f"{name}-alone").id == ann.find("latest").id == alone.id
+        assert backend.client.find("latest").id == mine.id

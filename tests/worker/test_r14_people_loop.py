@@ -123,6 +123,7 @@ def test_r14_1_acts_held_lists_the_calls_of_child_runs_and_acts_approve_takes_th
     listed = command(loops, "held", run.id, "--json")
     assert json.loads(listed.stdout)["call"] == below["call"]
     assert f"1 call of child runs waits for a person: acts held {run.id}" in command(loops, "status", run.id).stdout
-    decided = command(loops, "approve", run.id, below["call"])
-    assert (decided.code, decided.stdout) == (0, f"decided, 0 calls of run {run.id} still held\n")
+    decided = command(loops, "approve", run.id, below["call"], "--yes")
+    assert (decided.code, decided.stdout.splitlines()[1:]) == (0, [f"decided, 0 calls of run {run.id} still held"])
+    assert f"call {below['call']} of run {run.id}: add" in decided.stdout
     assert loops.wait(run.id).data()["state"]["answer"] == 3

@@ -143,10 +143,12 @@ def test_r14_2_people_replace_and_decide_many_from_the_command_line(backend: Bac
     calls = [plain(n, f"†state.a{n}") for n in range(3)] + [echo(n, f"†state.b{n}") for n in range(3)]
     run = submitted(backend, *calls)
     wait_held(run, 6)
-    refused = command(backend, "approve", run.id, "0", "--calls", "-", "--json", stdin={"calls": [{"_tool": "nope"}]})
+    refused = command(
+        backend, "approve", run.id, "0", "--yes", "--calls", "-", "--json", stdin={"calls": [{"_tool": "nope"}]}
+    )
     assert (refused.code, refused.json["errors"][0]["pointer"]) == (2, "/calls/0/_tool")
     instead = {"calls": [echo(7, "†state.a0")]}
-    assert command(backend, "approve", run.id, "0", "--calls", "-", "--by", "Ann", stdin=instead).code == 0
+    assert command(backend, "approve", run.id, "0", "--yes", "--calls", "-", "--by", "Ann", stdin=instead).code == 0
     wait_held(run, 6)
     rejected = command(backend, "reject", run.id, "--tool", "echoPlain", "--reason", "no", "--json")
     assert (rejected.code, sorted(rejected.json["decisions"])) == (0, ["1", "2"])

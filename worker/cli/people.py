@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -14,14 +15,15 @@ from .inspect import found_run, print_status
 from .options import Common, common_options, load_registry
 from .output import confirmed, escaped, print_either, print_json, print_lines, print_text, tell
 from .rendering import counted, heading
-from .values import value_lines
+from .values import SHORT, cut_line, value_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from acts_celery.worker.client.runs import Run
 
 T = TypeVar("T")
+_DONE: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,6 @@ class Many:
 
     is_all: bool
     tools: tuple[str, ...]
-    is_sure: bool
-    """Whether the person at the terminal is not to be asked."""
 
     @property
     def is_meant(self) -> bool:
@@ -48,9 +48,6 @@ _many_options = bundled(
     Many,
     click.option("--all", "is_all", is_flag=True, help="All calls that are held now."),
     click.option("--tool", "tools", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."),
-    click.option(
-        "--yes", "-y", "is_sure", is_flag=True, help="Do not ask. On a terminal it asks first if there are several."
-    ),
 )
 
 
@@ -60,6 +57,29 @@ class Decision:
 
     by: str | None
     shown: str | None
+    is_sure: bool
+    """Whether the person at the terminal is not to be asked."""
+
+    def confirm(self, found: Run, verb: str, meant: str, calls: Sequence[Mapping[str, Any]]) -> None:
+        """On a terminal, show the calls and ask whether they are to be decided on."""
+        if not self.is_sure:
+            for line in (line for call in calls for line in held_lines(call)):
+                click.echo(line, err=True)
+            confirmed(f"{verb} {meant} of run {found.id}?")
+
+    def digest(self, found: Run, verb: str, call: Mapping[str, Any]) -> str:
+        """What names the call that was shown: before this command, or by it (SPEC R14.4). Raises `click.UsageError`
+        where nobody can be shown it.
+        """
+        if self.shown is not None:
+            return self.shown
+        if not self.is_sure and (sys.stdin is None or not sys.stdin.isatty()):
+            raise click.UsageError(
+                f"there is no terminal to show call {call['call']} at: give --shown DIGEST as `acts held {found.id}` "
+                f"prints it, or --yes to {verb} what waits there now"
+            )
+        self.confirm(found, verb, f"call {call['call']}", [call])
+        return str(call["shown"])
 
 
 _decision_options = bundled(
@@ -68,9 +88,10 @@ _decision_options = bundled(
     click.option("--by", metavar="NAME", help="Who decides; the log keeps it [ACTS_ACTOR]."),
     click.option(
         "--shown",
-        metavar="ID",
-        help="What `acts held` showed beside the call: the decision is refused if another call waits now.",
+        metavar="DIGEST",
+        help="What `acts held` showed beside the call: the decision is refused if something else waits now.",
     ),
+    click.option("--yes", "-y", "is_sure", is_flag=True, help="Decide on what waits now, shown or not; do not ask."),
 )
 
 
@@ -152,8 +173,9 @@ def approve(
     decision: Decision,
     common: Common,
 ) -> int:
-    """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. --plan
-    approves the plan of a run in mode lazy; this is refused if another plan waits now.
+    """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. On a
+    terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes. --plan approves the plan of a
+    run in mode lazy; this is refused if another plan waits now.
 
     Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
     over, or the call does not wait.
@@ -169,6 +191,7 @@ def approve(
             run,
             common,
             many,
+            decision,
             "approve",
             lambda found, one: found.approve(one["call"], by=decision.by, shown=one["shown"]),
         )
@@ -180,7 +203,13 @@ def approve(
         return COMPLETED
     assert call is not None
     return _decide(
-        run, common, lambda found: found.approve(call, **instead.read(common), by=decision.by, shown=decision.shown)
+        run,
+        call,
+        common,
+        decision,
+        "approve",
+        lambda found, shown: found.approve(call, **instead.read(common), by=decision.by, shown=shown),
+        is_changed=instead != Instead(None, None, None),
     )
 
 
@@ -192,7 +221,8 @@ def approve(
 @_decision_options
 @common_options
 def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> int:
-    """Answer CALL of RUN, a question (ask_human). TEXT, or the value of --value, is the call's result.
+    """Answer CALL of RUN, a question (ask_human). TEXT, or the value of --value, is the call's result. On a terminal
+    the question is shown first; elsewhere give --shown, or --yes.
 
     Exit codes: 0 answered, 2 what is given does not fit, 3 no server, 4 no such run, it is
     over, or the call does not wait.
@@ -201,8 +231,11 @@ def answer(run: str, call: str, text: str | None, value: str | None, *, decision
         raise click.UsageError("give either TEXT or --value")
     return _decide(
         run,
+        call,
         common,
-        lambda found: found.answer(call, _answer(text, value, common), by=decision.by, shown=decision.shown),
+        decision,
+        "answer",
+        lambda found, shown: found.answer(call, _answer(text, value, common), by=decision.by, shown=shown),
     )
 
 
@@ -214,7 +247,8 @@ def answer(run: str, call: str, text: str | None, value: str | None, *, decision
 @_decision_options
 @common_options
 def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> int:
-    """End CALL of RUN with an error of type Rejected, which goes where an exception of its activity would go.
+    """End CALL of RUN with an error of type Rejected, which goes where an exception of its activity would go. On a
+    terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes.
 
     Exit codes: 0 rejected, 2 what is given does not fit, 3 no server, 4 no such run, it is
     over, or the call does not wait.
@@ -226,14 +260,27 @@ def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Dec
             run,
             common,
             many,
+            decision,
             "reject",
             lambda found, one: found.reject(one["call"], reason, by=decision.by, shown=one["shown"]),
         )
-    return _decide(run, common, lambda found: found.reject(call, reason, by=decision.by, shown=decision.shown))
+    return _decide(
+        run,
+        call,
+        common,
+        decision,
+        "reject",
+        lambda found, shown: found.reject(call, reason, by=decision.by, shown=shown),
+    )
 
 
 def _decide_many(
-    run: str, common: Common, many: Many, verb: str, decide: Callable[[Run, Mapping[str, Any]], str]
+    run: str,
+    common: Common,
+    many: Many,
+    decision: Decision,
+    verb: str,
+    decide: Callable[[Run, Mapping[str, Any]], str],
 ) -> int:
     """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed over,
     and so are questions, where they are not rejected.
@@ -245,30 +292,56 @@ def _decide_many(
         chosen = [call for call in calls if verb == "reject" or not call.get("question")]
         if len(calls) > len(chosen):
             tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
-        if len(chosen) > 1 and not many.is_sure:
-            for call in chosen:
-                tell(f"{call['call']} {escaped(call['tool'])}")
-            confirmed(f"{verb} {counted(len(chosen), 'call')} of run {found.id}?")
+        if chosen:
+            decision.confirm(found, verb, counted(len(chosen), "call"), chosen)
         decisions = {}
         for call in chosen:
             with suppress(AlreadyDecided, HeldAnew, NotHeld):
                 decisions[call["call"]] = decide(found, call)
         document = {**found.status(), "decisions": decisions}
-    return _print_decided(document, f"decided {counted(len(decisions), 'call')}", run, common)
+    return _print_decided(document, verb, [call for call in chosen if call["call"] in decisions], common)
 
 
-def _decide(run: str, common: Common, decide: Callable[[Run], str]) -> int:
-    """Make a decision and say where it stands in the log."""
+def _decide(
+    run: str,
+    call: str,
+    common: Common,
+    decision: Decision,
+    verb: str,
+    decide: Callable[[Run, str | None], str],
+    *,
+    is_changed: bool = False,
+) -> int:
+    """Make a decision on what was shown of a call, and say where it stands in the log."""
+    from acts_celery.worker.client.people import meant_of
+
     with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
-        id_ = decide(found)
+        held = {one["call"]: one for one in found.held()}
+        name = meant_of(held, call)
+        seen = held[name] if name is not None else None
+        id_ = decide(found, decision.digest(found, verb, seen) if seen is not None else decision.shown)
         document = {**found.status(), "decision": id_}
-    return _print_decided(document, "decided", run, common)
+    return _print_decided(document, verb, [seen] if seen is not None else [], common, is_changed=is_changed)
 
 
-def _print_decided(document: Mapping[str, Any], decided: str, run: str, common: Common) -> int:
-    """Say how many calls of a run are still held."""
+def _print_decided(
+    document: Mapping[str, Any],
+    verb: str,
+    calls: Sequence[Mapping[str, Any]],
+    common: Common,
+    *,
+    is_changed: bool = False,
+) -> int:
+    """Say what was decided on, and how many calls of the run are still held."""
+    from acts_celery.protocol.language.visible import json_text
+
+    done, run = _DONE[verb], document["run"]
+    lines = []
+    for call in calls:
+        given = ", changed as given" if is_changed else f" {cut_line(json_text(call['parameters']), SHORT)}"
+        lines.append(f"{done} call {call['call']} of run {run}: {escaped(call['tool'])}{given}")
     left = counted(document["calls"].get("held", 0) + document.get("held_below", 0), "call")
-    print_either(document, [f"{decided}, {left} of run {run} still held"], as_json=common.json)
+    print_either(document, [*lines, f"decided, {left} of run {run} still held"], as_json=common.json)
     return COMPLETED
 
 

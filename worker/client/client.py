@@ -149,7 +149,8 @@ class Client:
         return found
 
     def find(self, text: str) -> Run:
-        """A run by its id, the beginning of it, its name (the newest of that name), or `latest`.
+        """A run by its id, the beginning of it, its name (the newest of that name), or `latest`. A name and `latest`
+        mean runs of your own (without a token: those that were submitted without one); others have an id.
 
         Raises `RunNotFound`, `AmbiguousRun`, `InfrastructureError`.
         """
@@ -275,7 +276,8 @@ class Client:
     def _overview(self) -> Overview:
         from .overview import Overview
 
-        return Overview(self._redis, self.settings.key_prefix)
+        identity = self.settings.identity
+        return Overview(self._redis, self.settings.key_prefix, asker=identity.name if identity is not None else None)
 
     def run_of(self, run: str, since: str | None = None) -> Run:
         """A run by its id, without looking whether it is there; `since` as in `Run`."""

@@ -7,7 +7,7 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,15 +88,15 @@ class People:
         """Let a held call run as it was shown, with other parameters or narrower scopes. Returns the id of the decision
         in the log.
 
-        `shown` is the entry of the log that was seen. Raises `HeldAnew` where another waits under the id by now;
-        `Rejected` where its tool refuses the parameters, the scopes are no narrower ones, or it is a question;
-        `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        `shown` is the digest of what was seen (SPEC R14.4). Raises `HeldAnew` where something else waits under the id
+        by now; `Rejected` without a digest, where its tool refuses the parameters, the scopes are no narrower ones, or
+        it is a question; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
         """
         id_ = self._find(call)
-        if (found := self._held(id_)) is not None and found.shown.is_question:
+        if (found := self._seen(id_, shown)) is not None and found.shown.is_question:
             raise Rejected([Problem("", f"call {id_.name} is a question: answer it (`acts answer`), or reject it")])
         if parameters is None and scopes is None:
-            return self._decide(id_, Ruling(Verdict.APPROVED), by, shown)
+            return self._decide(id_, Ruling(Verdict.APPROVED), by, found)
         known, tool, snapshot = self._call(id_)
         given = dict(parameters) if parameters is not None else None
         problems = list(self._misfits(given, known, tool)) if given is not None else []
@@ -108,7 +108,7 @@ class People:
             given if given != snapshot.parameters else None,
             tuple(map(str, chosen)) if chosen is not None and chosen != dict.fromkeys(known.scopes) else None,
         )
-        return self._decide(id_, ruling, by, shown)
+        return self._decide(id_, ruling, by, found)
 
     def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
         """Answer a question: the value is the call's result. Returns the id of the answer in the log.
@@ -118,7 +118,7 @@ class People:
         id_ = self._find(call)
         if problems := list(self._unfit(value)):
             raise Rejected(problems)
-        if (found := self._held(id_)) is not None:
+        if (found := self._seen(id_, shown)) is not None:
             if not found.shown.is_question:
                 text = f"call {id_.name} is no question: approve it, or reject it"
                 raise Rejected([Problem("", text)])
@@ -129,7 +129,7 @@ class People:
             schema = tool.compiled_output if tool is not None else None
             if schema is not None and (problems := list(schema.problems(value))):
                 raise Rejected(problems)
-        return self._decide(id_, Ruling(Verdict.ANSWERED, answer=value), by, shown)
+        return self._decide(id_, Ruling(Verdict.ANSWERED, answer=value), by, found)
 
     def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
         """Have a held call end with the error `Rejected`. Returns the id of the decision in the log.
@@ -140,7 +140,8 @@ class People:
             raise Rejected([Problem("", "a rejection needs a reason")])
         if problems := list(self._unfit(reason)):
             raise Rejected(problems)
-        return self._decide(self._find(call), Ruling(Verdict.REJECTED, reason=reason), by, shown)
+        id_ = self._find(call)
+        return self._decide(id_, Ruling(Verdict.REJECTED, reason=reason), by, self._seen(id_, shown))
 
     def replace(
         self,
@@ -161,11 +162,10 @@ class People:
         ruling = Ruling(Verdict.REPLACED, amendment=value)
 
         def refuse() -> None:
-            if self._held(id_) is None:
+            if self._seen(id_, shown) is None:
                 raise NotHeld(_not_held(id_))
 
-        self._refuse_anew(id_, shown)
-        if self._held(id_) is None:
+        if self._seen(id_, shown) is None:
             decision, fields = self._same(id_, ruling), self._redis.hget(self._keys.state, "amending:by")
             if fields is None:
                 return decision
@@ -178,13 +178,25 @@ class People:
         """The call, where it waits for a person."""
         return next(read_held(self._redis, self._keys, only=id_.member), None)
 
-    def _refuse_anew(self, id_: CallId, shown: str | None) -> None:
-        """Raise `HeldAnew` where another call waits under the id than the one that was shown."""
-        if shown is not None and (found := self._held(id_)) is not None and found.entry != shown:
-            raise HeldAnew(
-                f"call {id_.name} of run {id_.run} is another call than the one that was shown: nothing was decided; "
-                f"see `acts held`"
-            )
+    def _seen(self, id_: CallId, shown: str | None) -> HeldCall | None:
+        """The call, where it waits for a person and is what was shown; None where it does not wait.
+
+        Raises `HeldAnew` where something else waits under the id, `Rejected` where nothing says what was shown.
+        """
+        if (found := self._held(id_)) is not None:
+            if shown is None:
+                raise Rejected(
+                    [
+                        Problem(
+                            "",
+                            f"nothing says what was shown of call {id_.name} of run {id_.run}: look at it first "
+                            "(`acts held`, `run.held()`), and give `shown` as it is there",
+                        )
+                    ]
+                )
+            if found.digest != shown:
+                raise _anew(id_)
+        return found
 
     def _unfit(self, value: Any) -> Iterator[Problem]:
         """What keeps a value that a person gives from being taken at all."""
@@ -194,7 +206,7 @@ class People:
         if not problems and (size := size_of(value)) > limits.message_bytes:
             yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
 
-    def _decide(self, id_: CallId, ruling: Ruling, by: str | None, shown: str | None) -> str:
+    def _decide(self, id_: CallId, ruling: Ruling, by: str | None, seen: HeldCall | None) -> str:
         done = self._audited(id_, ruling, by)
         self._due.note_until(self._keys.run, PUBLISHED_MS)
         request = {
@@ -202,7 +214,7 @@ class People:
             "ruling": pack_ruling(ruling),
             "who": done.pack(),
             "published_ms": PUBLISHED_MS,
-            "shown": shown,
+            "shown": seen.entry if seen is not None else "",
         }
         answer = self._script(self._keys, request)
         if answer["status"] == "gone":
@@ -210,7 +222,8 @@ class People:
         if answer["is_amended"]:
             raise BeingAmended(f"run {self._keys.run} is being amended; decide when that is finished")
         if "id" not in answer:
-            self._refuse_anew(id_, shown)
+            if self._held(id_) is not None:
+                raise _anew(id_)
             return self._same(id_, ruling)
         done.write_line(self._keys.run)
         if answer["is_published"]:
@@ -293,9 +306,22 @@ class People:
             yield from parameter_problems(call, parameters, tool)
 
 
+def meant_of(names: Iterable[str], call: str | int) -> str | None:
+    """The one of the ids of held calls that an id or an index means; None where it is none, or several."""
+    alike = [name for name in names if str(call) in (name, name.partition(":")[0])]
+    return str(call) if str(call) in alike else alike[0] if len(alike) == 1 else None
+
+
 def _ruling(entry: Entry) -> Ruling | None:
     """What was decided with an entry of a call."""
     return entry.event.ruling if isinstance(entry.event, CallDecided | CallEnded) else None
+
+
+def _anew(id_: CallId) -> HeldAnew:
+    return HeldAnew(
+        f"call {id_.name} of run {id_.run} is another call than the one that was shown: nothing was decided; "
+        "see `acts held`"
+    )
 
 
 def _not_held(id_: CallId) -> str:

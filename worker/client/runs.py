@@ -47,6 +47,8 @@ class Run(ReadableRun[OutputT]):
         super().__init__(run, redis, settings, since)
         self._publisher = publisher
         self._check = check
+        self._shown: dict[str, str] = {}
+        """What `held` has shown, by the calls' ids here: what a decision is about that names nothing else."""
 
     @cached_property
     def _loop(self) -> LoopControl:
@@ -150,11 +152,13 @@ class Run(ReadableRun[OutputT]):
         self._state()
         with redis_errors(self._settings):
             found = [*self._people.held(), *self._descendants.held()]
-            return [call.to_dict(self.id) for call in sorted(found, key=lambda call: call.since_ms)]
+            calls = [call.to_dict(self.id) for call in sorted(found, key=lambda call: call.since_ms)]
+        self._shown = {call["call"]: call["shown"] for call in calls}
+        return calls
 
     def approve(
         self,
-        call: str | int,
+        call: Mapping[str, Any] | str | int,
         *,
         parameters: Mapping[str, Any] | None = None,
         scopes: Sequence[str] | None = None,
@@ -163,14 +167,17 @@ class Run(ReadableRun[OutputT]):
         shown: str | None = None,
     ) -> str:
         """Let a held call run, as it was shown, with other `parameters` or narrower `scopes` (kinds and references), or
-        other `calls` in its place, an amendment as `amend` takes it; `call` is its id or index (SPEC R14.2).
+        other `calls` in its place, an amendment as `amend` takes it; `call` is as `held` gives it, or its id or index
+        (SPEC R14.2).
 
         Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The same
-        decision twice is one. With `shown`, as `held` gives it, the decision is about what was seen: raises `HeldAnew`
-        if another call waits under the id now. Raises `protocol.Rejected` where its tool refuses the parameters, the
-        scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`, `RunOver`, `BeingAmended`.
+        decision twice is one. It is about what was seen: what this object's `held` last gave, or `shown`, the digest
+        there. Raises `HeldAnew` if something else waits under the id now; `protocol.Rejected` if nothing was seen, its
+        tool refuses the parameters, the scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`,
+        `RunOver`, `BeingAmended`.
         """
         self._state()
+        call, shown = self._about(call, shown)
         with redis_errors(self._settings):
             child, call = self._descendants.split(call)
             if child is not None:
@@ -186,9 +193,12 @@ class Run(ReadableRun[OutputT]):
             amender = Amender(self.id, self._redis, self._settings, self._check)
             return self._people.replace(call, value, amender, by=by, shown=shown, resume=self.resume)
 
-    def answer(self, call: str | int, value: Any, *, by: str | None = None, shown: str | None = None) -> str:
+    def answer(
+        self, call: Mapping[str, Any] | str | int, value: Any, *, by: str | None = None, shown: str | None = None
+    ) -> str:
         """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""
         self._state()
+        call, shown = self._about(call, shown)
         with redis_errors(self._settings):
             child, call = self._descendants.split(call)
             if child is not None:
@@ -209,14 +219,26 @@ class Run(ReadableRun[OutputT]):
         with redis_errors(self._settings):
             self._plans.approve(digest, by=by)
 
-    def reject(self, call: str | int, reason: str, *, by: str | None = None, shown: str | None = None) -> str:
+    def reject(
+        self, call: Mapping[str, Any] | str | int, reason: str, *, by: str | None = None, shown: str | None = None
+    ) -> str:
         """End a held call with an error of type `Rejected`, which goes where an exception would go. As `approve`."""
         self._state()
+        call, shown = self._about(call, shown)
         with redis_errors(self._settings):
             child, call = self._descendants.split(call)
             if child is not None:
                 return self.child(child).reject(call, reason, by=by, shown=shown)
             return self._people.reject(call, reason, by=by, shown=shown)
+
+    def _about(self, call: Mapping[str, Any] | str | int, shown: str | None) -> tuple[str | int, str | None]:
+        """The id or index of a held call, and the digest of what was seen of it, where anything was."""
+        if isinstance(call, Mapping):
+            return call["call"], shown or call["shown"]
+        from .people import meant_of
+
+        name = meant_of(self._shown, call) if shown is None else None
+        return call, self._shown[name] if name is not None else shown
 
     def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
         """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.

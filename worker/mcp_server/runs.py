@@ -65,7 +65,10 @@ class Runs:
 
         def found() -> str:
             with redis_errors(self.settings):
-                return Overview(self._redis, prefix, owner=principal.only, most_looked_at=_MOST_LOOKED_AT).find(text)
+                overview = Overview(
+                    self._redis, prefix, owner=principal.only, asker=principal.owner, most_looked_at=_MOST_LOOKED_AT
+                )
+                return overview.find(text)
 
         return await self._reader.call("", found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +25,8 @@ from .fields import HELD, current
 from .keys import ENDED, Keys
 
 _AT_ONCE: Final = 200
+_DIGEST: Final = 20
+"""Characters of a digest. It covers the run, the call and its entry, so nobody can choose what has the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class HeldCall:
     id: CallId
     entry: str
     """The id of its entry in the log."""
+    digest: str
+    """Names exactly this: the call of this run, held by this entry, with what it runs with (SPEC R14.4)."""
     shown: Shown
     since_ms: int
     until_ms: int | None
@@ -75,7 +80,7 @@ class HeldCall:
             **({"untrusted": self.shown.doubt.to_dict()} if self.shown.doubt is not None else {}),
             "since": iso_date(self.since_ms),
             "until": iso_date(self.until_ms) if self.until_ms is not None else None,
-            "shown": self.entry,
+            "shown": self.digest,
         }
 
 
@@ -103,7 +108,12 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
             if entry and (hold := current(entry[0][1]).get(HELD)) is not None:  # else it was decided on meanwhile
                 call = CallId.of_member(keys.run, member.decode())
                 until = int(since) + wait_ms if wait_ms is not None else None
-                yield HeldCall(call, entry[0][0].decode(), unpack_hold(hold), int(since), until)
+                id_ = entry[0][0].decode()
+                yield HeldCall(call, id_, _digest(call, id_, hold), unpack_hold(hold), int(since), until)
+
+
+def _digest(call: CallId, entry: str, hold: bytes) -> str:
+    return hashlib.sha256(pack([call.run, call.member, entry, hold])).hexdigest()[:_DIGEST]
 
 
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from math import inf
 from typing import Any, Final
@@ -29,13 +29,21 @@ class RunList:
         self._redis = redis
         self._prefix = prefix
 
-    def newest(self, owner: str | None = None) -> Iterator[tuple[str, State]]:
-        """Every run and its state, that which was submitted last first; of an `owner` its own."""
+    def newest(self, owner: str | None = None, fields: Sequence[str] = ()) -> Iterator[tuple[str, State]]:
+        """Every run and its state, or some `fields` of it, the newest first; of an `owner` its own."""
+        asked = tuple(dict.fromkeys((*fields, OWNER, "status"))) if fields else ()
         for page in batches(self._ids(owner), _AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
-                    pipeline.hgetall(Keys(self._prefix, run).state)
+                    key = Keys(self._prefix, run).state
+                    pipeline.hmget(key, asked) if asked else pipeline.hgetall(key)
                 states = pipeline.execute()
+            if asked:
+                names = [name.encode() for name in asked]
+                states = [
+                    {name: value for name, value in zip(names, values, strict=True) if value is not None}
+                    for values in states
+                ]
             for run, state in zip(page, states, strict=True):
                 read = {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
                 if read and owner in (None, read.get(OWNER)):  # not one that is half written, or whose time is over

@@ -4,7 +4,7 @@
 -- KEYS: state
 -- USES: status held
 -- Request: member (the call, as in `calls`), ruling (msgpack), who (has decided, msgpack), shown (the entry of the log that
---          the person has seen, or nil), published_ms (how long a published task may lie before it counts as lost)
+--          the person has seen), published_ms (how long a published task may lie before it counts as lost)
 -- Answer: status (of the run; "gone" where there is none), is_amended (whether it is amended in part: nothing was
 --         decided), id (of the entry; none where the call is not held), is_published (whether the lane is to be published)
 
