@@ -37,6 +37,7 @@ class FunctionAnswer:
 
     def __init__(self, functions: Sequence[Function]) -> None:
         self._tools = {function.name: function.tool for function in functions}
+        self._with_parameters = {function.name for function in functions if _has_parameters(function)}
         self._has_calls = False
         self._output: str | None = None
         self._unread: str | None = None
@@ -44,7 +45,7 @@ class FunctionAnswer:
 
     def call(self, name: str, arguments: str) -> str:
         """Take in a call of a function, whose arguments are a JSON text; what it adds to the text of the answer."""
-        text = arguments.strip() or "{}"
+        text = arguments.strip() or ("" if name in self._with_parameters else "{}")
         tool = self._tools.get(name, name)
         if tool is None:
             self._take_output(text)
@@ -74,8 +75,16 @@ class FunctionAnswer:
             self._output = written
 
 
+def _has_parameters(function: Function) -> bool:
+    """Whether a call may give it parameters besides meta-properties."""
+    own = [name for name in function.parameters.get("properties", ()) if not name.startswith("_")]
+    return bool(own) or function.parameters.get("additionalProperties") is not False
+
+
 def arguments_problem(text: str) -> str | None:
     """Why a text is no arguments of a tool; None where it is."""
+    if not text:
+        return "its arguments are missing: write {} where it is to be given none"
     try:
         value = decoded(text)
     except Unreadable as error:

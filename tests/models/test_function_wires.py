@@ -137,25 +137,81 @@ def test_a_provider_that_refuses_what_is_to_be_enforced_is_asked_once_without_it
     assert len(bodies) == 2
 
 
-ODD = [
-    ([{"index": 0, "function": {"name": "refund", "arguments": '{"order_id": "1"}'}}],
-     '[{"_tool": "refund", "order_id": "1"}]'),
-    ([{"id": "a", "function": {"name": "refund", "arguments": {"order_id": "1"}}},
-      {"id": "b", "function": {"name": "refund", "arguments": ""}}],
-     '[{"_tool": "refund", "order_id": "1"}, {"_tool": "refund"}]'),
-    ([{"index": 0, "id": "a", "function": {"name": "refund", "arguments": "{}"}},
-      {"index": 0, "id": "b", "function": {"name": "refund", "arguments": "{}"}}],
-     '[{"_tool": "refund"}, {"_tool": "refund"}]'),
-    ([{"index": 0, "id": "a", "function": None}], '[{"_tool": ""}]'),
-    ([5, None, {"index": 0, "id": "a", "function": {"name": "x"}}], '[{"_tool": "x"}]'),
+def piece(index: Any = None, id: Any = None, name: Any = None, arguments: Any = None) -> dict[str, Any]:
+    function = {key: part for key, part in (("name", name), ("arguments", arguments)) if part is not None}
+    said = {"index": index, "id": id, "function": function}
+    return {key: part for key, part in said.items() if part is not None}
+
+
+ONE = {"_tool": "refund", "order_id": "1"}
+TWO = {"_tool": "refund", "order_id": "2"}
+NOTE = {"_tool": "add_note", "note": "x"}
+GIVEN = '{"order_id": "1"}'
+GIVEN_TWO = '{"order_id": "2"}'
+NOTED = '{"note": "x"}'
+ODD: list[tuple[list[Any], list[Any]]] = [
+    ([piece(0, name="refund", arguments=GIVEN)], [ONE]),
+    ([piece(None, "a", "refund", {"order_id": "1"})], [ONE]),
+    # The arguments of the second one are missing: they are not taken for none.
+    ([piece(None, "a", "refund", GIVEN), piece(None, "b", "refund", "")], [ONE, {"_tool": "refund", "_arguments": ""}]),
+    ([piece(0, "a", "refund", "{}"), piece(0, "b", "refund", "{}")], [{"_tool": "refund"}, {"_tool": "refund"}]),
+    ([5, None, piece(0, "a", "x")], [{"_tool": "x"}]),
+    # Opened together.
+    ([piece(0, "a", "refund", ""), piece(1, "b", "add_note", ""), piece(0, arguments=GIVEN),
+      piece(1, arguments=NOTED)], [ONE, NOTE]),
+    ([piece(0, "a", "refund", '{"order'), piece(1, "b", "add_note", '{"no'), piece(1, arguments='te": "x"}'),
+      piece(0, arguments='_id": "1"}')], [ONE, NOTE]),
+    # The second one first: the index says which is which.
+    ([piece(1, "b", "add_note", NOTED), piece(0, "a", "refund", GIVEN)], [ONE, NOTE]),
+    # The id, or the name, comes later.
+    ([piece(0, None, "refund", ""), piece(0, "a", None, GIVEN)], [ONE]),
+    ([piece(0, "a"), piece(0, None, "refund"), piece(0, arguments=GIVEN)], [ONE]),
+    ([piece(0, "a", None, GIVEN), piece(0, None, "refund")], [ONE]),
+    # Neither index nor id: by name, else the call before.
+    ([piece(name="refund", arguments=GIVEN), piece(name="add_note", arguments=NOTED)], [ONE, NOTE]),
+    ([piece(name="refund", arguments=GIVEN), piece(name="refund", arguments=GIVEN_TWO)], [ONE, TWO]),
+    ([piece(name="refund", arguments='{"order'), piece(arguments='_id": "1"}')], [ONE]),
+    ([piece(name="refund"), piece(None, "a", None, GIVEN)], [ONE]),
+    # All with the index 0 and their own ids; two with one id.
+    ([piece(0, "a", "refund", '{"order_id": '), piece(0, None, None, '"1"}'), piece(0, "b", "add_note", NOTED)],
+     [ONE, NOTE]),
+    ([piece(0, "a", "refund", '{"order_id": '), piece(0, "b", "add_note", '{"note": '), piece(0, "a", None, '"1"}'),
+      piece(0, "b", None, '"x"}')], [ONE, NOTE]),
+    ([piece(0, "a", "refund", GIVEN), piece(1, "a", "refund", GIVEN_TWO)], [ONE, TWO]),
+    # Each piece with an id of its own, and the name in each.
+    ([piece(0, "a", "refund", '{"order_id": '), piece(0, "b", None, '"1"}'), piece(0, "c", None, "")], [ONE]),
+    ([piece(0, "a", "refund", '{"order_id": '), piece(0, "a", "refund", '"1"}')], [ONE]),
+    ([piece(0, "a", "refund", "{}"), piece(0, None, None, " ")], [{"_tool": "refund"}]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("calls", "expected"), ODD)
-def test_calls_are_read_however_servers_count_them(calls: list[Any], expected: str) -> None:
+def test_calls_are_read_however_servers_count_them(calls: list[Any], expected: list[Any]) -> None:
     chunks = [delta(tool_calls=[call]) for call in calls]
     answer = answer_of(lambda _: Reply([*chunks, *OpenAIWire.end("tool_calls")], headers=STREAM))
-    assert json.loads(answer.text)["calls"] == json.loads(expected)
+    assert json.loads(answer.text)["calls"] == expected
+    together = [delta(tool_calls=calls)]
+    answer = answer_of(lambda _: Reply([*together, *OpenAIWire.end("tool_calls")], headers=STREAM))
+    assert json.loads(answer.text)["calls"] == expected
+
+
+SCATTERED = [
+    [piece(0, "a")],  # no name
+    [piece(arguments=GIVEN)],  # of no call
+    [piece(0, "a", "refund", GIVEN), piece(1, arguments=GIVEN)],
+    [piece(0, "a", "refund", GIVEN), piece(0, arguments=GIVEN_TWO)],  # behind a whole one
+    [piece(0, "a", "refund", "{}"), piece(0, arguments=GIVEN)],  # a placeholder
+    [piece(name="refund"), piece(name="add_note"), piece(arguments=GIVEN), piece(arguments=NOTED)],
+    [piece(name="refund", arguments='{"order_id": "'), piece(name="refund", arguments="{}"), piece(arguments='"}')],
+    [piece(0, "a", "refund", ""), piece(0, "b", "add_note", ""), piece(0, arguments=GIVEN)],
+]
+
+
+@pytest.mark.parametrize("calls", SCATTERED)
+def test_pieces_that_belong_to_no_call_make_the_answer_invalid(calls: list[Any]) -> None:
+    chunks = [delta(tool_calls=[call]) for call in calls]
+    with pytest.raises(InvalidAnswer, match="cannot be put together"):
+        answer_of(lambda _: Reply([*chunks, *OpenAIWire.end("tool_calls")], headers=STREAM))
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -145,9 +145,11 @@ def test_arguments_that_cannot_be_read_are_the_error_of_their_call_alone(argumen
     assert answer.positions == (1,)
 
 
-def test_no_arguments_are_an_empty_object() -> None:
-    request = asked({"roll": {"properties": {"a": NUMBER}}})
-    assert read_answer(request, answered(request, ("roll", ""))).errors == ()
+def test_no_arguments_are_an_empty_object_where_a_function_takes_none_and_else_an_error() -> None:
+    request = asked({"roll": {"properties": {}, "additionalProperties": False}, "add": ADD})
+    answer = read_answer(request, answered(request, ("roll", ""), ("add", "")))
+    assert [(error.pointer, "write {}" in error.message) for error in answer.errors] == [("/calls/1", True)]
+    assert answer.positions == (0,)
 
 
 @pytest.mark.parametrize("arguments", ['{"result": 3}', "3", "{}", '{"output": 3', '{"output": 3, "more": 1}'])

@@ -14,7 +14,7 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
-from tests.models.server import Reply, model_server
+from tests.models.server import Reply, delta, model_server
 from tests.models.tool_servers import STREAM, Say, Speaker, Wire, output
 
 from .backend import Backend, Meeting, settings_apart
@@ -208,6 +208,46 @@ def marks(turn: Any) -> list[Any]:
 
 def unmarked(messages: Any) -> Any:
     return json.loads(json.dumps(messages).replace(', "cache_control": {"type": "ephemeral"}', ""))
+
+
+def test_what_a_person_is_asked_is_what_the_model_wrote_though_its_calls_came_in_mixed_pieces(
+    backend: Backend, speaker: Speaker
+) -> None:
+    native = Native(backend, speaker)
+    pieces = [
+        {"index": 0, "id": "a", "function": {"name": "add", "arguments": ""}},
+        {"index": 1, "id": "b", "function": {"name": "add", "arguments": '{"a"'}},
+        {"index": 0, "function": {"arguments": '{"a": 1, "b": 2}'}},
+        {"index": 1, "function": {"arguments": ": 5}"}},
+    ]
+
+    def mixed(wire: Wire) -> Reply:
+        return Reply([*(delta(tool_calls=[piece]) for piece in pieces), *wire.end("tool_calls")], headers=STREAM)
+
+    run, topic = native.submit(mixed, Say([output("†result.c1")]), config={"approve": ["add"]})
+    assert [call["parameters"] for call in wait_held(run, 2)] == [{"a": 1, "b": 2}, {"a": 5}]
+    run.approve(0)
+    run.approve(1)
+    assert backend.wait(run.id).output == 6
+    assert [text.partition("\n")[2] for text in native.results(topic).values()] == [
+        "## Data: †result.c0\n3",
+        "## Data: †result.c1\n6",
+    ]
+
+
+def test_nothing_of_an_answer_runs_whose_pieces_belong_to_no_call(backend: Backend, speaker: Speaker) -> None:
+    native = Native(backend, speaker)
+    pieces = [{"function": {"name": "add", "arguments": ""}}, {"function": {"name": "sub", "arguments": ""}}]
+    pieces += [{"function": {"arguments": '{"a": 1}'}}, {"function": {"arguments": '{"a": 2}'}}]
+
+    def scattered(wire: Wire) -> Reply:
+        return Reply([*(delta(tool_calls=[piece]) for piece in pieces), *wire.end("tool_calls")], headers=STREAM)
+
+    run, _ = native.submit(scattered, Say([output(4)]))
+    result = backend.wait(run.id)
+    assert (result.output, [*result.calls]) == (4, [])
+    assert [error["type"] for error in errors(run)] == ["InvalidAnswer"]
+    assert "which call it belongs to" in errors(run)[0]["message"]
 
 
 def test_a_call_begins_while_the_rest_of_the_answer_is_held_back(streaming: Native, meeting: Meeting) -> None:

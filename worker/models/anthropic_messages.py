@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests.functions import Function
 
 from .anthropic_turns import mark, turns
+from .called import Piece, text_of
 from .content_parts import anthropic_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
@@ -59,12 +61,14 @@ class AnthropicMessages:
                 return self._whole(written, message)
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}:
                 return written.add(text)
-            case {"type": "content_block_start", "index": key, "content_block": {"type": "tool_use", "name": name}}:
-                return written.begin_call(key, name)
-            case {"type": "content_block_delta", "index": key, "delta": {"partial_json": str() as piece}}:
-                return written.add_arguments(key, piece)
-            case {"type": "content_block_stop"}:
-                return written.end_call()
+            case {"type": "content_block_start", "index": int(at), "content_block": {"type": "tool_use"}}:
+                return written.take_call(_piece(chunk["content_block"], at))
+            case {"type": "content_block_start", "index": int(at)}:
+                return written.skip_call(at)
+            case {"type": "content_block_delta", "index": int(at), "delta": {"partial_json": str(piece)}}:
+                return written.take_call(Piece(at, arguments=piece))
+            case {"type": "content_block_stop", "index": int(at)}:
+                return written.end_call(at)
             case {"type": "message_delta", "delta": dict() as delta, **rest}:
                 _end(written, delta)
                 _count(written, rest.get("usage"))
@@ -80,8 +84,7 @@ class AnthropicMessages:
         said = "".join(map(written.add, texts))
         for at, block in enumerate(blocks):
             if isinstance(block, dict) and block.get("type") == "tool_use":
-                written.begin_call(at, block.get("name"))
-                written.add_arguments(at, json.dumps(block.get("input")))
+                written.take_call(replace(_piece(block, at), arguments=json.dumps(block.get("input")), is_whole=True))
         return said
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
@@ -117,6 +120,17 @@ class AnthropicMessages:
 def _tool(function: Function) -> dict[str, Any]:
     said = {"name": function.name, "description": function.description, "input_schema": function.parameters}
     return {**said, "strict": True} if function.is_strict else said
+
+
+def _piece(block: Mapping[str, Any], at: int) -> Piece:
+    """The beginning of a call; a server that does not write its input piece by piece has it there."""
+    id_, name, given = block.get("id"), block.get("name"), block.get("input")
+    return Piece(
+        at,
+        id_ if isinstance(id_, str) and id_ else None,
+        name if isinstance(name, str) and name else None,
+        text_of(given) if given else "",
+    )
 
 
 def _end(written: Written, message: Mapping[str, Any]) -> None:

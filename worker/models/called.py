@@ -1,39 +1,176 @@
-"""Functions that a model calls, as they come from a provider: in one piece, or each in many (SPEC R12.6, R13.8)."""
+"""Puts together the function calls of a streamed answer, whichever provider's dialect they come in (SPEC R12.6, R13.8).
+
+A call comes in one piece or in many, and the pieces of several calls may be mixed. The index of a piece says which call
+it belongs to; where there is none the id does, else the name, and a piece that has nothing of these continues the call
+before it. Where that leaves a choice, or a piece belongs to no call, nothing is guessed: the answer is invalid.
+
+Calls stand in the answer in the order of their indexes. One is written, and so begins, as soon as its arguments are one
+whole JSON object and no call before it is missing. Arguments that are `{}` may be a placeholder, which some servers
+send before the real ones: they wait until nothing more can come.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from acts_celery.protocol.requests.function_answers import FunctionAnswer
 from acts_celery.protocol.requests.functions import OUTPUT, Function
 
+from .errors import InvalidAnswer
+from .wire_text import WholeCharacters
+
 _TEXT_BEGINS: Final = re.compile(r'\s*\{\s*"output"\s*:\s*(?=")')
 """What stands before an output that is a text, in the arguments of its function."""
 _LONGEST_BEFORE: Final = 100
+_EMPTY: Final = re.compile(r"\s*\{\s*\}\s*")
+_BRACKET: Final = re.compile(r'["{}\[\]]')
+_IN_STRING: Final = re.compile(r'["\\]')
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a function call as a provider sends it; what it does not say is None."""
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    is_whole: bool = False
+    """Whether it is all of a call that did not come in pieces."""
+
+
+class _Call:
+    """A function call that is being put together."""
+
+    def __init__(self, index: int | None, order: tuple[int, int]) -> None:
+        self.index = index
+        self.order = order
+        """Where it stands in the answer."""
+        self.id: str | None = None
+        self.name: str | None = None
+        self.rival: _Call | None = None
+        """A call with the same index that is not complete."""
+        self.is_ended = False
+        """Whether the provider has said that it is complete."""
+        self.has_begun = False
+        self.is_closed = False
+        """Whether the bracket that its arguments begin with is closed."""
+        self.is_empty = False
+        """Whether nothing stands in that bracket."""
+        self.can_be_told = True
+        self._pieces: list[str] = []
+        self._whole = WholeCharacters()
+        self._depth = 0
+        self._is_string = False
+        self._is_escaped = False
+
+    def __lt__(self, other: _Call) -> bool:
+        return self.order < other.order
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more of its arguments has to come."""
+        return not self.is_closed and not self.is_ended
+
+    @property
+    def arguments(self) -> str:
+        """What has come of its arguments."""
+        return "".join(self._pieces) + self._whole.half
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether it cannot change any more, whatever comes."""
+        return self.name is not None and (self.is_ended or (self.is_closed and not self.is_empty))
+
+    def end(self, arguments: str) -> None:
+        """Take in all of the arguments."""
+        self._pieces.append(self._whole.of(arguments))
+        self.is_ended = True
+
+    def add(self, piece: str) -> str:
+        """Take in more of the arguments; return what of it are whole characters. Raises `InvalidAnswer`."""
+        if not self.is_open:
+            self._verify_nothing(piece)
+            return ""
+        piece = self._whole.of(piece)
+        self._pieces.append(piece)
+        if not self.has_begun and (begin := piece.lstrip()):
+            self.has_begun = True
+            self._depth = 0 if begin.startswith("{") else -1  # what begins otherwise never is an object
+            piece = begin
+        if self._depth >= 0 and self.has_begun:
+            self._scan(piece)
+        return piece
+
+    def _scan(self, piece: str) -> None:
+        at = 0
+        while at < len(piece):
+            if self._is_escaped:
+                self._is_escaped, at = False, at + 1
+                continue
+            found = (_IN_STRING if self._is_string else _BRACKET).search(piece, at)
+            if found is None:
+                return
+            at = found.end()
+            if found[0] == "\\":
+                self._is_escaped = True
+            elif found[0] == '"':
+                self._is_string = not self._is_string
+            else:
+                self._depth += 1 if found[0] in "{[" else -1
+                if self._depth <= 0:
+                    self._verify_nothing(piece[at:])
+                    self.is_closed, self.is_empty = True, _EMPTY.fullmatch(self.arguments) is not None
+                    return
+
+    def _verify_nothing(self, piece: str) -> None:
+        if piece.strip():
+            raise _invalid(f"more came for the call of {self.name or 'a function'} when it was complete")
 
 
 class Called:
-    """Writes the answer that the calls are. `begin` and `end` return what adds to its text."""
+    """Writes the answer that the calls are; its methods return what adds to the text that is told on."""
 
     def __init__(self, functions: Iterable[Function], *, may_say: bool = False) -> None:
         self._answer = FunctionAnswer(list(functions))
         self._may_say = may_say
         """Whether words are the output if no call follows."""
-        self._open: tuple[Hashable, str, list[str]] | None = None
-        """The call that is being written: what the provider tells it by, its name and its arguments."""
-        self._before: str | None = None
-        """What has come of an output of which is not known yet whether it is a text; else None."""
-        self._tells = False
-        """Whether the call that is being written is an output that is a text."""
         self._words: list[str] = []
+        self._text: list[str] = []
+        self.size = 0
+        """How many bytes the calls have come to."""
+        self._newest: dict[Hashable, _Call] = {}
+        """The newest call of each index, of each index with an id, and of each name."""
+        self._last: _Call | None = None
+        self._count = 0
+        self._open: dict[_Call, None] = {}
+        """The calls to which more has to come."""
+        self._waiting: list[_Call] = []
+        """The calls that are not written, a heap by their order."""
+        self._taken: set[int] = set()
+        self._next = 0
+        """The first index that has not come."""
+        self._is_doubtful = False
+        """Whether a name came again, with nothing else to tell calls apart, so that another call may have begun."""
+        self._others: set[int] = set()
+        """The indexes of what is no call."""
+        self._told: _Call | None = None
+        """The output that is a text, once some of it was told."""
 
     @property
     def words(self) -> str:
         """What was said beside the calls."""
         return "".join(self._words)
+
+    @property
+    def text(self) -> str:
+        """The answer, as far as it is written."""
+        return "".join(self._text)
 
     def say(self, piece: str) -> str:
         """Take in words. Returns what can be told of them as an output, which is no part of the answer's text."""
@@ -44,41 +181,174 @@ class Called:
         text = json.dumps(piece)[1:-1]
         return f'{self._answer.before_output}"{text}' if begins else text
 
-    def begin(self, key: Hashable, name: Any) -> str:
-        """A call begins, so the one before it is whole."""
+    def skip(self, index: int) -> str:
+        """Take in that what has this index is no call."""
+        self._others.add(index)
+        self._take_index(index)
+        return self._write()
+
+    def take(self, piece: Piece) -> str:
+        """Take in a piece of a call. Raises `InvalidAnswer` where it belongs to none."""
+        call = self._call_of(piece)
+        if call is None:
+            return ""
+        self._last = call
+        for key in ((call.index, piece.id), (piece.name,)):
+            if key[-1] is not None:
+                self._newest[key] = call
+        call.id = call.id or piece.id
+        call.name = call.name or piece.name
+        added = "" if piece.is_whole else call.add(piece.arguments)
+        if piece.is_whole:
+            call.end(piece.arguments)
+        if not call.is_open:
+            self._open.pop(call, None)
+        return self._write() + self._tell(call, added)
+
+    def end(self, index: int) -> str:
+        """Take in that nothing more comes of the call with this index."""
+        call = self._newest.get(index)
+        if call is None or index in self._others:
+            return ""
+        call.end("" if call.has_begun else "{}")  # Anthropic sends no arguments where there are none
+        self._open.pop(call, None)
+        return self._write()
+
+    def close(self) -> None:
+        """Write the rest: the answer is whole. Raises `InvalidAnswer` where pieces are left that belong to no call."""
+        if any(call.name is None for call in self._waiting):
+            raise _invalid("a call came without the name of its function")
+        while self._waiting:
+            self._append(heappop(self._waiting))
+        self._add(self._answer.end())
+
+    def _call_of(self, piece: Piece) -> _Call | None:
+        """The call that a piece belongs to; None where that is nothing of ours."""
+        if piece.is_whole:
+            return self._begin(piece)
+        if piece.index is not None:
+            return self._by_index(piece, piece.index)
+        if piece.id is not None:
+            return self._by_id(piece)
+        last, has_arguments = self._last, bool(piece.arguments.strip())
+        if piece.name is not None:
+            return self._by_name(piece, piece.name)
+        if not has_arguments:
+            return None
+        if last is None or any(call is not last for call in self._open):
+            raise _invalid("a piece of a call does not say which call it belongs to")
+        self._verify_one(last, piece)
+        return last
+
+    def _by_index(self, piece: Piece, index: int) -> _Call | None:
+        call = self._newest.get(index)
+        if index in self._others:
+            if piece.name is None:
+                return None
+            self._others.discard(index)
+        if call is None:
+            return self._begin(piece)
+        if piece.id is not None and call.id not in (None, piece.id):
+            known = self._newest.get((index, piece.id))
+            if known is not None:
+                return self._same(known, piece)
+            if piece.name is not None:
+                return self._begin(piece)
+        while call.rival is not None and not call.rival.is_open:
+            call.rival = call.rival.rival
+        if call.rival is not None and piece.arguments.strip() and piece.id is None:
+            raise _invalid(f"two calls have the index {index}, and a piece does not say which it belongs to")
+        return self._same(call, piece)
+
+    def _by_id(self, piece: Piece) -> _Call:
+        known, last = self._newest.get((None, piece.id)), self._last
+        if known is not None:
+            return self._same(known, piece)
+        is_next = last is not None and last.id is None and last.index is None and last.is_open
+        if last is not None and is_next and piece.name in (None, last.name) and len(self._open) == 1:
+            return last
+        return self._begin(piece)
+
+    def _by_name(self, piece: Piece, name: str) -> _Call:
+        if self._last is not None and self._last.name is None:
+            return self._last
+        call = self._newest.get((name,))
+        if call is None or (not call.is_open and piece.arguments.strip()):
+            return self._begin(piece)
+        self._is_doubtful = self._is_doubtful or call.is_open
+        self._verify_one(call, piece)
+        return call
+
+    def _verify_one(self, call: _Call, piece: Piece) -> None:
+        """Raise `InvalidAnswer` where a piece may be the beginning of another call."""
+        is_beginning = call.has_begun and piece.arguments.lstrip().startswith("{")
+        if self._is_doubtful and (is_beginning or (piece.name is None and not call.has_begun)):
+            raise _invalid(f"two calls of {call.name} are mixed, and a piece does not say which it belongs to")
+
+    def _same(self, call: _Call, piece: Piece) -> _Call:
+        """The call, or a new one, where a piece has the name of another function."""
+        return self._begin(piece) if piece.name is not None and call.name not in (None, piece.name) else call
+
+    def _begin(self, piece: Piece) -> _Call:
         self._may_say = False
-        text = self.end()
-        self._open = key, name if isinstance(name, str) else "", []
-        self._before, self._tells = "" if name == OUTPUT else None, False
-        return text
+        self._count += 1
+        index = piece.index
+        place = index if index is not None else self._last.order[0] if self._last is not None else 0
+        call = _Call(index, (place, self._count))
+        if index is not None:
+            before = self._newest.get(index)
+            call.rival = before if before is None or before.is_open else before.rival
+            self._newest[index] = call
+            self._take_index(index)
+        self._open[call] = None
+        heappush(self._waiting, call)
+        return call
 
-    def is_open(self, key: Hashable) -> bool:
-        """Whether that call is being written."""
-        return self._open is not None and self._open[0] == key
+    def _take_index(self, index: int) -> None:
+        self._taken.add(index)
+        while self._next in self._taken:
+            self._next += 1
 
-    def add(self, key: Hashable, piece: str) -> str:
-        """Take in more of the arguments of a call. Returns what can be told of an output that is a text, while it is
-        written: how the answer goes on if no call follows. It is no part of the answer's text.
+    def _write(self) -> str:
+        """Write the calls that can begin; of an output nothing stands between the calls."""
+        before = len(self._text)
+        while self._waiting and (first := self._waiting[0]).can_begin:
+            if first.index is not None and first.index > self._next:
+                break
+            self._append(heappop(self._waiting))
+        # What was told of an output cannot be taken back: what is behind it waits for the whole answer.
+        return "" if self._told is not None else "".join(self._text[before:])
+
+    def _append(self, call: _Call) -> None:
+        self._add(self._answer.call(call.name or "", call.arguments))
+
+    def _add(self, text: str) -> None:
+        self._text.append(text)
+        self.size += len(text.encode(errors="replace"))
+
+    def _tell(self, call: _Call, piece: str) -> str:
+        """What can be told of an output that is a text, while it is written: how the answer goes on if no call follows.
+        It is no part of the answer's text.
         """
-        if self._open is None or self._open[0] != key:
+        is_alone = not self._waiting or self._waiting == [call]
+        if call.name != OUTPUT or not call.can_be_told or not is_alone or self._told not in (None, call):
             return ""
-        self._open[2].append(piece)
-        if self._before is None:
-            return piece if self._tells else ""
-        before = self._before + piece
+        if self._told is call:
+            return piece
+        before = call.arguments
         if (begins := _TEXT_BEGINS.match(before)) is None:
-            self._before = before if len(before) < _LONGEST_BEFORE else None
+            call.can_be_told = len(before) < _LONGEST_BEFORE
             return ""
-        self._before, self._tells = None, True
+        self._told = call
         return self._answer.before_output + before[begins.end() :]
 
-    def end(self) -> str:
-        """The call that is being written is whole."""
-        if self._open is None:
-            return ""
-        (_, name, pieces), self._open = self._open, None
-        return self._answer.call(name, "".join(pieces))
 
-    def close(self) -> str:
-        """The answer is whole."""
-        return self.end() + self._answer.end()
+def _invalid(why: str) -> InvalidAnswer:
+    return InvalidAnswer(f"the function calls cannot be put together: {why}; none of them counts: make them again")
+
+
+def text_of(arguments: Any) -> str:
+    """The arguments of a call as a JSON text, also of servers that send them as a value."""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments) if isinstance(arguments, dict) else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -11,6 +10,7 @@ from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests.functions import Function
 from acts_celery.protocol.submission.config import SAMPLING
 
+from .called import Piece, text_of
 from .content_parts import openai_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
@@ -55,7 +55,7 @@ class OpenAIChat:
         text = written.add(said.get("content"))
         calls = said.get("tool_calls")
         pieces = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-        return text + "".join(_call(written, piece, streams=streams) for piece in pieces)
+        return text + "".join(written.take_call(_piece(piece, streams=streams)) for piece in pieces)
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         """What is sent: the schema as the answer's format, and every setting that is given."""
@@ -86,19 +86,18 @@ def _function(function: Function) -> dict[str, Any]:
     return {**said, "strict": True} if function.is_strict else said
 
 
-def _call(written: Written, call: Mapping[str, Any], *, streams: bool) -> str:
-    """Take in a call, or a piece of one. A new one has another index; of servers that do not count, another id."""
+def _piece(call: Mapping[str, Any], *, streams: bool) -> Piece:
+    """A call, or a piece of one; what a server leaves out, or fills with something else, counts as not said."""
     function = call.get("function")
     said = function if isinstance(function, dict) else {}
-    key, id_ = call.get("index"), call.get("id")
-    key = key if isinstance(key, int) else None
-    begins = not streams or not written.is_writing(key) or (isinstance(id_, str) and id_ not in ("", written.call_id))
-    text = written.begin_call(key, said.get("name")) if begins else ""
-    written.call_id = id_ if begins and isinstance(id_, str) else written.call_id
-    piece = said.get("arguments")
-    if isinstance(piece, dict):  # of servers that do not write it as text
-        piece = json.dumps(piece)
-    return text + (written.add_arguments(key, piece) if isinstance(piece, str) else "")
+    index, id_, name = call.get("index"), call.get("id"), said.get("name")
+    return Piece(
+        index if isinstance(index, int) else None,
+        id_ if isinstance(id_, str) and id_ else None,
+        name if isinstance(name, str) and name else None,
+        text_of(said.get("arguments")),
+        is_whole=not streams,
+    )
 
 
 def _usage(usage: Any) -> Usage | None:

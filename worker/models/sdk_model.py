@@ -7,8 +7,7 @@ streams; one that comes in one piece is read, too. What differs between provider
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,12 +17,12 @@ from typing import Any, Final, Protocol
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests.functions import REQUIRED
 
-from .called import Called
+from .called import Called, Piece
 from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .fitting import Fitted, Fitting
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
 from .request import Answer, ModelRequest, OnText, Reported, Usage, Words
-from .wire_text import bounded, events, json_object
+from .wire_text import WholeCharacters, bounded, events, json_object
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
@@ -35,9 +34,6 @@ _STRAY: Final = (
     "the answer is a function call, and no functions were offered: answer with the text of one JSON object (a model "
     'that is to call functions has "wire": "tools" in its settings)'
 )
-_HALVES: Final = re.compile("[\ud800-\udfff]")
-_SECOND: Final = "\udc00"
-"""Halves of characters (UTF-16) from here on are second ones."""
 _PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
 """What errors in mid-stream are called that may pass."""
 
@@ -58,17 +54,12 @@ class Written:
     """The calls of functions, where the tools go as functions: then the text is made of them."""
     has_stray_calls: bool = False
     """Whether it calls functions, and none were offered."""
-    call_id: str = ""
-    """The provider's id of the call that is being written."""
     size: int = 0
     """How many bytes have come."""
-    made: int = 0
-    """How many bytes the calls have come to."""
     pieces: list[str] = field(default_factory=list)
     told: str = ""
     """What is to be told of words beside calls."""
-    half: str = ""
-    """The first half of a character whose second one has not come."""
+    _characters: WholeCharacters = field(default_factory=WholeCharacters)
 
     def call_itself(self, name: Any) -> None:
         """Take in the model's name, as its server says it; nothing where it is none that can be shown and kept."""
@@ -78,13 +69,13 @@ class Written:
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(self.pieces) + self.half
+        return self.called.text if self.called is not None else "".join(self.pieces) + self._characters.half
 
     def add(self, piece: Any) -> str:
         """Take in a piece of text, and return it; nothing where it is none. Raises `InvalidAnswer` for too much."""
         if not isinstance(piece, str):
             return ""
-        if not (piece := self._whole_characters(piece)):
+        if not (piece := self._characters.of(piece)):
             return ""
         self._count(piece)
         if self.called is not None:
@@ -93,35 +84,29 @@ class Written:
         self.pieces.append(piece)
         return piece
 
-    def is_writing(self, key: Hashable) -> bool:
-        """Whether that call of a function is being written."""
-        return self.called is not None and self.called.is_open(key)
-
-    def begin_call(self, key: Hashable, name: Any) -> str:
-        """A call of a function begins; the text that the one before it has come to."""
+    def take_call(self, piece: Piece) -> str:
+        """Take in a piece of a function call, and return what it adds to the text that is told on. Raises
+        `InvalidAnswer` where it belongs to no call, and for too much.
+        """
+        self._count(piece.arguments)
         if self.called is None:
             self.has_stray_calls = True
             return ""
-        return self._write(self.called.begin(key, name))
+        return self._bounded(self.called.take(piece))
 
-    def end_call(self) -> str:
-        """The call that is being written is whole; its text."""
-        return self._write(self.called.end()) if self.called is not None else ""
+    def end_call(self, index: int) -> str:
+        """Take in that nothing more comes of a call. Raises `InvalidAnswer` for too much."""
+        return self._bounded(self.called.end(index)) if self.called is not None else ""
 
-    def add_arguments(self, key: Hashable, piece: str) -> str:
-        """Take in a piece of the arguments of a call, and return what is told of it. Raises `InvalidAnswer` for too
-        much.
-        """
-        piece = self._whole_characters(piece)
-        self._count(piece)
-        return self.called.add(key, piece) if self.called is not None else ""
+    def skip_call(self, index: int) -> str:
+        """Take in that what has this index is no function call. Raises `InvalidAnswer` for too much."""
+        return self._bounded(self.called.skip(index)) if self.called is not None else ""
 
-    def _write(self, piece: str) -> str:
-        """Take in the text of a call. Raises `InvalidAnswer` for too much."""
-        self.pieces += [piece] if piece else []
-        self.made += len(piece.encode(errors="replace"))
-        self._bound(self.made)
-        return piece
+    def _bounded(self, text: str) -> str:
+        """Return a text that calls have come to. Raises `InvalidAnswer` for too much of them."""
+        assert self.called is not None
+        self._bound(self.called.size)
+        return text
 
     def _count(self, piece: str) -> None:
         """Count what has come. Raises `InvalidAnswer` for too much."""
@@ -134,14 +119,6 @@ class Written:
                 f"the model's answer has more than {self.most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)",
                 answer=self.so_far(),
             )
-
-    def _whole_characters(self, piece: str) -> str:
-        """A piece with the half of a character that the one before ended with, and without one at its own end."""
-        text, self.half = self.half + piece, ""
-        if _HALVES.search(text):
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-            self.half = text[-1] if _HALVES.match(text[-1]) and text[-1] < _SECOND else ""
-        return text.removesuffix(self.half)
 
     def so_far(self) -> Answer:
         """What has come, whole or not."""
@@ -165,7 +142,8 @@ class Written:
         if self.finish is None:
             raise Truncated("the answer broke off before its end")
         if self.called is not None:
-            self._write(self.called.close())
+            self.called.close()
+            self._bound(self.called.size)
         elif self.has_stray_calls and not self.text.strip():
             raise InvalidAnswer(_STRAY, answer=self.so_far())
         return self.so_far()

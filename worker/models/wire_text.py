@@ -7,6 +7,7 @@ server is not trusted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,25 @@ from .errors import InvalidAnswer
 _DATA: Final = b"data:"
 _END: Final = b"[DONE]"
 _SHOWN: Final = 200
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+_SECOND: Final = "\udc00"
+"""Halves of characters (UTF-16) from here on are second ones."""
+
+
+class WholeCharacters:
+    """Joins the halves of characters (UTF-16) of a text that comes in pieces."""
+
+    def __init__(self) -> None:
+        self.half = ""
+        """The first half of a character whose second one has not come."""
+
+    def of(self, piece: str) -> str:
+        """Return a piece with the half that the one before ended with, and without one at its own end."""
+        text, self.half = self.half + piece, ""
+        if _HALVES.search(text):
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            self.half = text[-1] if _HALVES.match(text[-1]) and text[-1] < _SECOND else ""
+        return text.removesuffix(self.half)
 
 
 async def bounded(chunks: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:
