@@ -59,7 +59,7 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call that will be refused by the code that is to come, or may be."""
+    """A call that will be refused by the code that is to come, or may be; or that its labels may hold."""
 
     index: int | None
     """None where the model of a loop may still write it."""
@@ -69,6 +69,8 @@ class Refusal:
     """The activity or the delegate."""
     is_certain: bool
     reason: str
+    is_hold: bool = False
+    """Whether it is held for a person, by a label that the run does not know yet (SPEC R16.1)."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -77,7 +79,7 @@ class Refusal:
             "instance": self.instance,
             "tool": self.tool,
             "code": self.code,
-            "refused": "will" if self.is_certain else "may",
+            "refused": "held" if self.is_hold else "will" if self.is_certain else "may",
             "reason": self.reason,
         }
 

@@ -25,7 +25,7 @@ from acts_celery.protocol.calls.approvals import Approvals
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.calls.trust import ToolTrust, said_of
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
 from acts_celery.protocol.language.errors import Conflict, ProtocolError, Unresolved
@@ -41,7 +41,7 @@ from acts_celery.protocol.state.gathered import Gathered
 from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
 from acts_celery.protocol.trust.effects import Doubt, doubt
-from acts_celery.protocol.trust.flow import Flows, Seen
+from acts_celery.protocol.trust.flow import NOTHING, Flow, Flows, Seen
 
 from .decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
 from .elements import Elements
@@ -209,6 +209,22 @@ class Execution(Standing):
         own = self._calls[call_of(call.index)]
         return TRUSTED if own.index in self._rulings else self._flows.into(own, self._seen(own), has_begun=True).read
 
+    def trust_of(self, call: Call) -> ToolTrust:
+        """What is said of a call (SPEC R16.1)."""
+        return self._terms.trust_of(call)
+
+    def undecided_by(self, call: Call) -> Flow:
+        """What others wrote of all that a call is started with, as far as it decides nothing by what is said here. Who
+        carries it out may say more of its tool (SPEC R16.1); nothing where a person has let it.
+        """
+        own = self._calls[call_of(call.index)]
+        flow = self._flows.into(own, self._seen(own)) if own.index not in self._rulings else NOTHING
+        trust = self._terms.trust_of(own) if flow else None
+        if trust is None or not trust.effects:
+            return flow
+        given = {name: labels for name, labels in flow.given.items() if name in trust.content}
+        return Flow(TRUSTED, given, TRUSTED.union(*given.values()))
+
     def _marked(self, outcome: Outcome, answered: Labels = TRUSTED) -> Outcome:
         """An outcome with the sources of all that it hangs on (SPEC R16.2); `answered` are those of its answer."""
         call = self._calls[call_of(outcome.index)]
@@ -279,6 +295,10 @@ class Execution(Standing):
             return None if is_over else self._outcome(call, elements.result(self._terms.limits), date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
+        own = self._calls[call_of(call.index)]
+        is_new = said_of(self._terms.added, own.tool, own.runner.name) and own.index not in self._rulings
+        if is_new and (found := self._doubt(own, self._seen(own))) is not None:  # all of them would have been held
+            return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
         parameters = copied(elements.parameters(call.index))
         return self._terms.invalid(call, parameters, date) or Start(call, parameters)
 

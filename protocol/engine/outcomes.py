@@ -49,6 +49,8 @@ class Terms:
     """What is said of tools and code, by name (SPEC R16.1)."""
     refuses_untrusted: bool = False
     """Whether a call with effects fails where others would decide, and is not held (SPEC R16.4)."""
+    added: Mapping[str, ToolTrust] = field(default_factory=dict)
+    """What of `trust` was not said when the run was submitted: calls may have begun without it."""
     approvals: Approvals = NONE
     """Which calls are held."""
     limits: Limits = _DEFAULT

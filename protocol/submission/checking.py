@@ -139,7 +139,7 @@ def check_calls(
         tools={call.tool: tool for call in calls if (tool := toolbox.tool(call.tool)) is not None},
         allow=known.allow,
         signatures={name: tool for name in sorted(behind_declared) if (tool := known.activity(name)) is not None},
-        reach={name: _reach(submission, known).of_delegate(name) for name in dict.fromkeys(_delegates_of(calls))},
+        reach=_reached(submission, calls, known),
         contracts=_marks(calls, known),
         asked=asked_of(submission, known) if submission.is_request or is_in_loop else NOTHING,
         operator=known.operator,
@@ -155,13 +155,20 @@ def _marks(calls: Iterable[Call], known: Environment) -> dict[str, str]:
     return {name: contract.mark for name in names if (contract := known.contract(name)) is not None}
 
 
-def _reach(submission: Submission, known: Environment) -> Reach:
-    """What can be called of what a submission and its backend know."""
-    delegates = {**dict.fromkeys(listed(known.delegates)), **submission.delegates}
+def _reached(submission: Submission, calls: Iterable[Call], known: Environment) -> dict[str, ToolTrust]:
+    """What is said of the delegates of calls, and of the code that they, or the model of a request, may have called."""
+    reach, delegates = reach_of(submission.delegates, known), dict.fromkeys(_delegates_of(calls))
+    code = reach.of_code(_declared(submission) if submission.is_request else Declared(), delegates)
+    return {**code, **{name: reach.of_delegate(name) for name in delegates}}
+
+
+def reach_of(own: Mapping[str, Any], known: Environment) -> Reach:
+    """What can be called of what a submission's or a run's own delegates and a backend know."""
+    delegates = {**dict.fromkeys(listed(known.delegates)), **own}
 
     def definition(name: str) -> Mapping[str, Any] | None:
         """None for one that is no object, too: it is a problem of the submission, found elsewhere."""
-        found = submission.delegates.get(name) or known.definitions(name)
+        found = own.get(name) or known.definitions(name)
         return found if isinstance(found, Mapping) else None
 
     return Reach(
@@ -173,11 +180,15 @@ def _reach(submission: Submission, known: Environment) -> Reach:
     )
 
 
+def _declared(submission: Submission) -> Declared:
+    return Declared(dict(submission.tools), dict(submission.declared))
+
+
 def asked_of(submission: Submission, known: Environment) -> ToolTrust:
     """What is said of all that the model of a loop can call, and of who else writes to what it is shown."""
     written = TRUSTED.union(*(marks_of(message).labels for message in submission.context))
-    declared = Declared(dict(submission.tools), dict(submission.declared))
-    return ToolTrust.together((_reach(submission, known).of_tools(declared), ToolTrust(result=written)))
+    reach = reach_of(submission.delegates, known)
+    return ToolTrust.together((reach.of_tools(_declared(submission)), ToolTrust(result=written)))
 
 
 def toolbox_of(submission: Submission, known: Environment) -> Toolbox:

@@ -66,7 +66,9 @@ class Layout:
     giving: frozenset[str] = frozenset()
     """The delegates in code that say what they give, as far as a backend has said so."""
     reach: Mapping[str, ToolTrust] = field(default_factory=dict)
-    """What is said of all that the delegates of its calls can call (SPEC R16.3)."""
+    """What is said of the delegates of its calls, by all that they can call (SPEC R16.3), and of the code that they, or
+    the model of a request, may have called.
+    """
     asked: ToolTrust = NOTHING
     """The same of the model of a loop, and of who else writes to its context."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
@@ -81,8 +83,8 @@ class Layout:
 
     @cached_property
     def trust(self) -> Mapping[str, ToolTrust]:
-        """What is said of the tools and the code that its calls name, by name, where anything is (SPEC R16.1)."""
-        names = dict.fromkeys(name for call in self.calls for name in (call.tool, call.runner.name))
+        """What is said of the tools and the code that its calls name or may name, where anything is (SPEC R16.1)."""
+        names = dict.fromkeys((*(name for call in self.calls for name in (call.tool, call.runner.name)), *self.reach))
         told = {name: ToolTrust.together(self._said_of(name)) for name in names}
         return {name: said for name, said in told.items() if said}
 

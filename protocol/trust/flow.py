@@ -154,6 +154,23 @@ def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
     return Marks(labels, labels if is_choice else flow.chosen)
 
 
+def marks_since(call: Call, trust: ToolTrust, seen: Seen, *, is_done: bool) -> Marks:
+    """What is true of what a call has written, where labels were added since: by all that it may have read, as that
+    stands now.
+    """
+    given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
+    for at, expression in call.reads:
+        found = joined(seen.marks(place) for place in expression.references)
+        if len(expression.alternatives) > 1 or any(place.kind == ERROR for place in expression.references):
+            everything = seen.all_marks.labels  # whoever could have brought what was not there
+            found |= Marks(everything, everything)
+        given[parameter_at(at)] |= found
+    flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels)
+    if is_done and endorses(call, trust):
+        return Marks(flow.chosen, flow.chosen)
+    return written_marks(call, flow, trust.result)
+
+
 def endorses(call: Call, trust: ToolTrust) -> bool:
     """Whether the result of a call is trusted, whatever it has read (SPEC R16.3); which of several places it goes to is
     not its delegate's answer.

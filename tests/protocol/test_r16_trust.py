@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Output, Plan
-from acts_celery.protocol.engine.decisions import Hold, Outcome, Start, Success
-from acts_celery.protocol.engine.execution import UNTRUSTED
+from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start, Success
+from acts_celery.protocol.engine.events import FanOutBegun
+from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
+from acts_celery.protocol.engine.outcomes import Terms
 from acts_celery.protocol.engine.statuses import Status
 
 from .building import DATE, call, checked, executing, pointers, problems_of, run_plan
@@ -394,3 +397,17 @@ def test_r16_2_what_a_delegate_answers_has_the_sources_of_what_it_was_given_and_
     plan = checked(FETCH, call("ask", "†state.summary", _delegate="reader", text="hello"), pay, **parts)
     result = run_plan(plan, functions={**FUNCTIONS, "reader": lambda parameters, context: "short"})
     assert result.outcome(2).status is Status.DONE
+
+
+def test_r16_1_elements_that_have_not_begun_when_labels_are_added_do_not_begin() -> None:
+    """Their call would have been held; one that was begun with these labels goes on."""
+    context = [{"type": "input", "ibans": ["DE1", "DE2"], "_trust": ["mail"]}]
+    plan = checked(call("pay", "†state.paid", account="†input.ibans", _each="account"), context=context)
+    lane, fold = plan.lanes[None], plan.context.fold(None)
+    (fan_out,) = Execution.of(plan, lane, fold).decide(DATE)
+    assert isinstance(fan_out, FanOut)
+    said = {"pay": ToolTrust(effects=True)}
+    for added, kind in ((said, Outcome), ({}, Start)):
+        execution = Execution(lane.calls, lane.graph, fold, Terms(plan.tools, trust=said, added=added))
+        execution.apply(FanOutBegun(0, fan_out.snapshot))
+        assert [type(decision) for decision in execution.decide(DATE)] == [kind, kind]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
 from acts_celery import Content, activity, local
-from acts_celery.broker_config import load
+from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.worker.cli.doctor.operator import examine_operator
 from acts_celery.worker.errors import ActivitiesError
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.operator_trust import operator_trust
+
+from .backend import Backend, Meeting, meeting_url, settings_for
+from .test_control_cli import command
 
 rung: list[str] = []
 
@@ -120,6 +124,17 @@ def test_r16_1_the_operator_takes_nothing_away_and_the_doctor_says_what_counts(t
     assert layer.ok
     for text in ("speaks of 'gong'", "does not call 'note' content", "calls 'by' of 'ring_twice' content"):
         assert text in layer.detail, text
+
+
+def test_r16_1_the_doctor_names_workers_with_another_file(tmp_path: Path) -> None:
+    with EmbeddedServer() as server:
+        backend = Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path)
+        there = written(tmp_path, {"fetch": {"untrusted": ["mail"]}, "pay": {"effects": True}})
+        with backend.worker("--name", "w0@here", ACTS_TRUST=there):
+            assert "ACTS_TRUST says something else at w0@here than here" in command(backend, "doctor").stdout
+            (tmp_path / "same.json").write_text('{"pay":{"effects":true},"fetch":{"untrusted":["mail"]}}', "utf-8")
+            here = replace(backend, settings=backend.settings.model_copy(update={"trust": str(tmp_path / "same.json")}))
+            assert "says something else" not in command(here, "doctor").stdout
 
 
 @pytest.mark.parametrize(

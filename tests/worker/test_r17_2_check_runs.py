@@ -96,6 +96,23 @@ def test_calls_that_will_or_may_be_refused_are_named_with_the_reason(backend: Ba
     assert command(backend, "check", "--runs", *new).stdout == "0 calls will be refused, 0 may be; 0 runs under way\n"
 
 
+def test_calls_that_labels_of_the_new_code_hold_are_named(backend: Backend) -> None:
+    labelled = OLD.replace("@activity\ndef reckon", "@activity(effects=True)\ndef reckon")
+    labelled = labelled.replace("@activity\ndef word_of", '@activity(untrusted="mail")\ndef word_of')
+    (backend.folder / "labelled.py").write_text(labelled, encoding="utf-8")
+    run = backend.client.submit(solution={"calls": CALLS[:3]})
+    other = backend.client.submit(solution={"calls": CALLS[:2]})
+    new = ("--activities", str(backend.folder / "labelled.py"))
+    (held,) = exits(0, command(backend, "check", "--runs", *new, "--json")).json_lines
+    assert (held["run"], held["index"], held["refused"]) == (run.id, 2, "held")
+    assert "'word' comes from mail" in held["reason"]
+    line, summary = exits(0, command(backend, "check", "--runs", *new)).stdout.splitlines()
+    assert line.startswith(f"held  run {run.id} call 2 reckon: ")
+    assert summary == "0 calls will be refused, 0 may be, 1 may be held; 2 runs under way"
+    run.cancel()
+    other.cancel()
+
+
 def test_what_was_sent_and_what_a_model_may_still_call_are_among_them(backend: Backend) -> None:
     context: list[Json] = [{"type": "state", "_instance": one} for one in ("①", "②")]
     calls: list[Json] = [{"_tool": "reckon", "n": 12, "_instance": "①"}, {"_tool": "word_of", "n": 1, "_instance": "②"}]
@@ -141,7 +158,7 @@ def test_many_live_calls_are_held_against_a_contract_in_seconds(backend: Backend
     schema = json.loads(json.dumps(backend.client.checker.registry.activities["reckon"].schema))
     schema["properties"]["n"]["maximum"] = instances - 11
     began = time.process_time()
-    deployments = Deployments(backend.redis, "acts", Coming({"reckon": Contract("reckon", schema)}))
+    deployments = Deployments(backend.redis, "acts", Coming({"reckon": Contract("reckon", schema)}), lambda *_: {})
     found = list(deployments.refusals())
     took = time.process_time() - began
     run.cancel()

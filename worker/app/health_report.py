@@ -21,6 +21,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.process.health_file import Health, remove_dead
 from acts_celery.worker.process.problems import problems
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.operator_trust import digest_of_trust
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         super().__init__(consumer, **options)
         self._queues = sorted(consumer.app.amqp.queues.consume_from)
         settings: Settings = consumer.app.conf.acts_settings
+        self._trust = digest_of_trust(settings)
         self._folder = Path(settings.health_folder) if settings.health_folder is not None else None
         self._timer: Any = None
         self._is_written = True
@@ -70,7 +72,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
             "delegates": {one.name: [one.version, ""] for one in registry.delegates.values()},
         }
         told = {"queues": self._consumed(consumer), "problems": self._problems(consumer), "knows": knows, "code": code}
-        return {"health": told}
+        return {"health": {**told, "trust": self._trust}}
 
     def _write(self, consumer: Consumer, *, tidies: bool = False) -> None:
         """Write the file; where that fails, messages are taken all the same."""

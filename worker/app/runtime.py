@@ -44,6 +44,7 @@ from acts_celery.worker.process.figures import Tokens, figures
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.operator_trust import operator_trust
 from acts_celery.worker.storage.connections import connect, connect_async
 from acts_celery.worker.storage.due import PUBLISHED_SECONDS
 from acts_celery.worker.storage.log import LogTerms, MessageLog
@@ -90,7 +91,8 @@ class Runtime:
         on_thread = partial(self._threads.run, timeout_seconds=None)
         self.models = Models(settings, registry, on_thread, self.heartbeat.unanswered, _note_answer)
         allowed, limits = registry.limited_to(settings.allow), limits_of(settings)
-        self.remote = RemoteExecutor(allowed, self.models, limits, self._threads, self.deliver, worker)
+        operator = operator_trust(settings)
+        self.remote = RemoteExecutor(allowed, self.models, limits, self._threads, self.deliver, operator, worker)
         # Who carries out remote calls may be without a log.
         self._scheduler = self._make_scheduler(registry) if settings.effective_redis_url is not None else None
 

@@ -43,7 +43,7 @@ class Scheduler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._views = Views(services.log, services.limits)
+        self._views = Views(services.log, services.limits, services.checker.trust_of)
         self._runners: dict[LaneId, Runner] = {}
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
@@ -176,9 +176,9 @@ class Scheduler:
         left = self._left.pop(lane)
         if left is not None and await left.catch_up(self._services.log):
             return left
-        run, instance = lane
+        (run, instance), services = lane, self._services
         if instance == LOOP and (await self._views.run(run)).definition.request is not None:
-            return await LoopView.open_run(self._services.log, run, self._services.settings)
+            return await LoopView.open_run(services.log, run, services.settings, services.checker.trust_of)
         view, opened = await self._views.lane(run, instance)
         return await LaneView.open(self._services.log, view, instance, opened)
 

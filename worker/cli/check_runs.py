@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 _MOST_NAMED: Final = 5
 """Instances that a line names."""
-_WORDS: Final = {True: click.style("will", fg="red", bold=True), False: click.style("may", fg="yellow")}
+_ORDER: Final = ("will", "may", "held")
+_WORDS: Final = {
+    "will": click.style("will", fg="red", bold=True),
+    "may": click.style("may", fg="yellow"),
+    "held": click.style("held", fg="yellow"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ runs_options: Final = bundled(
         "are_meant",
         is_flag=True,
         help="Instead of FILE: find the calls of all runs under way that the code of --activities, not deployed yet, "
-        "will refuse, or may.",
+        "will refuse, or may, or that its labels hold.",
     ),
     click.option(
         "--gone", metavar="NAME", multiple=True, help="With --runs: there is no code of this name any more; repeatable."
@@ -56,15 +61,17 @@ def check_runs(gone: tuple[str, ...], common: Common) -> int:
         raise click.UsageError("--runs needs the code that is to be deployed: --activities NEW.py, or --gone NAME")
     load_registry(settings)
     from acts_celery.worker.client.deployments import Deployments, coming
+    from acts_celery.worker.lanes.checking import Checker
     from acts_celery.worker.registry.activities import registry
     from acts_celery.worker.storage.connections import connect, redis_errors
 
     with redis_errors(settings), connect(settings) as redis:
-        deployments = Deployments(redis, settings.key_prefix, coming(registry, gone))
+        said_here = Checker(settings, registry).trust_of
+        deployments = Deployments(redis, settings.key_prefix, coming(registry, gone), said_here)
         found = list(deployments.refusals())
     if deployments.unread:
         tell(f"warning: {counted(len(deployments.unread), 'run')} of another format cannot be read here")
-    will = sum(one.refusal.is_certain for one in found)
+    will, held = sum(one.refusal.is_certain for one in found), sum(one.refusal.is_hold for one in found)
     if common.json:
         for one in found:
             print_json(one.to_dict())
@@ -72,7 +79,8 @@ def check_runs(gone: tuple[str, ...], common: Common) -> int:
         for line in _lines(found):
             print_text(line)
         runs = counted(deployments.looked_at, "run")
-        print_text(f"{counted(will, 'call')} will be refused, {len(found) - will} may be; {runs} under way")
+        may = f"{len(found) - will - held} may be{f', {held} may be held' if held else ''}"
+        print_text(f"{counted(will, 'call')} will be refused, {may}; {runs} under way")
     return FAILED if will else COMPLETED
 
 
@@ -81,13 +89,14 @@ def _lines(found: list[RunRefusal]) -> Iterator[str]:
     alike = defaultdict[tuple[Any, ...], list[str]](list)
     for one in found:
         refusal = one.refusal
-        key = not refusal.is_certain, one.run, refusal.index, refusal.tool, refusal.reason
+        how = "held" if refusal.is_hold else "will" if refusal.is_certain else "may"
+        key = _ORDER.index(how), one.run, refusal.index, refusal.tool, refusal.reason
         alike[key].extend([refusal.instance] if refusal.instance is not None else [])
-    for (is_doubted, run, index, tool, reason), instances in sorted(
+    for (order, run, index, tool, reason), instances in sorted(
         alike.items(), key=lambda pair: tuple(map(str, pair[0]))
     ):
         named = ", ".join(islice(instances, _MOST_NAMED))
         more = f" and {len(instances) - _MOST_NAMED} more" if len(instances) > _MOST_NAMED else ""
         where = f" in {escaped(named)}{more}" if instances else ""
         call = f"call {call_name(index, tool)}" if index is not None else f"tool {escaped(tool)}"
-        yield f"{_WORDS[not is_doubted]}  run {run} {call}{where}: {escaped(reason)}"
+        yield f"{_WORDS[_ORDER[order]]}  run {run} {call}{where}: {escaped(reason)}"

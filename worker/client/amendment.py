@@ -27,7 +27,6 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.definition import (
     Definition,
     LaneRecord,
-    all_places_of,
     gather_counts,
     pack_amended_lane,
     pack_amendment,
@@ -35,6 +34,7 @@ from acts_celery.worker.storage.definition import (
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.lane_state import LaneState
+from acts_celery.worker.storage.packed_calls import all_places_of
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.withdrawn import counting
 from acts_celery.worker.wire.attempts import lane_token
@@ -223,7 +223,7 @@ def _so_far(run: _Found, first: int, *, keeps: bool) -> SoFar:
         delegates=definition.delegates,
         config=definition.config,
         allow=definition.allow,
-        operator=definition.operator,
+        operator=definition.submitted_with,
     )
 
 

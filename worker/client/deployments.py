@@ -6,8 +6,8 @@ A run is read only where a contract that its calls were checked under changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from redis import Redis
@@ -16,8 +16,11 @@ from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of, element_of
 from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.calls.trust import said_of
 from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, CallsUndone, FanOutBegun
 from acts_celery.protocol.engine.loop import Stage
+from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.trust.proof import Proof, Way
 from acts_celery.worker.errors import OtherFormat, RunNotFound
 from acts_celery.worker.registry.activities import Activity, Registry
 from acts_celery.worker.storage.condition import Condition, Kind
@@ -28,6 +31,7 @@ from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.lane_state import LaneState
 from acts_celery.worker.storage.run_list import RunList
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.storage.trust import SaidHere, Trusts
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import unpack
 from acts_celery.worker.wire.task_messages import unpack_task
@@ -68,10 +72,12 @@ def _refuses(activity: Activity) -> Any:
 class Deployments:
     """Says what becomes of the calls of all runs when code is deployed."""
 
-    def __init__(self, redis: Redis, prefix: str, code: Coming) -> None:
+    def __init__(self, redis: Redis, prefix: str, code: Coming, said_here: SaidHere) -> None:
+        """`said_here` is what the code that is to come, and the operator here, say of calls (SPEC R16.1)."""
         self._redis = redis
         self._prefix = prefix
         self._code = code
+        self._said_here = said_here
         self.unread: list[str] = []
         """Runs of another format."""
         self.looked_at = 0
@@ -117,6 +123,26 @@ class Deployments:
         for instance, lane in reading.run.lanes.items():
             if lane.left:
                 yield from forecast.of(reading.part(instance, lane, shared, at_work.get(instance, ())))
+        yield from self._held(replace(definition, said_here=self._said_here), reading)
+
+    def _held(self, definition: Definition, reading: _Reading) -> Iterator[Refusal]:
+        """The calls that labels may hold which their run does not know."""
+        ways: dict[int, list[Way]] = {}
+        shared = reading.run.shared.known
+        for instance, lane in reading.run.lanes.items():
+            calls = {**shared, **lane.known}
+            said = definition.said_of(calls.values()) if lane.left and id(lane.known) not in ways else None
+            if said is not None and said.added:
+                before, after = (
+                    set(_proof(calls, reading.marked, trust).ways) for trust in (definition.trust, said.all)
+                )
+                ways[id(lane.known)] = sorted(after - before, key=lambda way: (way.effect, str(way)))
+            for way in ways.get(id(lane.known), ()):
+                call = lane.known.get(way.effect)
+                if call is not None and lane.end(call.index) is None and not lane.call(call.index).is_decided:
+                    what = f"{way.parameter!r} comes from" if way.parameter is not None else "it runs by the say of"
+                    reason = f"it is held by a label of the new code: {what} {way.source.label}, which others write to"
+                    yield Refusal(call.index, instance, call.tool, call.runner.name, False, reason, is_hold=True)
 
     def _changes(self, definition: Definition) -> bool:
         """Whether a contract that a run's calls were checked under changes."""
@@ -175,10 +201,14 @@ class _Reading:
 
     run: RunState
     given: dict[_Where, Mapping[str, Any]] = field(default_factory=dict)
+    marked: list[Mapping[str, Any]] = field(default_factory=list)
+    """The messages that name sources."""
 
     def take(self, entry: Entry) -> None:
         """Take in the next entry of the log."""
         self.run.apply(entry)
+        if entry.message is not None and marks_of(entry.message):
+            self.marked.append(entry.message)
         instance = entry.instance
         match entry.event:
             case CallHeld(call, snapshot) | FanOutBegun(call, snapshot):
@@ -204,6 +234,11 @@ class _Reading:
             if elements is not None and elements.total == len({*numbers, *begun}):
                 at_work.add(index)  # all that have not ended have begun
         return Part(instance, lane.fold, calls, above, given, ended, at_work)
+
+
+def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> Proof:
+    """Over all instances at once: what one of them may read, each may."""
+    return Proof([*calls.values()], marked, lambda call: said_of(said, call.tool, call.runner.name), is_template=True)
 
 
 def _number(element: int) -> int:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected, check_amendment, check_in
 from acts_celery.protocol.calls.approvals import ASK_HUMAN, QUESTION
-from acts_celery.protocol.calls.call import place_in
+from acts_celery.protocol.calls.call import Call, place_in
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.calls.operator_trust import OperatorTrust
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.calls.trust import ENDORSES
+from acts_celery.protocol.calls.tools import Executor, Runner
+from acts_celery.protocol.calls.trust import ENDORSES, NOTHING, ToolTrust
 from acts_celery.protocol.engine.loop_limits import PRICE_REMEDY
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
@@ -23,7 +23,7 @@ from acts_celery.protocol.requests import Request, read_request
 from acts_celery.protocol.requests.functions import JSON, TOOLS, can_be_carried
 from acts_celery.protocol.requests.staged import first_schema
 from acts_celery.protocol.submission.amendments import SoFar, placed
-from acts_celery.protocol.submission.checking import Environment, unawaited_problems
+from acts_celery.protocol.submission.checking import Environment, reach_of, unawaited_problems
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.support import unsupported
 from acts_celery.worker.mcp.registering import load_code, unadmitted
@@ -34,6 +34,7 @@ from acts_celery.worker.registry.activities import registry as default_registry
 from acts_celery.worker.registry.operator_trust import operator_trust
 from acts_celery.worker.registry.request_definitions import KnownDelegates
 from acts_celery.worker.storage.loop_entries import LOOP
+from acts_celery.worker.storage.trust import Trusts
 
 if TYPE_CHECKING:
     from acts_celery.protocol.analysis.reach import Reach
@@ -153,6 +154,26 @@ class Checker:
         """The tool that an activity's function is registered as; its own name where it is not."""
         known = (name for name, activity in self._registry.activities.items() if activity.function is function)
         return next(known, function.__name__)
+
+    def trust_of(self, calls: Iterable[Call], delegates: Mapping[str, Any]) -> Trusts:
+        """What the code and the operator of this process say of calls, by the names of their tools and their code;
+        `delegates` are the definitions of their run. Nothing of it endorses: that goes with a run (SPEC R16.1).
+        """
+        named = {(call.tool, call.runner) for call in calls}
+        said = {name: self._operator.of(name) for name in {tool for tool, _ in named}} if self._operator else {}
+        for runner in {runner for _, runner in named}:
+            said[runner.name] = ToolTrust.together((said.get(runner.name, NOTHING), *self._of_code(runner, delegates)))
+        return {name: one for name, one in said.items() if one}
+
+    def _of_code(self, runner: Runner, delegates: Mapping[str, Any]) -> Iterator[ToolTrust]:
+        if runner.executor is Executor.DELEGATE:
+            known = replace(self._environment, definitions=lambda name: None)  # no file is read, and no address asked
+            yield replace(reach_of(delegates, known).of_delegate(runner.name), endorses=False)
+            return
+        yield self._operator.of(runner.name)
+        code = self._registry.activities.get(runner.name) if runner.executor is Executor.ACTIVITY else None
+        if code is not None:
+            yield code.contract.tool.trust
 
     @property
     def registry(self) -> Registry:

@@ -155,7 +155,7 @@ class Children:
             "delegates": definition.delegates,
             "config": child_config(definition.config, own.get("config") or {}, left, self._settings),
         }
-        approved, operator = definition.config.get("approve", ()), definition.operator
+        approved, operator = definition.config.get("approve", ()), definition.submitted_with
         return self._checker.check_submission(
             value, definition.delegates, allow=definition.allow, approved=approved, operator=operator
         )

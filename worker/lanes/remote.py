@@ -16,11 +16,15 @@ from acts_celery.protocol import Limits, Message, Output
 from acts_celery.protocol.calls.alternatives import Alternative, chosen, names_of
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
+from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
-from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
 from acts_celery.protocol.requests.results import ResultRequest, result_request
+from acts_celery.protocol.trust.effects import doubt
+from acts_celery.protocol.trust.flow import Flow
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import about, request_config, solve
 from acts_celery.worker.models.http_client import TRACEPARENT
@@ -33,7 +37,7 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import filled
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry
 from acts_celery.worker.wire.giving_back import given_back, unknown_code
-from acts_celery.worker.wire.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, pack_message
+from acts_celery.worker.wire.messages import WRITTEN, ActivityCall, DelegateCall, Delivery, Untrusted, pack_message
 from acts_celery.worker.wire.task_messages import TaskMessage
 
 from .fitting import fitting
@@ -115,6 +119,7 @@ class Remote:
             schema=asked.schema,
             config={**most, **request_config(definition.config, own.get("config") or {}), **about(asked)},
             awaited=not call.is_fire_and_forget,
+            untrusted=_untrusted(call, execution),
         )
         return self._task(EXECUTE_DELEGATE, body, call)
 
@@ -162,7 +167,8 @@ class Remote:
         call, context = start.call, execution.scoped(start.call)
         task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
         name, properties = call.runner.name, dict(call.properties)
-        body = ActivityCall(attempt, name, properties, start.parameters, context, contracts.get(name, ""))
+        mark, untrusted = contracts.get(name, ""), _untrusted(call, execution)
+        body = ActivityCall(attempt, name, properties, start.parameters, context, mark, untrusted)
         return self._task(task, body, call)
 
     def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
@@ -185,9 +191,11 @@ class RemoteExecutor:
         limits: Limits,
         threads: Threads,
         deliver: Callable[[Delivery], Awaitable[None]],
+        operator: OperatorTrust,
         worker: str = "acts",
     ) -> None:
         self._worker = worker
+        self._operator = operator
         self._deliver = deliver
         self._registry = registry
         self._models = models
@@ -209,7 +217,10 @@ class RemoteExecutor:
         activity = fitting(known, name, self._worker, message.call, message.parameters, message.mark)
         if isinstance(activity, Retry):
             return activity
-        return await invoke(
+        said = ToolTrust.together((activity.contract.tool.trust, self._operator.of(name)))
+        if (refused := self._refused(message.untrusted, said)) is not None:
+            return refused
+        result = await invoke(
             activity.bind(message.call, message.parameters, message.context),
             message.attempt,
             name=message.activity,
@@ -218,9 +229,27 @@ class RemoteExecutor:
             limits=self._limits,
             threads=self._threads,
         )
+        return _labelled(result, said)
+
+    def _refused(self, untrusted: Untrusted | None, said: ToolTrust = NOTHING) -> Failure | None:
+        """Why a call is not carried out that the labels of this worker would hold, and those of its run's worker did
+        not; `said` is what is known here of its code.
+        """
+        if untrusted is None:
+            return None
+        names = (untrusted.tool, untrusted.code)
+        trust = ToolTrust.together((said, *map(self._operator.of, names)))
+        labels = untrusted.chosen.union(*untrusted.given.values())
+        found = doubt(trust, Flow(untrusted.chosen, untrusted.given, labels))
+        if found is None:
+            return None
+        text = f"{found}; {self._worker} says that {untrusted.code!r} has effects, and the worker of the run does not"
+        return Failure(UNTRUSTED, f"{text}: give both the same code and the same ACTS_TRUST, then retry")
 
     async def delegate(self, message: DelegateCall) -> Result:
         """Carry out a delegate's call: with the registered code, or with the model."""
+        if (refused := self._refused(message.untrusted)) is not None:
+            return refused
         context = [dict(item) for item in message.context]
         delegate = self._registry.delegates.get(message.delegate)
         if delegate is not None:
@@ -234,7 +263,7 @@ class RemoteExecutor:
                 limits=self._limits,
                 threads=self._threads,
             )
-            return _plain(result)
+            return _labelled(_plain(result), self._operator.of(message.delegate))
         if message.delegate and message.delegate != ANONYMOUS:
             return given_back(unknown_code("delegate", message.delegate, self._worker))
         paid: list[Mapping[str, Any]] = []
@@ -270,3 +299,13 @@ def _plain(result: Result) -> Result:
     if isinstance(result, Success) and isinstance(result.value, (Output, Message)):
         return Failure("OutputError", f"a delegate returns a value, and no {type(result.value).__name__}")
     return result
+
+
+def _untrusted(call: Call, execution: Execution) -> Untrusted | None:
+    flow = execution.undecided_by(call)
+    return Untrusted(call.tool, call.runner.name, flow.chosen, flow.given) if flow.chosen or flow.given else None
+
+
+def _labelled(result: Result, said: ToolTrust) -> Result:
+    """A result with the sources that the worker knows which has made it."""
+    return replace(result, labels=said.result) if said.result and not isinstance(result, Retry) else result

@@ -8,6 +8,7 @@ from typing import Final
 from acts_celery.protocol import Limits
 from acts_celery.worker.storage.lane import RunView
 from acts_celery.worker.storage.log import MessageLog, Opened
+from acts_celery.worker.storage.trust import SaidHere
 
 from .recent import Recent
 
@@ -18,9 +19,11 @@ _MOST_BYTES: Final = 64 * 2**20
 class Views:
     """The most recently used runs' views."""
 
-    def __init__(self, log: MessageLog, limits: Limits) -> None:
+    def __init__(self, log: MessageLog, limits: Limits, said_here: SaidHere) -> None:
+        """`said_here` is what this process says of the calls of all runs (SPEC R16.1)."""
         self._log = log
         self._limits = limits
+        self._said_here = said_here
         self._views = Recent[str, asyncio.Future[RunView]](_MOST, most_bytes=_MOST_BYTES)
 
     async def run(self, run: str) -> RunView:
@@ -47,6 +50,6 @@ class Views:
         self._views.pop(run)
 
     async def _open(self, run: str, instance: str | None, read: list[Opened]) -> RunView:
-        view, lane = await RunView.open(self._log, run, self._limits, instance)
+        view, lane = await RunView.open(self._log, run, self._limits, instance, self._said_here)
         read.append(lane)
         return view

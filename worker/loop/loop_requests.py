@@ -48,7 +48,7 @@ def request_of(view: LoopView, checker: Checker) -> Request:
             "delegates": view.definition.delegates,
             "config": config,
         }
-        approved, operator = config.get("approve", ()), view.definition.operator
+        approved, operator = config.get("approve", ()), view.definition.submitted_with
         allow = view.definition.allow
         view.asks = checker.request(whole, allow=allow, approved=approved, operator=operator, wire=view.wire)
     return view.asks

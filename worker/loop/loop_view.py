@@ -32,6 +32,7 @@ from acts_celery.worker.storage.keys import ENDED
 from acts_celery.worker.storage.lane import RunGone
 from acts_celery.worker.storage.log import MessageLog
 from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.storage.trust import SaidHere
 from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.tokens import Tokens
 
@@ -109,12 +110,12 @@ class LoopView:
         """Which of `messages` each call has written."""
 
     @classmethod
-    async def open_run(cls, log: MessageLog, run: str, settings: Settings) -> LoopView:
-        """Read all of a run. Raises `RunGone`."""
+    async def open_run(cls, log: MessageLog, run: str, settings: Settings, said_here: SaidHere) -> LoopView:
+        """Read all of a run; `said_here` is what this process says of its calls. Raises `RunGone`."""
         shared = await log.shared(run)
         if shared.definition is None:
             raise RunGone(run)
-        definition = unpack_definition(shared.definition)
+        definition = unpack_definition(shared.definition, said_here)
         view = cls(run, definition, shared.tokens, loop_limits(definition.config, settings))
         view.trace, view.born = shared.trace, shared.lane.born
         view.parent = await log.parent(run)
@@ -234,7 +235,7 @@ class LoopView:
             delegates=definition.delegates,
             config=definition.config,
             allow=definition.allow,
-            operator=definition.operator,
+            operator=definition.submitted_with,
         )
 
     def feed(self, entries: Iterable[Entry]) -> None:
@@ -290,7 +291,7 @@ class LoopView:
         """Take in an entry of a lane of calls."""
         lane = self.state.lane(entry.instance)
         left, held = lane.left, lane.held
-        self.state.apply(entry)
+        entry = self.state.apply(entry)
         self._left += lane.left - left
         self._held += lane.held - held
         if entry.record is not None:

@@ -38,14 +38,9 @@ from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.storage.clock import date_now
-from acts_celery.worker.storage.definition import (
-    LaneRecord,
-    all_places_of,
-    gather_counts,
-    pack_amended_lane,
-    pack_amendment,
-)
+from acts_celery.worker.storage.definition import LaneRecord, gather_counts, pack_amended_lane, pack_amendment
 from acts_celery.worker.storage.loop_entries import LoopStep
+from acts_celery.worker.storage.packed_calls import all_places_of
 from acts_celery.worker.wire.attempts import lane_token
 
 from .loop_view import LoopView, plan_of

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.contract import digest_of
 from acts_celery.protocol.calls.operator_trust import OperatorTrust, operator_problems
 from acts_celery.protocol.language.messages import TRUST
 from acts_celery.worker.errors import ActivitiesError
@@ -39,6 +40,12 @@ def operator_trust(settings: Settings) -> OperatorTrust:
     if (problem := next(operator_problems(document), None)) is not None:
         raise ActivitiesError(f"{path} (ACTS_TRUST): {problem}")
     return OperatorTrust.read(document)
+
+
+def digest_of_trust(settings: Settings) -> str:
+    """What tells one operator's file from another; empty where none is named. Raises `ActivitiesError`."""
+    said = operator_trust(settings).to_dict()
+    return digest_of(json.dumps(said, sort_keys=True).encode()) if said else ""
 
 
 def doubts(settings: Settings, registry: Registry) -> Iterator[str]:

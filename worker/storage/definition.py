@@ -19,7 +19,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.contract import merged
 from acts_celery.protocol.calls.operator_trust import OperatorTrust
 from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.calls.trust import said_of
+from acts_celery.protocol.calls.trust import NOTHING, said_of
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.graph import Graph
 from acts_celery.protocol.graph.lanes import Lane
@@ -32,14 +32,22 @@ from acts_celery.protocol.trust.effects import refuses_untrusted
 from acts_celery.worker.wire.packing import pack, unpack
 
 from .formats import FORMAT, require_format
-from .packed_calls import pack_calls, pack_tools, unpack_calls, unpack_tools
-from .trust import Trusts, both, pack_trust, unpack_trust
+from .packed_calls import (
+    PLACES,
+    all_places_of,
+    pack_all_places,
+    pack_calls,
+    pack_places,
+    pack_tools,
+    unpack_calls,
+    unpack_gathers,
+    unpack_tools,
+)
+from .trust import Said, SaidHere, Trusts, both, pack_trust, unpack_trust
 
 _MOST_KEPT: Final = 64
 _KEPT_BYTES: Final = 64 * 2**10
 """A definition that is larger is read anew for each run."""
-PLACES: Final = ("held", "promised", "required")
-"""What a record says of the context (see `Lane`)."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +144,26 @@ class Definition:
     """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)
     """What the operator said of tools when it was submitted: that holds for calls that come later, too."""
+    said_here: SaidHere | None = None
+    """What this process adds to that; None where no call is started from it."""
 
     @property
     def refuses_untrusted(self) -> bool:
         """Whether a call with effects fails where others would decide on it, and is not held (SPEC R16.4)."""
         return refuses_untrusted(self.config)
+
+    def said_of(self, calls: Iterable[Call]) -> Said:
+        """What is said of calls."""
+        said = both(self.trust, self.said_here(calls, self.delegates)) if self.said_here is not None else self.trust
+        if said is self.trust:
+            return Said(said, {})
+        return Said(said, {name: one for name, one in said.items() if one != self.trust.get(name, NOTHING)})
+
+    @cached_property
+    def submitted_with(self) -> OperatorTrust:
+        """What was said of tools at its submission, for ticks, amendments and child runs; nothing of it endorses."""
+        by_name = {name: replace(said, endorses=False) for name, said in self.trust.items()}
+        return self.operator | OperatorTrust(by_name)
 
     def has_effects(self, call: Call) -> bool:
         """Whether a call changes something outside."""
@@ -244,19 +267,20 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def unpack_definition(data: bytes) -> Definition:
+def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
     """The definition, from its bytes; to be read only. Runs of one kind have the same bytes, and share what is compiled
     of them. Raises `OtherFormat`.
     """
-    return _kept_definition(data) if len(data) <= _KEPT_BYTES else _read_definition(data)
+    read = _kept_definition if len(data) <= _KEPT_BYTES else _read_definition
+    return read(data, said_here)
 
 
 @lru_cache(_MOST_KEPT)
-def _kept_definition(data: bytes) -> Definition:
-    return _read_definition(data)
+def _kept_definition(data: bytes, said_here: SaidHere | None) -> Definition:
+    return _read_definition(data, said_here)
 
 
-def _read_definition(data: bytes) -> Definition:
+def _read_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
     fields = unpack(data)
     require_format(fields["format"])
     tools = unpack_tools(fields["tools"])
@@ -274,6 +298,7 @@ def _read_definition(data: bytes) -> Definition:
         contracts=fields.get("contracts", {}),
         trust=unpack_trust(fields),
         operator=OperatorTrust.read(fields.get("operator", {})),
+        said_here=said_here,
         is_lazy=fields.get("lazy", False),
     )
 
@@ -285,7 +310,7 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     calls = None if is_template else [call for call in lane.calls if not call.is_everywhere]
     version = {"version": 0} if calls is not None and len(calls) < len(lane.calls) else {}
     packed = None if calls is None else pack_calls(calls)
-    return pack({"calls": packed, **version, **_pack_all_places(all_places_of(lane))})
+    return pack({"calls": packed, **version, **pack_all_places(all_places_of(lane))})
 
 
 def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
@@ -305,20 +330,17 @@ def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
 
 def pack_amended_lane(record: LaneRecord) -> bytes:
     """What is a lane's own of an amendment."""
+    stand_ins = [[index, *found] for index, found in record.stand_ins.items()]
     return pack(
         {
             "calls": pack_calls(record.calls),
-            **_pack_all_places({name: getattr(record, name) for name in (*PLACES, "gathers")}),
+            **pack_all_places({name: getattr(record, name) for name in (*PLACES, "gathers")}),
             "version": record.version,
             "begun": sorted(record.begun),
             "amendment": record.amendment,
             **({"tick": record.tick} if record.tick is not None else {}),
             **({"kept": [_pack_layer(layer) for layer in record.kept]} if record.kept else {}),
-            **(
-                {"stand_ins": [[index, *found] for index, found in record.stand_ins.items()]}
-                if record.stand_ins
-                else {}
-            ),
+            **({"stand_ins": stand_ins} if stand_ins else {}),
             **({"unseen": sorted(record.unseen)} if record.unseen else {}),
             **({"before": record.before} if record.before else {}),
         }
@@ -334,7 +356,7 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
         held=frozenset(fields["held"]),
         promised=frozenset(fields.get("promised", ())),
         required=frozenset(fields.get("required", ())),
-        gathers=_unpack_gathers(fields.get("gathers")),
+        gathers=unpack_gathers(fields.get("gathers")),
         version=fields.get("version", 0 if calls is None else None),
         begun=frozenset(fields.get("begun", ())),
         amendment=fields.get("amendment"),
@@ -347,31 +369,13 @@ def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
     )
 
 
-def all_places_of(lane: Lane) -> dict[str, Any]:
-    """The places that the context held or promised when a lane was laid out, as its record has them."""
-    return {**_places_of(lane), "gathers": _places_of(lane.gathers) if lane.gathers is not None else None}
-
-
 def gather_counts(lanes: Iterable[Gathers | None]) -> Counter[int]:
     """Of how many lanes each gather call has to wait for something; see commit.lua."""
     return Counter(index for gathers in lanes if gathers is not None for index in gathers.waiting)
 
 
-def _places_of(laid_out: Lane | Gathers) -> dict[str, frozenset[str]]:
-    return {name: frozenset(map(str, getattr(laid_out, name))) for name in PLACES}
-
-
-def _pack_all_places(places: Mapping[str, Any]) -> dict[str, Any]:
-    gathers = places["gathers"]
-    return _pack_places(places) | ({} if gathers is None else {"gathers": _pack_places(gathers)})
-
-
-def _pack_places(places: Mapping[str, Any]) -> dict[str, list[str]]:
-    return {name: sorted(places[name]) for name in PLACES if places[name] or name == "held"}
-
-
 def _pack_layer(layer: Layer) -> dict[str, Any]:
-    places = _pack_places({name: getattr(layer, name) for name in PLACES})
+    places = pack_places({name: getattr(layer, name) for name in PLACES})
     unseen = {"unseen": sorted(layer.unseen)} if layer.unseen else {}
     return {"calls": pack_calls(layer.calls), "before": layer.before, **places, **unseen}
 
@@ -379,10 +383,6 @@ def _pack_layer(layer: Layer) -> dict[str, Any]:
 def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> Layer:
     places = {name: frozenset(fields.get(name, ())) for name in (*PLACES, "unseen")}
     return Layer(unpack_calls(fields["calls"], tools), fields["before"], **places)
-
-
-def _unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[str]] | None:
-    return None if fields is None else {name: frozenset(fields.get(name, ())) for name in PLACES}
 
 
 def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | Layer) -> Graph:

@@ -16,7 +16,8 @@ from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.state.operations import read_operation
 
-from .definition import PLACES, Definition, LaneRecord, places_in, unpack_lane, writers_of
+from .definition import Definition, LaneRecord, places_in, unpack_lane, writers_of
+from .packed_calls import PLACES
 
 
 class GatheredFolds:

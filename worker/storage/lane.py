@@ -16,15 +16,7 @@ from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.elements import call_of
 from acts_celery.protocol.engine.decisions import Outcome
-from acts_celery.protocol.engine.events import (
-    CallEnded,
-    CallGivenBack,
-    CallsUndone,
-    ElementEnded,
-    Event,
-    MessageAdded,
-    PromisesGivenUp,
-)
+from acts_celery.protocol.engine.events import CallEnded, CallGivenBack, CallsUndone, Event, PromisesGivenUp
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.outcomes import Terms
@@ -41,6 +33,7 @@ from .entries import Entry, RunStatusChanged, id_key, moment_ms
 from .gatherings import FoldsOfInstances, Found, GatheredFolds, gathers_of
 from .log import MessageLog, Opened
 from .run_state import RunState
+from .trust import Ended, Said, SaidHere, relabelled
 from .withdrawn import standing
 
 
@@ -58,6 +51,8 @@ class LaneWork:
     graph: Graph
     awaited: frozenset[int]
     """The global calls that calls of the lane wait for, or gather calls in it."""
+    said: Said
+    """What is said of the calls (SPEC R16.1)."""
     gathers: Gathers | None = None
     tick: int | None = None
     """Which tick of a loop brought it."""
@@ -93,13 +88,15 @@ class RunView:
         """Of the records that lanes share."""
 
     @classmethod
-    async def open(cls, log: MessageLog, run: str, limits: Limits, instance: str | None) -> tuple[RunView, Opened]:
-        """Read the shared part of a run, and one lane of it. Raises `RunGone`."""
+    async def open(
+        cls, log: MessageLog, run: str, limits: Limits, instance: str | None, said_here: SaidHere | None = None
+    ) -> tuple[RunView, Opened]:
+        """Read the shared part of a run, and one lane of it; `said_here` as in `Definition`. Raises `RunGone`."""
         shared, files = await asyncio.gather(log.shared(run, instance), log.all_files(run))
         definition, tokens, entries, lane, trace = shared
         if definition is None:
             raise RunGone(run)
-        view = cls(run, unpack_definition(definition), tokens, limits)
+        view = cls(run, unpack_definition(definition, said_here), tokens, limits)
         view.trace, view.born = trace, lane.born
         view.size += len(definition)
         view.feed(entries)
@@ -168,7 +165,8 @@ class RunView:
             gathers = gathers_of(self.definition, record, instance, global_record, global_record.begun)
         awaited = graph.awaited | (gathers.graph.awaited if gathers is not None else frozenset())
         awaited &= self.state.shared.known.keys() if instance is not None else frozenset()
-        return LaneWork(calls, graph, awaited, gathers, record.tick, frozenset(stand_ins))
+        said = self.definition.said_of(calls)
+        return LaneWork(calls, graph, awaited, said, gathers, record.tick, frozenset(stand_ins))
 
     def feed(self, entries: Iterable[Entry]) -> None:
         """Take in entries of the global lane; those seen before are passed over."""
@@ -219,13 +217,15 @@ class LaneView:
         definition = run.definition
         self._gathered = GatheredFolds()
         terms = Terms(
-            *(definition.tools, definition.returns, instance, definition.trust, definition.refuses_untrusted),
+            *(definition.tools, definition.returns, instance, work.said.all, definition.refuses_untrusted),
+            added=work.said.added,
             approvals=definition.approvals,
             limits=run.limits,
             defers_errors=work.tick is not None,
         )
         self.execution = Execution(self.calls, work.graph, self.fold, terms, self._gathered.of)
         self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
+        self._relabels = run.state.relabels or work.said.relabels
         self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
         self._unsettled = unsettled
@@ -341,8 +341,12 @@ class LaneView:
             self.size += entry.size
 
     def _take(self, event: Event, source: str) -> None:
-        if isinstance(event, MessageAdded | CallEnded | ElementEnded) and event.message is not None:
-            self.fold.append(event.message, source)
+        if isinstance(event, Ended):
+            call = self.by_index.get(-1 if event.call is None else event.call) if self._relabels else None
+            if call is not None:
+                event = relabelled(event, call, self.execution.trust_of(call), self.fold)
+            if event.message is not None:
+                self.fold.append(event.message, source)
         self.execution.apply(event)
         if self._guests is not None and isinstance(event, CallEnded):
             self._guests.end(event.call)

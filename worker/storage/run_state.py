@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.trust import said_of
 from acts_celery.protocol.engine.events import CallEnded, PromisesGivenUp
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.state.fold import Fold
@@ -16,6 +17,7 @@ from .definition import Definition, LaneRecord, unpack_lane
 from .entries import Entry, RunStatusChanged, id_key
 from .lane_state import LaneState
 from .loop_entries import follow
+from .trust import Ended, relabelled
 
 
 class RunState:
@@ -49,6 +51,8 @@ class RunState:
         """Of a run that is a request."""
         self.loop_last = "0-0"
         """The last entry of the loop's lane."""
+        self.relabels = False
+        """Whether this process knows of sources of results that the run does not: what the log holds gets them."""
         self._at = id_key(at) if at is not None else None
         self._laid_out: dict[tuple[bytes, bool], tuple[LaneRecord, Mapping[int, Call]]] = {}
         """The records that are the same for all instances, read once: they name templates, and no amendment changes
@@ -67,34 +71,48 @@ class RunState:
         for entry in entries:
             self.apply(entry)
 
-    def apply(self, entry: Entry) -> None:
-        """Take in the next entry; of what came after the moment only what the lanes were submitted with counts."""
+    def apply(self, entry: Entry) -> Entry:
+        """Take in the next entry, and return it as it was taken; of what came after the moment only what the lanes were
+        submitted with counts.
+        """
         if self._at is not None and id_key(entry.id) > self._at:
             if entry.record is not None and not (lane := self.lane(entry.instance)).records:
                 lane.lay_out(*self.read_record(entry.record, entry.instance))
-            return
+            return entry
         if not entry.is_of_lane:
             if isinstance(entry.event, RunStatusChanged):
                 self.status, self.exceeded = entry.event.status, entry.event.reason
                 self.waits_for_approval &= entry.event.status == "paused"
-            return
+            return entry
         if self.loop is not None:
             self.loop = follow(self.loop, entry)
         if entry.tick is not None:
             self.loop_last = entry.id
-            return
+            return entry
         lane = self.lane(entry.instance)
         if entry.amendment is not None:
             self.definition = self.definition.amended(entry.amendment)
             self.amended = entry.id
         if entry.record is not None:
             lane.lay_out(*self.read_record(entry.record, entry.instance))
+            self.relabels |= self.definition.said_of(lane.known.values()).relabels
+        if self.relabels:
+            entry = self._relabelled(entry, lane)
         lane.apply(entry)
         event = entry.event
         if isinstance(event, CallEnded):
             self.missed = self.missed or event.missed
         elif isinstance(event, PromisesGivenUp):
             self.gave_up = entry.id
+        return entry
+
+    def _relabelled(self, entry: Entry, lane: LaneState) -> Entry:
+        event, call = entry.event, lane.known.get(-1 if entry.call is None else entry.call)
+        if call is None or not isinstance(event, Ended):
+            return entry
+        trust = said_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
+        event = relabelled(event, call, trust, lane.fold)
+        return entry._replace(event=event, message=event.message)
 
     def read_record(self, data: bytes, instance: str | None) -> tuple[LaneRecord, Mapping[int, Call]]:
         """A lane's record, and its calls by their index."""

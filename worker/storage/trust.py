@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.engine.events import CallEnded, ElementEnded, MessageAdded
+from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.language.messages import CHOSEN, TRUST
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.trust.flow import marks_since
 
+Ended = MessageAdded | CallEnded | ElementEnded
+"""What an entry says of a call that has written, or ended."""
 Trusts = Mapping[str, ToolTrust]
 """What is said of tools and code, by name."""
+SaidHere = Callable[[Iterable[Call], Mapping[str, Any]], Trusts]
+"""What the code and the operator of this process say of calls, by the names of their tools and their code; given the
+definitions of the run's delegates, too.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is said of calls by all who may: the run, this process's code and its operator (SPEC R16.1)."""
+
+    all: Trusts
+    added: Trusts
+    """What of that the run does not say: calls may have begun, or ended, without it."""
+
+    @property
+    def relabels(self) -> bool:
+        """Whether what the log holds of calls gets sources that it does not name."""
+        return any(one.result for one in self.added.values())
 
 
 def pack_trust(said: Trusts) -> dict[str, Any]:
@@ -24,9 +51,24 @@ def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
 
 
 def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts:
-    """What is said by a run and by an amendment of it: each can only add. A delegate that the amendment has `defined`
-    endorses only if it says so: another definition may have answered before.
+    """What is said by a run and by who adds to it, an amendment or a worker: each can only add. A delegate that the
+    amendment has `defined` endorses only if it says so: another definition may have answered before.
     """
+    if not added and not defined:
+        return before
     before = {name: replace(said, endorses=said.endorses and name not in defined) for name, said in before.items()}
     names = (*before, *(name for name in added if name not in before))
     return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}
+
+
+def relabelled(event: Ended, call: Call, trust: ToolTrust, fold: Fold) -> Ended:
+    """What a call has written, or how it has ended, with the sources that are known since the log was written."""
+    is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
+    marks = marks_since(call, trust, fold, is_done=is_done)
+    if not marks:
+        return event
+    if event.message is not None:
+        together = marks_of(event.message) | marks
+        chosen = {CHOSEN: sorted(together.chosen)} if together.chosen else {}
+        event = replace(event, message={**event.message, TRUST: sorted(together.labels), **chosen})
+    return replace(event, labels=event.labels | marks.labels) if isinstance(event, CallEnded) else event

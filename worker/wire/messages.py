@@ -10,7 +10,7 @@ a result, which goes into the log, that it holds JSON values of a bounded depth.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -39,6 +39,24 @@ LONGEST_TYPE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
+class Untrusted:
+    """What others wrote of what a call is given and that decides nothing by the labels of whoever has sent it; those of
+    whoever carries it out may say more (SPEC R16.1).
+    """
+
+    tool: str
+    code: str
+    """The activity or the delegate."""
+    chosen: Labels = TRUSTED
+    given: Mapping[str, Labels] = field(default_factory=dict)
+
+    def pack(self) -> dict[str, Any]:
+        """As a message holds it."""
+        given = {name: sorted(labels) for name, labels in self.given.items()}
+        return {"tool": self.tool, "code": self.code, "chosen": sorted(self.chosen), "given": given}
+
+
+@dataclass(frozen=True, slots=True)
 class ActivityCall:
     """An activity's call on its way to a queue of its own, or to the background."""
 
@@ -49,6 +67,7 @@ class ActivityCall:
     context: Mapping[str, Any]
     mark: str = ""
     """That of the contract under which the call was checked (SPEC R17.2); nothing where none is known."""
+    untrusted: Untrusted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,7 @@ class DelegateCall:
     """Whether it is the request of a loop's tick: its context are chat messages, and its result the whole answer."""
     streams: bool = False
     """Whether what has been written of the answer is told meanwhile, as a result `{WRITTEN: TEXT}` (SPEC R13.8)."""
+    untrusted: Untrusted | None = None
 
 
 WRITTEN: Final = "written"
@@ -83,7 +103,12 @@ class Delivery:
 
 def pack_message(message: ActivityCall | DelegateCall) -> bytes:
     """The bytes of a remote call."""
-    return pack({**_fields(message), "attempt": _attempt_fields(message.attempt)})
+    fields = {**_fields(message), "attempt": _attempt_fields(message.attempt)}
+    if message.untrusted is None:
+        del fields["untrusted"]
+    else:
+        fields["untrusted"] = message.untrusted.pack()
+    return pack(fields)
 
 
 def _attempt_fields(attempt: Attempt) -> dict[str, Any]:
@@ -147,9 +172,9 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         raise MalformedMessage(str(problem))
     match packed.result:
         case {"path": str(path), "value": value}:
-            return Delivery(packed.attempt, Success(Output(path, value)))
+            return Delivery(packed.attempt, Success(Output(path, value), labels=packed.labels))
         case {"data_message": dict(content)}:
-            return Delivery(packed.attempt, Success(Message(content)))
+            return Delivery(packed.attempt, Success(Message(content), labels=packed.labels))
         case {"value": value}:
             return Delivery(packed.attempt, Success(value, _cost(packed), packed.labels), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:

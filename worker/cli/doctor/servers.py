@@ -19,6 +19,7 @@ from acts_celery.broker_config import (
 )
 from acts_celery.broker_config.urls import plain_hosts, unverified_hosts
 from acts_celery.worker.cli.rendering import counted
+from acts_celery.worker.errors import ActivitiesError
 
 from .code import differences
 from .layer import Layer, asked
@@ -257,9 +258,25 @@ def _workers(app: Celery, settings: Settings) -> tuple[Layer, dict[str, list[str
                 layer.fail(f"{name}: {what} {problem}", f"look at the log of {name}, and start it again")
             if lacking := _lacking(found, settings):
                 layer.fail(f"{name} does not know {', '.join(lacking)}", f"start {name} with the same --activities")
+        if others := _with_another_trust(health, settings):
+            layer.warn(
+                f"ACTS_TRUST says something else at {', '.join(others)} than here: each holds calls by its own file",
+                "give all clients and workers the same file",
+            )
         for what in differences({name: found.get("code", {}) for name, found in health.items()}):
             layer.warn(what, "start all workers with the same code, unless a new version is being rolled out")
     return layer, serving
+
+
+def _with_another_trust(health: Mapping[str, Mapping[str, Any]], settings: Settings) -> list[str]:
+    """The workers whose operator says something else of tools; those of a version before do not say what."""
+    from acts_celery.worker.registry.operator_trust import digest_of_trust
+
+    try:
+        own = digest_of_trust(settings)
+    except ActivitiesError:
+        return []  # the layer of trust says so
+    return [name for name, found in health.items() if found.get("trust", own) != own]
 
 
 def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:

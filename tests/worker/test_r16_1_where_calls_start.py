@@ -1,0 +1,278 @@
+"""Labels are asked for where a call starts: those of the run, of the worker's code and of its operator (SPEC R16.1)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgpack
+import pytest
+
+from acts_celery import Client, Content, activity, local
+from acts_celery.broker_config import EmbeddedServer, queue_names
+from acts_celery.worker.client.background import await_background
+from acts_celery.worker.client.local import LocalClient
+from acts_celery.worker.registry.activities import Registry, registry
+
+from .backend import Backend, Meeting, meeting_url, settings_for
+
+paid: list[str] = []
+
+
+@activity(untrusted="mail")
+def unread_letter() -> dict[str, Any]:
+    """The newest letter."""
+    return {"iban": "DE66", "list": ["DE66", "DE67"]}
+
+
+@activity(effects=True)
+def remit(iban: str, note: Annotated[str, Content] = "") -> str:
+    """Pays."""
+    paid.append(iban)
+    return "paid"
+
+
+@activity
+def remit_plainly(iban: str) -> str:
+    """Pays, and says nothing of it."""
+    paid.append(iban)
+    return "paid"
+
+
+@activity
+def copied(value: Any) -> Any:
+    """The same."""
+    return value
+
+
+CODE: list[Any] = [unread_letter, remit, remit_plainly, copied]
+LETTER = {"_tool": "unread_letter", "_outputPath": "†state.letter"}
+
+
+def pay(iban: Any = "†state.letter.iban", tool: str = "remit", **more: Any) -> dict[str, Any]:
+    return {"_tool": tool, "iban": iban, "_outputPath": "†state.paid", **more}
+
+
+@pytest.fixture
+def client() -> Iterator[LocalClient]:
+    """Of a worker whose code has the labels."""
+    paid.clear()
+    with local(CODE) as client:
+        yield client
+
+
+def without_labels(known: Registry) -> Registry:
+    """The code as it was before it had labels."""
+    older = Registry()
+    for one in known.activities.values():
+        older.add_activity(replace(one, schema={key: said for key, said in one.schema.items() if key != "_trust"}))
+    return older
+
+
+def beside(client: LocalClient, code: Registry) -> Client:
+    """A client of the same backend and models with other code."""
+    known = Registry()
+    known.activities, known.models = code.activities, client.checker.registry.models
+    known.stand_ins = client.checker.registry.stand_ins
+    return Client(client.settings, registry=known)
+
+
+def older(client: LocalClient) -> Client:
+    """A client of the same backend, with older code."""
+    return beside(client, without_labels(client.checker.registry))
+
+
+def older_code() -> list[Any]:
+    """The activities before they had labels, under the same names."""
+
+    def unread_letter() -> dict[str, Any]:
+        return {"iban": "DE66"}
+
+    def remit(iban: str, note: str = "") -> str:
+        paid.append(iban)
+        return "paid"
+
+    return [unread_letter, remit, copied]
+
+
+def held_for(run: Any, *labels: str) -> dict[str, Any]:
+    """The call that is held for what decides on it; it is rejected, and the run ends."""
+    (held,) = next(found for _ in run.follow(children=True, timeout_seconds=60) if (found := run.held()))
+    doubt = held["untrusted"]
+    assert {*doubt["chosen"], *(one for given in doubt["parameters"].values() for one in given)} == {*labels}
+    run.reject(held["call"], reason="no")
+    run.wait(timeout_seconds=60)
+    assert not paid
+    return dict(held)
+
+
+def test_r16_1_a_client_without_the_operators_file_does_not_switch_it_off(tmp_path: Path) -> None:
+    paid.clear()
+    file = tmp_path / "trust.json"
+    file.write_text(json.dumps({"remit_plainly": {"effects": True}}), "utf-8")
+    with local(CODE, trust=str(file)) as client:
+        unaware = Client(client.settings.model_copy(update={"trust": None}), registry=client.checker.registry)
+        held_for(unaware.submit(solution={"calls": [LETTER, pay(tool="remit_plainly")]}), "mail")
+
+
+def test_r16_1_a_client_with_older_code_does_not_switch_off_what_the_workers_code_says(client: LocalClient) -> None:
+    plan = {"calls": [LETTER, pay()]}
+    run = older(client).submit(solution=plan, config={"trust": {"otherwise": "refuse"}})
+    assert [call.status for call in run.wait(timeout_seconds=60).calls] == ["done", "failed"]
+    assert not paid
+    held_for(older(client).submit(solution=plan), "mail")
+
+
+def test_r16_1_an_archive_without_labels_is_forked_with_those_of_the_worker(client: LocalClient) -> None:
+    run = client.submit(solution={"calls": [LETTER, pay()]}, config={"trust": {"otherwise": "refuse"}})
+    run.wait(timeout_seconds=60)
+    first = next(iter(run.log())).id
+    head, *entries = (json.loads(line) for line in run.export())
+    definition = msgpack.unpackb(base64.b64decode(head["definition"]))
+    for field in ("trust", "contracts"):
+        del definition[field]
+    definition["config"] = {}
+    head["definition"] = base64.b64encode(msgpack.packb(definition)).decode()
+    run.delete()
+    fork = client.import_run([json.dumps(line) for line in (head, *entries)]).fork(at=first)
+    held_for(fork, "mail")
+
+
+def test_r16_1_what_was_done_before_code_had_labels_has_them_in_calls_that_start_later() -> None:
+    """Also what was made of it meanwhile. Of the runs of an installation before, here by an archive."""
+    paid.clear()
+    calls = [
+        LETTER,
+        {"_tool": "copied", "value": ["†state.letter.iban"], "_outputPath": "†state.ibans"},
+        {"_tool": "copied", "value": "go", "_outputPath": "†state.go"},
+        pay("†state.ibans.0", note="†state.go"),
+    ]
+    with local(older_code()) as before:
+        run = before.submit(solution={"calls": calls})
+        assert run.wait(timeout_seconds=60).data()["state"]["paid"] == "paid"
+        moment = next(one.id for one in run.log() if one.message["_call"]["_outputPath"] == "†state.ibans")
+        lines = list(run.export())
+    assert paid == ["DE66"]
+    paid.clear()
+    with local(CODE) as client:
+        fork = client.import_run(lines).fork(at=moment)
+        assert held_for(fork, "mail")["untrusted"]["parameters"] == {"iban": ["mail"]}
+
+
+def test_r16_1_a_loop_of_a_client_with_older_code_is_not_shown_a_letter(client: LocalClient) -> None:
+    model = client.model({"calls": [LETTER]}, {"calls": [pay("DE66")]}, {"calls": [pay()]}, {"output": "done"})
+    asked = older(client).submit(["Pay what is due."], schema=str, tools=["unread_letter", "remit"])
+    held = next(found for _ in asked.follow(timeout_seconds=60) if (found := asked.held()))
+    assert [one["untrusted"]["parameters"] for one in held] == [{"iban": ["mail"]}]
+    asked.reject(held[0]["call"], reason="no")
+    asked.wait(timeout_seconds=60)
+    assert "DE66" not in str(model.requests[:2])
+    assert paid == ["DE66"]  # the model made that up; nobody has told it
+
+
+def test_r16_1_a_loop_of_a_client_with_newer_code_is_not_shown_a_letter_by_older_workers() -> None:
+    paid.clear()
+    with local(older_code()) as worker:
+        newer = beside(worker, registry)
+        model = worker.model({"calls": [LETTER]}, {"calls": [pay()]}, {"output": "done"})
+        run = newer.submit(["Pay what is due."], schema=str, tools=["unread_letter", "remit"])
+        held_for(run, "mail")
+        assert "DE66" not in str(model.requests)
+
+
+def test_r16_1_a_child_run_keeps_the_labels_of_a_client_with_newer_code() -> None:
+    paid.clear()
+    payer = {"context": [], "schema": {"type": "string"}, "tools": ["unread_letter", "remit"]}
+    tools = {"ask": {"type": "object", "properties": {"_delegate": {"const": "payer"}}}}
+    call = {"_tool": "ask", "_delegate": "payer", "_outputPath": "†state.said"}
+    with local(older_code()) as worker:
+        newer = beside(worker, registry)
+        model = worker.model({"calls": [LETTER]}, {"calls": [pay()]}, {"output": "done"})
+        run = newer.submit(solution={"calls": [call]}, tools=tools, delegates={"payer": payer})
+        held_for(run, "mail")
+        assert "DE66" not in str(model.requests)
+
+
+@pytest.mark.parametrize("iban", ["†input.iban", "†state.letter.iban"])
+def test_r16_1_what_is_sent_and_forgotten_is_not_sent_by_an_older_client(client: LocalClient, iban: str) -> None:
+    """Where it waits for nothing the client sends it by itself, and the worker that takes it looks."""
+    letter = {"type": "input", "iban": "DE66", "_trust": ["mail"]}
+    call = {"_tool": "remit", "iban": iban}
+    run = older(client).submit([letter], {"calls": [LETTER, call] if "state" in iban else [call]})
+    if "state" in iban:
+        held_for(run, "mail")
+        return
+    run.wait(timeout_seconds=60)
+    (dead,) = await_background(client.settings, time.monotonic() + 60)
+    assert dead.error_type == "Untrusted"
+    assert not paid
+
+
+LABELLED = """
+from pathlib import Path
+
+from acts_celery import activity
+
+@activity(untrusted="mail", queue="apart")
+def fetched() -> str:
+    return "DE66"
+
+@activity(effects=True, queue="apart")
+def wired(iban: str) -> None:
+    Path("wired").touch()
+
+@activity
+def signed() -> int:
+    return 1
+"""
+FETCH = {"_tool": "fetched", "_outputPath": "†state.iban"}
+SIGN = {"_tool": "signed", "_outputPath": "†state.signed"}
+WIRE = {"_tool": "wired", "iban": "†state.iban", "_outputPath": "†state.wired"}
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What this process has loaded once, and workers load as it is when they start."""
+    return tmp_path_factory.mktemp("code") / "code.py"
+
+
+@pytest.fixture
+def deployed(tmp_path: Path, code: Path) -> Iterator[Backend]:
+    """A backend whose code has no labels yet."""
+    code.write_text(LABELLED.replace('untrusted="mail", ', "").replace("effects=True, ", ""), "utf-8")
+    with EmbeddedServer() as server:
+        yield Backend(settings_for(server, activities=(str(code),)), Meeting(meeting_url(server)), tmp_path)
+
+
+def test_r16_1_a_worker_of_a_queue_looks_at_what_those_of_runs_do_not_know(deployed: Backend, code: Path) -> None:
+    instances = ",".join(queue_names(deployed.settings))
+    letter = {"type": "input", "iban": "DE66", "_trust": ["mail"]}
+    with deployed.worker("-Q", instances):
+        run = deployed.client.submit([letter], {"calls": [FETCH, {**WIRE, "iban": "†input.iban"}]})
+        code.write_text(LABELLED, "utf-8")
+        with deployed.worker("-Q", "apart"):
+            result = deployed.wait(run.id)
+    error = result.calls[1].error
+    assert error is not None
+    assert (error["type"], "iban comes from mail" in error["message"]) == ("Untrusted", True)
+    assert "ACTS_TRUST" in error["message"]
+    assert [entry.message["_trust"] for entry in run.log() if "state" in str(entry.message.get("kind"))] == [["mail"]]
+    assert not (deployed.folder / "wired").exists()
+
+
+def test_r16_1_labels_that_a_deployment_adds_hold_in_runs_under_way(deployed: Backend, code: Path) -> None:
+    calls = [FETCH, SIGN, {**WIRE, "_scopes": ["†state.signed"]}]
+    with deployed.worker("-Q", ",".join((*queue_names(deployed.settings), "apart"))):
+        run = deployed.client.submit([], {"calls": calls}, config={"approve": ["signed"]})
+        while not run.held() or run.status()["calls"].get("done") != 1:
+            pass
+    code.write_text(LABELLED, "utf-8")
+    run.approve(1)
+    with deployed.worker("-Q", ",".join((*queue_names(deployed.settings), "apart"))):
+        held_for(run, "mail")
+    assert not (deployed.folder / "wired").exists()
