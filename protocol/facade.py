@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from .calls.call import place_in
 from .graph.readers import unread_results
 from .language.errors import Problem, Rejected
-from .language.limits import Limits
+from .language.limits import Limits, plain
 from .language.messages import EVERYWHERE, Message
 from .language.paths import MISSING
 from .state.context import Context
@@ -136,7 +136,7 @@ def check_submission(value: Any, **known: Unpack[Known]) -> Plan:
 
 def check_in(known: Environment, value: Any) -> Plan:
     """Check a whole submission against a backend, in whatever shape it was handed in. Raises `Rejected`."""
-    document, shape = shaped(value)
+    document, shape = shaped(plain(value, known.limits))
 
     def checked() -> Layout:
         submission, problems = read_submission(document, known.limits)
@@ -147,7 +147,7 @@ def check_in(known: Environment, value: Any) -> Plan:
 
 def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
     """The plan of the new calls of a run alone; see `submission.amendments`. Raises `Rejected`."""
-    return _plan(lambda: amendments.check_amendment(value, so_far, known))
+    return _plan(lambda: amendments.check_amendment(plain(value, known.limits), so_far, known))
 
 
 def explained(rejected: Rejected) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Problem, Rejected, pointer, segments
-from acts_celery.protocol.language.limits import exceeded, size_of, value_problems
+from acts_celery.protocol.language.limits import exceeded, plain, size_of, value_problems
 from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.schemas.validation import Checker
@@ -140,7 +140,7 @@ def read_value(
     request: Request, answer: str | Mapping[str, Any], keys: Collection[str] = ANSWER_KEYS
 ) -> dict[str, Any]:
     """The object that an answer is, which has one of these keys at least. Raises `Unreadable`."""
-    value = find_answer(answer, keys) if isinstance(answer, str) else answer
+    value = find_answer(answer, keys) if isinstance(answer, str) else plain(answer, request.known.limits)
     if unfit := next(value_problems(value, request.known.limits), None):
         raise Unreadable(str(unfit))
     if not isinstance(value, dict) or not value.keys() & set(keys):

@@ -124,7 +124,9 @@ class ToolMessages:
 
     def _is_other(self, message: Message) -> bool:
         about = _about(message)
-        return about not in range(len(self._turn.calls)) and not (about == OUTPUT and self._turn.has_output)
+        if isinstance(about, int):
+            return about >= len(self._turn.calls)
+        return about != OUTPUT or not self._turn.has_output
 
     def _error(self, message: Message, *parts: str) -> str:
         said = told_of_error(message, *parts, "error", hides=self._budget.hides)

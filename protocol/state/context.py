@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from acts_celery.protocol.language.errors import Conflict, Rejected
+from acts_celery.protocol.language.limits import Limits, plain
 from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import parse
@@ -49,6 +50,7 @@ class Context:
 
     def append(self, message: Message) -> None:
         """Add a message at the end. Raises `Rejected` where it is malformed."""
+        message = plain(message, Limits())
         problems = list(message_problems(message))
         if problems:
             raise Rejected(problems)

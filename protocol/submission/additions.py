@@ -11,7 +11,7 @@ from typing import Any
 
 from acts_celery.protocol.calls.outputs import kind_problems
 from acts_celery.protocol.language.errors import Conflict, Problem, Rejected, UnknownName, pointer
-from acts_celery.protocol.language.limits import Limits, exceeded, size_of, value_problems
+from acts_celery.protocol.language.limits import Limits, one_message_problems, plain
 from acts_celery.protocol.language.messages import DATA_TYPES, Message, is_chat
 from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.state.operations import read_operation
@@ -27,6 +27,7 @@ def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances:
     `so_far` are the messages of the run's log, in order: at least the global ones and those of the instances that the
     value names. `instances` are all that the run has.
     """
+    value = plain(value, limits)
     messages = value if isinstance(value, list) else [value]
     places = [(index,) if isinstance(value, list) else () for index in range(len(messages))]
     problems = [p for message, at in zip(messages, places, strict=True) for p in _shape_problems(message, limits, *at)]
@@ -43,13 +44,15 @@ def check_data(value: Any, so_far: Iterable[Message], limits: Limits, instances:
     return tuple(messages)
 
 
-def check_said(messages: Sequence[Any], limits: Limits) -> None:
-    """Raise `Rejected` for messages that nobody can add to a loop: texts and chat messages of a user can be."""
+def check_said(messages: Sequence[Any], limits: Limits) -> list[Message]:
+    """The messages to add to a loop: texts and chat messages of a user. Raises `Rejected` for others."""
+    messages = [plain(message, limits) for message in messages]
     problems = [problem for index, message in enumerate(messages) for problem in _said_problems(message, limits, index)]
     if not messages:
         problems.append(Problem("", "there is no message"))
     if problems:
         raise Rejected(problems)
+    return messages
 
 
 def _said_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
@@ -78,10 +81,7 @@ def _shape_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]
 
 def _message_problems(message: Any, limits: Limits, *at: int) -> Iterator[Problem]:
     """What no message may be."""
-    unfit = list(value_problems(message, limits, *at)) or list(message_problems(message, *at))
-    yield from unfit
-    if not unfit and (size := size_of(message)) > limits.message_bytes:
-        yield Problem(pointer(*at), exceeded(f"{size} bytes", limits, "message_bytes"))
+    yield from list(one_message_problems(message, limits, *at)) or message_problems(message, *at)
 
 
 def _content_problems(message: Message, context: Context, instances: Sequence[str], *at: int) -> Iterator[Problem]:

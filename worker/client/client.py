@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
+from acts_celery.protocol.language.limits import plain
 from acts_celery.worker.errors import OtherFormat, RunNotFound
 from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.process.open_telemetry import current_place
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.storage.connections import connect, redis_errors
@@ -116,10 +118,12 @@ class Client:
         """Submit a whole submission as it stands in a file. `tools`, `delegates` and `config` are added to its own, and
         replace those of the same name; all else is as in `submit`. Raises `protocol.Rejected`, `InfrastructureError`.
         """
+        limits = limits_of(self.settings)
         files = files_of(self.settings, options.get("files"))
-        whole = files.put_into(with_parts(value, options, self.checker.tool_of))
-        label = label_of(whole, **label_options(options))
-        run = self.submit_plan(self.check_submission(whole, allow=options.get("allow")), label, files.contents)
+        given = plain({**options}, limits)
+        whole = files.put_into(with_parts(plain(value, limits), given, self.checker.tool_of))
+        checked = self.check_submission(whole, allow=options.get("allow"))
+        run = self.submit_plan(checked, label_of(whole, **label_options(options)), files.contents)
         run.output_type = output_type(options.get("schema"))
         return run
 

@@ -7,6 +7,7 @@ writes the run down, so two at a time do not write one run.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Iterable
@@ -20,7 +21,6 @@ from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.process.open_telemetry import current_place
 from acts_celery.worker.storage.child_links import TRACE
 from acts_celery.worker.storage.keys import Keys, claim
-from acts_celery.worker.wire.packing import pack
 from acts_celery.worker.wire.traces import TracePlace
 
 _CLAIM_SECONDS: Final = 120
@@ -83,10 +83,18 @@ def label_of(
         raise Rejected([Problem("", text)])
     if id is None:
         return Label(name=name, tags=tuple(tags), trace=trace)
-    if not ID.match(id) or id == LATEST:
+    if id == LATEST:
+        text = f"{id!r} cannot be the id of a run: it stands for the newest run wherever one is asked for"
+        raise Rejected([Problem("", text)])
+    if not ID.match(id):
         shape = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
-        raise Rejected([Problem("", f"{id!r} cannot be the id of a run: {shape}; {LATEST!r} is taken")])
-    return Label(id, name, tuple(tags), hashlib.sha256(pack(value)).hexdigest(), trace)
+        raise Rejected([Problem("", f"{id!r} cannot be the id of a run: {shape}")])
+    return Label(id, name, tuple(tags), _digest(value), trace)
+
+
+def _digest(value: Any) -> str:
+    """The digest of a submission that was checked. The order of an object's keys says nothing, in JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def claimed(redis: Redis, keys: Keys, label: Label) -> bool:

@@ -68,7 +68,7 @@ class LoopControl:
         Raises `protocol.Rejected`, `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `RedisError`.
         """
         limits = limits_of(self._settings)
-        check_said(messages, limits)
+        messages = check_said(messages, limits)
         require_given([("", messages)], files)
         done = audit_record(self._settings, "said")
 

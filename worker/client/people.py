@@ -21,7 +21,7 @@ from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict, scope_problems
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.limits import size_of, value_problems
+from acts_celery.protocol.language.limits import one_message_problems
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import (
     AlreadyDecided,
@@ -200,11 +200,7 @@ class People:
 
     def _unfit(self, value: Any) -> Iterator[Problem]:
         """What keeps a value that a person gives from being taken at all."""
-        limits = limits_of(self._settings)
-        problems = list(value_problems(value, limits))
-        yield from problems
-        if not problems and (size := size_of(value)) > limits.message_bytes:
-            yield Problem("", f"{size} bytes, where {limits.message_bytes} are allowed")
+        return one_message_problems(value, limits_of(self._settings))
 
     def _decide(self, id_: CallId, ruling: Ruling, by: str | None, seen: HeldCall | None) -> str:
         done = self._audited(id_, ruling, by)

@@ -21,6 +21,7 @@ from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.decisions import Outcome, Success
 from acts_celery.protocol.engine.events import CallEnded, CallsUndone, ElementEnded, MessageAdded
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.language.limits import one_message_problems
 from acts_celery.protocol.state.operations import read_operation
 from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry
@@ -86,6 +87,10 @@ class Retrier:
         Raises `NothingToRetry` and, where the value given does not fit, `protocol.Rejected`, and then the run is as
         before; `RunNotFound`, `RunOver`, `InstanceNotFound`, `BeingAmended`, `OverLimit`.
         """
+        if choice.given is not None and (
+            problems := list(one_message_problems(choice.given.value, limits_of(self._settings)))
+        ):
+            raise Rejected(problems)
         submitted, _ = self._begun(choice)
         with admitted(self._redis, self._settings, 0, more_of=self._keys.run), self._steps.listed(submitted):
             return self._carry_out(choice, resume)

@@ -12,7 +12,9 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.decisions import Success
+from acts_celery.protocol.language.limits import plain
 from acts_celery.worker.errors import PlanWaits, RunOver
+from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.connections import redis_errors
 
 from .control import Control
@@ -69,6 +71,10 @@ class Run(ReadableRun[OutputT]):
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
 
+    def _plain(self, value: Any) -> Any:
+        """What a caller has given, with exact types."""
+        return plain(value, limits_of(self._settings))
+
     @cached_property
     def _people(self) -> People:
         from .people import People
@@ -115,7 +121,7 @@ class Run(ReadableRun[OutputT]):
         """
         self._state()
         given = files_of(self._settings, files)
-        said = given.put_into(messages_of(message))
+        said = given.put_into(self._plain(messages_of(message)))
         with redis_errors(self._settings):
             self._loop.say(said, given.contents)
 
@@ -143,7 +149,7 @@ class Run(ReadableRun[OutputT]):
 
         self._state()
         with redis_errors(self._settings):
-            value = dict(messages) if isinstance(messages, Mapping) else list(messages)
+            value = self._plain(dict(messages) if isinstance(messages, Mapping) else list(messages))
             return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._history.instances())
 
     def held(self) -> list[dict[str, Any]]:
@@ -184,12 +190,13 @@ class Run(ReadableRun[OutputT]):
                 below = self.child(child)
                 return below.approve(call, parameters=parameters, scopes=scopes, calls=calls, by=by, shown=shown)
             if calls is None:
+                parameters = self._plain(parameters)
                 return self._people.approve(call, parameters=parameters, scopes=scopes, by=by, shown=shown)
             if parameters is not None or scopes is not None:
                 raise ValueError("give other calls, or other parameters and scopes, not both")
             from .amendment import Amender
 
-            value = {"calls": list(calls)} if isinstance(calls, Sequence) else calls
+            value = self._plain({"calls": list(calls)} if isinstance(calls, Sequence) else calls)
             amender = Amender(self.id, self._redis, self._settings, self._check)
             return self._people.replace(call, value, amender, by=by, shown=shown, resume=self.resume)
 
@@ -203,7 +210,7 @@ class Run(ReadableRun[OutputT]):
             child, call = self._descendants.split(call)
             if child is not None:
                 return self.child(child).answer(call, value, by=by, shown=shown)
-            return self._people.answer(call, value, by=by, shown=shown)
+            return self._people.answer(call, self._plain(value), by=by, shown=shown)
 
     def plan(self) -> dict[str, Any] | None:
         """The plan that waits for an approval (mode lazy): `plan` its digest, `tick` of a loop, `calls`; SPEC R13.7."""
@@ -229,7 +236,7 @@ class Run(ReadableRun[OutputT]):
             child, call = self._descendants.split(call)
             if child is not None:
                 return self.child(child).reject(call, reason, by=by, shown=shown)
-            return self._people.reject(call, reason, by=by, shown=shown)
+            return self._people.reject(call, self._plain(reason), by=by, shown=shown)
 
     def _about(self, call: Mapping[str, Any] | str | int, shown: str | None) -> tuple[str | int, str | None]:
         """The id or index of a held call, and the digest of what was seen of it, where anything was."""
@@ -266,7 +273,7 @@ class Run(ReadableRun[OutputT]):
         """
         from .amendment import Amender
 
-        value = {"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment
+        value = self._plain({"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment)
         if not add and "loop" in self._state() and self.plan() is not None:
             with redis_errors(self._settings):
                 self._loop.replan(value, self._check)
@@ -294,7 +301,7 @@ class Run(ReadableRun[OutputT]):
 
         self._state()
         with redis_errors(self._settings):
-            choice = Choice(Extent(downstream, effects), call, instance, Success(value) if skip else None)
+            choice = Choice(Extent(downstream, effects), call, instance, Success(self._plain(value)) if skip else None)
             return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
 
     def would_retry(

@@ -29,7 +29,7 @@ from acts_celery.worker.wire.attempts import Attempt, Result, Retry, enter
 from acts_celery.worker.wire.messages import LONGEST_TYPE
 
 from .threads import Threads
-from .values import to_json_value
+from .values import NotPlain, to_json_value
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,15 @@ async def invoke(
     figures().attempt_began(name)
     try:
         try:
-            value = await _called(function, is_async, policy.timeout_seconds, threads, attempt.id.run)
-            result: Result = Success(to_json_value(value, limits))
+            if is_async:
+                value = await _awaited(function, policy.timeout_seconds, threads, limits)
+            else:
+                value = await threads.run(
+                    lambda: to_json_value(function(), limits),
+                    timeout_seconds=policy.timeout_seconds,
+                    owner=attempt.id.run,
+                )
+            result: Result = Success(value)
         except BaseException as raised:  # whatever it raises, SystemExit too, becomes the call's error
             if _is_cancelled():
                 raise
@@ -75,15 +82,16 @@ async def invoke(
         figures().attempt_ended(name, outcome, time.monotonic() - began)
 
 
-async def _called(
-    function: Callable[[], Any], is_async: bool, timeout_seconds: float | None, threads: Threads, run: str
-) -> Any:
-    if not is_async:
-        return await threads.run(function, timeout_seconds=timeout_seconds, owner=run)
-    if timeout_seconds is None:
-        return await function()
-    async with asyncio.timeout(timeout_seconds):
-        return await function()
+async def _awaited(function: Callable[[], Any], timeout_seconds: float | None, threads: Threads, limits: Limits) -> Any:
+    """The result of a coroutine function. If reading it calls code of its own, that does not stop the loop either."""
+    if timeout_seconds is not None:
+        async with asyncio.timeout(timeout_seconds):
+            return await _awaited(function, None, threads, limits)
+    value = await function()
+    try:
+        return to_json_value(value, limits, is_plain=True)
+    except NotPlain:
+        return await threads.read(lambda: to_json_value(value, limits))
 
 
 def _failed(error: BaseException, attempt: Attempt, name: str, policy: Policy) -> Failure | Retry:

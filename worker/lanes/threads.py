@@ -48,22 +48,32 @@ class Threads:
         Raises `TimeoutError`, and `StuckThreads` where too many are at work on what nobody waits for.
         """
         async with self._places.one(owner):
-            if self._left_behind >= MOST_LEFT_BEHIND:
-                raise StuckThreads(
-                    f"{self._left_behind} functions that outlived their calls are still at work in this process: "
-                    "let them end by themselves in time, or restart the worker"
-                )
-            ended = self._begin(contextvars.copy_context(), function)
-            try:
-                async with asyncio.timeout(timeout_seconds):
-                    value, error = await ended
-            except BaseException:
-                if ended.cancelled():
-                    self._leave_behind()
-                raise
+            value, error = await self._ended(function, timeout_seconds)
         if error is not None:
             raise error
         return value
+
+    async def read(self, function: Callable[[], Any]) -> Any:
+        """As `run`, for reading the result of a coroutine: it has a place already, and its call has a timeout."""
+        value, error = await self._ended(function, None)
+        if error is not None:
+            raise error
+        return value
+
+    async def _ended(self, function: Callable[[], Any], timeout_seconds: float | None) -> Ended:
+        if self._left_behind >= MOST_LEFT_BEHIND:
+            raise StuckThreads(
+                f"{self._left_behind} functions that outlived their calls are still at work in this process: "
+                "let them end by themselves in time, or restart the worker"
+            )
+        ended = self._begin(contextvars.copy_context(), function)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await ended
+        except BaseException:
+            if ended.cancelled():
+                self._leave_behind()
+            raise
 
     def close(self) -> None:
         """End the threads that are idle; the loop may not turn any more."""

@@ -331,7 +331,7 @@ def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
     for (instance, index), ended in view.ended.items():
         if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
             at = view.position(index)
-            pointer = f"/calls/{at}" if at in range(count) else "/calls"  # a client has added it
+            pointer = f"/calls/{at}" if 0 <= at < count else "/calls"  # a client has added it
             said = ended.error
             call = view.call((instance, index)).raw
             placed.append((at, TickError(said["type"], said["message"], pointer, call, instance), ended.labels))

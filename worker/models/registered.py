@@ -14,6 +14,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from acts_celery.protocol import Limits, Rejected
+from acts_celery.protocol.language.limits import plain, plain_scalar
 from acts_celery.worker.registry.activities import RegisteredModel
 
 from .errors import InvalidAnswer, ModelError
@@ -60,8 +62,9 @@ class FunctionModel:
                     if isinstance(piece, Usage):
                         so_far = replace(so_far, usage=piece)
                     elif isinstance(piece, str):
-                        so_far = replace(so_far, text=so_far.text + piece)
-                        on_text(piece)
+                        text = plain_scalar(piece)
+                        so_far = replace(so_far, text=so_far.text + text)
+                        on_text(text)
                     else:
                         raise InvalidAnswer(f"a piece of an answer is a text, or its Usage: {type(piece).__name__}")
         except ModelError as error:
@@ -72,9 +75,8 @@ class FunctionModel:
 
 def answer_text(said: Any) -> str:
     """A text as it is, and any other value as JSON. Raises `InvalidAnswer` where it is none."""
-    if isinstance(said, str):
-        return said
     try:
-        return json.dumps(said, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+        value = plain(said, Limits())
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError, Rejected) as error:
         raise InvalidAnswer(f"what the model returned is not a JSON value: {error}") from None
