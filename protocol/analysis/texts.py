@@ -18,7 +18,7 @@ from acts_celery.protocol.language.paths import MISSING, strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.language.spelling import Speller, squeezed
 from acts_celery.protocol.slips.known_places import KnownPlaces
-from acts_celery.protocol.slips.slip import Slip, Slips, is_meant, named_by
+from acts_celery.protocol.slips.slip import Literals, Slip, Slips, named_by
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
@@ -121,11 +121,11 @@ class _Texts:
 
     def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], Slip]]:
         tool = self.layout.tools.get(call.tool) if call is not None else None
-        schema = tool.document if tool is not None else None
+        literals = Literals(tool.document if tool is not None else None)
         slips = Slips(self.places, lambda place: self._is_shown(call, place))
         for at, text in strings(value):
             slip = slips.of(text[:_LONGEST])
-            if slip is not None and not is_meant(schema, at, text):
+            if slip is not None and not literals.has(at, text):
                 yield at, slip
 
     def output_path(self, call: Call) -> Iterator[Finding]:

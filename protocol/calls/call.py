@@ -206,7 +206,8 @@ def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read
         for place, text in strings(value, (key,)):
             if DAGGER in text:
                 try:
-                    reads += ((pointer(*place), expression) for expression in expressions_in(text))
+                    found, here = expressions_in(text), pointer(*place)
+                    reads += ((here, expression) for expression in found)
                 except ExpressionError as error:
                     problems.append(unparsed(error, *at, *place))
     return tuple(reads), problems

@@ -92,13 +92,14 @@ class Promises:
 
 def schemas_at(root: Any, path: Path) -> list[Any]:
     """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
-    found = _parts([root], root)
+    found = parts_of([root], root)
     for segment in path:
-        found = _parts((below for schema in found for below in _below(schema, segment)), root)
+        found = parts_of((below for schema in found for below in named_below(schema, segment)), root)
     return found
 
 
-def _below(schema: Any, segment: str | int) -> Iterator[Any]:
+def named_below(schema: Any, segment: str | int) -> Iterator[Any]:
+    """What a schema says of one step down, by the properties and items that it names."""
     properties = schema.get("properties")
     if isinstance(properties, dict) and str(segment) in properties:
         yield properties[str(segment)]
@@ -110,14 +111,14 @@ def _below(schema: Any, segment: str | int) -> Iterator[Any]:
             yield schema["items"]
 
 
-def _parts(schemas: Iterable[Any], root: Any) -> list[Any]:
+def parts_of(schemas: Iterable[Any], root: Any) -> list[Any]:
     """Schemas of one place, and what they refer to or combine, each once."""
     parts = together(schemas, root, "allOf", "anyOf", "oneOf")
     return [{} if part is True else part for part in parts if part is not False]
 
 
 def _named(schema: Any, root: Any) -> Iterator[str]:
-    for part in _parts([schema], root):
+    for part in parts_of([schema], root):
         if isinstance(part.get("properties"), dict):
             yield from part["properties"]
 

@@ -107,11 +107,13 @@ class Waits:
         """The expressions that calls alone do not satisfy, and what of each alternative only the context can bring."""
         found = []
         for call in self._calls:
+            known: dict[Expression, list[frozenset[Reference]]] = {}  # a text may read the same again and again
             for at, expression in call.reads if call.gather is self._are_guests and not call.is_note else ():
-                needed = [
-                    frozenset(place for place in group if not self._writers.has_other(place, than=call.index))
-                    for group in expression.alternatives
-                ]
+                if (needed := known.get(expression)) is None:
+                    needed = known[expression] = [
+                        frozenset(place for place in group if not self._writers.has_other(place, than=call.index))
+                        for group in expression.alternatives
+                    ]
                 if all(needed):
                     found.append((call, at, expression, needed))
         return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
@@ -21,6 +22,8 @@ from .references import DAGGER, Expression, Parser, Reference, is_expression, pa
 OPENING: Final = DAGGER + "{"
 _CACHED: Final = 2_000
 """Characters of the longest text whose reading is kept."""
+_SHORT: Final = 200
+"""Characters of the longest expression in braces whose reading is kept: long texts repeat them."""
 
 
 class Readable(Protocol):
@@ -153,17 +156,32 @@ def _parts(text: str) -> Iterator[str | Expression]:
     while (at := text.find(DAGGER, position)) >= 0:
         literal += text[position:at]
         if text.startswith(OPENING, at):
-            parser = _Parser(text, at + len(OPENING))
-            expression = parser.expression()
+            expression, position = _placed(text, at + len(OPENING))
             if literal:
                 yield literal
             yield expression
-            literal, position = "", parser.position
+            literal = ""
         else:
             literal += DAGGER
             position = at + (2 if text.startswith(DAGGER * 2, at) else 1)
     if literal := literal + text[position:]:
         yield literal
+
+
+def _placed(text: str, position: int) -> tuple[Expression, int]:
+    """What stands in the braces that are open at a position, and where they end."""
+    inside = text[position : text.find("}", position, position + _SHORT) + 1]
+    if inside and '"' not in inside:
+        with suppress(ExpressionError):  # it is raised again, with its place in the whole text
+            return _inside(inside), position + len(inside)
+    parser = _Parser(text, position)
+    return parser.expression(), parser.position
+
+
+@lru_cache(maxsize=16_384)
+def _inside(text: str) -> Expression:
+    """What stands in braces, up to their end."""
+    return _Parser(text).expression()
 
 
 class _Parser(Parser):

@@ -19,7 +19,7 @@ from acts_celery.protocol.language.messages import DATA_TYPES, Message
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.slips.naming import NamedPlaces
-from acts_celery.protocol.slips.slip import Slips, is_meant, named_by
+from acts_celery.protocol.slips.slip import Literals, Slips, named_by
 from acts_celery.protocol.state.context import Context
 
 from .dependents import WrittenPlaces, places_written
@@ -29,6 +29,8 @@ _MOST_INSTANCES: Final = 100
 _OPERATORS: Final = re.compile(r"(\s*(?:\|\||&&)\s*)")
 _MOST_LOOKED_UP: Final = 20_000
 """Of an answer with more names of places than this no more is looked at."""
+_MOST_LISTED: Final = 100
+"""Of an answer with more slips the first of each further call is listed."""
 
 
 class _TooMany(Exception):
@@ -48,8 +50,10 @@ def slips_in(
     `begun` are calls at work that may still write.
     """
     slips = Slips(_AnswerPlaces(request, messages, context, calls.values(), begun), is_certain=True)
+    listed = 0
     parts = [(("calls", at), *_read_of(request, call)) for at, call in calls.items()]
     for where, schema, value in (*parts, (("output",), request.schema, output)):
+        literals = Literals(schema)
         for at, text in strings(value):
             try:
                 slip = slips.of(text)
@@ -57,16 +61,22 @@ def slips_in(
                 text = f"not looked at: the answer has more than {_MOST_LOOKED_UP} texts that may name a place"
                 yield Problem(pointer("solution", *where, *at), text)
                 break
-            if slip is not None and not is_meant(schema, at, text):
-                escape = "; a † of the text itself is written ††" if DAGGER in text else ""
-                yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}")
+            if slip is None or literals.has(at, text):
+                continue
+            listed += 1
+            is_last = listed >= _MOST_LISTED
+            escape = "; a † of the text itself is written ††" if DAGGER in text else ""
+            more = "; other texts behind it may have the same fault, and are not listed" if is_last else ""
+            yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}{more}")
+            if is_last:
+                break  # the call does not run by one of them
 
 
 def may_have_slips(request: Request, call: Any) -> bool:
     """Whether a text of a call would be a slip if the places were there that it may name."""
     schema, value = _read_of(request, call)
-    slips = Slips(_AnyPlace(), is_certain=True)
-    return any(slips.of(text) is not None and not is_meant(schema, at, text) for at, text in strings(value))
+    slips, literals = Slips(_AnyPlace(), is_certain=True), Literals(schema)
+    return any(slips.of(text) is not None and not literals.has(at, text) for at, text in strings(value))
 
 
 def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Mapping[str, Any], str] | None:

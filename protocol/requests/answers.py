@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import groupby
 from typing import Any, Final, Protocol
 
 from acts_celery.protocol.calls.call import Call
@@ -38,6 +39,9 @@ _SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""
 _ROUNDS: Final = 8
 """So often what is left of an answer is laid out without the calls that were found to be wrong."""
+_MOST_REPEATED_BYTES: Final = 1_000_000
+"""Each error of a call is logged and shown with the whole call: so much of that beyond the first error of each."""
+_BYTES_PER_ERROR: Final = 1_000
 _TWICE: Final = "the function output is called twice, with different values: call it once"
 _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
 
@@ -203,7 +207,8 @@ class _Reading:
             if layout is not None:
                 break
         assert layout is not None
-        found += [self._error(problem, value) for problem in sorted(dict.fromkeys(problems), key=_place)]
+        listed = _listed(sorted(dict.fromkeys(problems), key=_place), value)
+        found += [self._error(problem, value) for problem in listed]
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
         findings = tuple(advice_findings(self.request, value))
         return Answer(solution, layout, tuple(left), output, tuple(found), findings)
@@ -338,6 +343,21 @@ def _call_of(problem: Problem) -> int | str | None:
     if at[:2] == ("solution", "calls") and len(at) > 2:
         return int(at[2])
     return "output" if at[:2] == ("solution", "output") else None
+
+
+def _listed(problems: Iterable[Problem], value: Mapping[str, Any]) -> Iterator[Problem]:
+    """The first of the problems of each call, and as many others as may be listed; the last one counts the rest."""
+    left = _MOST_REPEATED_BYTES
+    for about, group in groupby(problems, _call_of):
+        found, size = list(group), _BYTES_PER_ERROR
+        if isinstance(about, int) and len(found) > 1:
+            size += size_of(value["calls"][about])
+        kept = found[: 1 + left // size]
+        left -= size * (len(kept) - 1)
+        if len(found) > len(kept):
+            text = f"{kept[-1].message}; {len(found) - len(kept)} more errors are not listed"
+            kept[-1] = replace(kept[-1], message=text)
+        yield from kept
 
 
 def _place(problem: Problem) -> tuple[int, str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
-from acts_celery.protocol.graph.promises import schemas_at
+from acts_celery.protocol.graph.promises import named_below, parts_of
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.protocol.language.references import DAGGER, Path, Reference, expression_in, is_expression
@@ -112,17 +113,59 @@ class Slips:
         return place if place is not None and not self.is_shown(place) else None
 
 
-def is_meant(schema: Any, at: Path, text: str) -> bool:
-    """Whether a schema says that a text at a place is meant as it stands: `"_literal": true` there or above, or a value
-    that it lists.
+class Literals:
+    """Tells which texts of a value are meant as they stand: what its schema lists, or what has `"_literal": true` at
+    its place or above. What the schema says of a place is looked up once, however many texts are there.
     """
-    if not isinstance(schema, dict):
-        return False
-    parts = [part for length in range(len(at) + 1) for part in schemas_at(schema, at[:length])]
-    if any(part.get("_literal") is True for part in parts):
-        return True
-    listed = [part["enum"] for part in parts if isinstance(part.get("enum"), list)]
-    return any(part.get("const") == text for part in parts) or any(text in values for values in listed)
+
+    def __init__(self, schema: Any) -> None:
+        self._root = _Place(schema, [schema], {}) if isinstance(schema, dict) else None
+
+    def has(self, at: Path, text: str) -> bool:
+        """Whether a text at a place is meant."""
+        place = self._root
+        for segment in at:
+            if place is None or place.is_literal:
+                break
+            place = place.below(segment)
+        return place is not None and (place.is_literal or text in place.listed)
+
+
+class _Place:
+    """What a document says of some place, by the schemas that apply there; `known` are the places looked up so far."""
+
+    def __init__(self, root: Any, schemas: list[Any], known: dict[tuple[int, ...], _Place]) -> None:
+        self._root, self._known = root, known
+        self._parts = parts_of(schemas, root)
+        self._below: dict[str | int, _Place | None] = {}
+        self.is_literal = any(part.get("_literal") is True for part in self._parts)
+        enums = (part["enum"] for part in self._parts if isinstance(part.get("enum"), list))
+        consts = (part.get("const") for part in self._parts)
+        self.listed = {one for one in (*chain.from_iterable(enums), *consts) if isinstance(one, str)}
+        prefixes = (part["prefixItems"] for part in self._parts if isinstance(part.get("prefixItems"), list))
+        self._first = max(map(len, prefixes), default=0)
+        properties = (part["properties"] for part in self._parts if isinstance(part.get("properties"), dict))
+        self._named = frozenset(chain.from_iterable(properties))
+
+    def below(self, segment: str | int) -> _Place | None:
+        """The place one step down; None where nothing is said of it."""
+        if str(segment) in self._named or (isinstance(segment, int) and segment < self._first):
+            key: str | int = segment
+        elif isinstance(segment, int):
+            key = -1  # of all other elements the same is said
+        else:
+            return None
+        if key not in self._below:
+            self._below[key] = self._looked_up([one for part in self._parts for one in named_below(part, segment)])
+        return self._below[key]
+
+    def _looked_up(self, schemas: list[Any]) -> _Place | None:
+        if not schemas:
+            return None
+        same = tuple(map(id, schemas))
+        if same not in self._known:
+            self._known[same] = _Place(self._root, schemas, self._known)
+        return self._known[same]
 
 
 def named_by(text: str, patterns: Iterable[re.Pattern[str]] = (*_TEMPLATES, *_BRACKETS)) -> str | None:
