@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.calls.tools import ALIASES
 from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.paths import parts_of
 from acts_celery.protocol.schemas import compiled, excerpt
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.parts import parts_at
@@ -25,6 +26,8 @@ from .request import Request
 
 AS_TEXT: Final = "_json"
 """The property whose text holds what a strict format cannot say."""
+_MOST_LOOKED_UP: Final = 100_000
+"""Schemas that are asked for what they say of a property or an element: beyond, nulls stay."""
 
 
 def with_texts_read(answer: Mapping[str, Any], *at: str | int) -> tuple[dict[str, Any], list[Problem]]:
@@ -96,37 +99,74 @@ def _call_without(request: Request, call: Any) -> Any:
 
 def _cleaned(value: Any, schema: Schema) -> Any:
     """A value without such nulls; as it is, where it fits the schema with them alone (`const`, `minProperties`)."""
-    cleaned = _without(value, [schema], schema)
+    if all(part is not None for part in parts_of(value)):
+        return value
+    cleaned = _Places(schema).without(value)
     if cleaned == value:
         return value
     fitting = compiled(schema)
     return value if fitting.problems(cleaned) and not fitting.problems(value) else cleaned
 
 
-def _without(value: Any, schemas: Sequence[Schema], root: Schema) -> Any:
-    """A value at a place of which these schemas speak."""
-    if not isinstance(value, (dict, list)):
-        return value
-    parts = applied(schemas, root)
-    required = {name for part in parts for name in part.get("required", ())}
-    if isinstance(value, list):
-        return [_without(item, _below(parts, index, root), root) for index, item in enumerate(value)]
-    kept = {}
-    for key, item in value.items():
-        below = _below(parts, key, root)
-        if item is not None or key in required or not below or _admit_null(below, root):
-            kept[key] = _without(item, below, root)
-    return kept
+class _Places:
+    """What a document says of the places of a value, each looked up once; of so many at most."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._known: dict[tuple[int, ...], _Place] = {}
+        self._left = _MOST_LOOKED_UP
+
+    def without(self, value: Any) -> Any:
+        """A value that the document speaks of, without nulls that stand for what was left out."""
+        return self._without(value, self._of([self._root]))
+
+    def _without(self, value: Any, place: _Place) -> Any:
+        if isinstance(value, list):
+            most = place.prefixed
+            return [self._without(item, self._below(place, min(index, most))) for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        kept = {}
+        for key, item in value.items():
+            below = self._below(place, key)
+            if item is not None or key in place.required or not below.schemas or self._admits_null(below):
+                kept[key] = self._without(item, below)
+        return kept
+
+    def _of(self, schemas: Sequence[Schema]) -> _Place:
+        """The place of which these schemas speak."""
+        key = tuple(map(id, schemas))
+        if key not in self._known:
+            self._known[key] = _Place(schemas, applied(schemas, self._root))
+        return self._known[key]
+
+    def _below(self, place: _Place, segment: str | int) -> _Place:
+        """The place of a property or an element; beyond what may be looked up one of which nothing is said."""
+        if segment not in place.below:
+            self._left -= len(place.parts)
+            parts = place.parts if self._left >= 0 else ()
+            place.below[segment] = self._of(
+                [below for part in parts for below in parts_at(part, (segment,), self._root)]
+            )
+        return place.below[segment]
+
+    def _admits_null(self, place: _Place) -> bool:
+        """Whether a place may be null."""
+        if place.admits_null is None:
+            place.admits_null = any(map(self._admits, place.schemas))
+        return place.admits_null
+
+    def _admits(self, schema: Schema) -> bool:
+        return schema is True or (isinstance(schema, dict) and not compiled(excerpt(schema, self._root)).problems(None))
 
 
-def _below(parts: Sequence[dict[str, Any]], segment: str | int, root: Schema) -> list[Schema]:
-    """What the parts say of a property or an element."""
-    return [below for part in parts for below in parts_at(part, (segment,), root)]
+class _Place:
+    """What is said of one place."""
 
-
-def _admit_null(schemas: Sequence[Schema], root: Schema) -> bool:
-    """Whether one of them admits null."""
-    return any(
-        schema is True or (isinstance(schema, dict) and not compiled(excerpt(schema, root)).problems(None))
-        for schema in schemas
-    )
+    def __init__(self, schemas: Sequence[Schema], parts: Sequence[dict[str, Any]]) -> None:
+        self.schemas, self.parts = schemas, parts
+        self.required = {name for part in parts for name in part.get("required", ())}
+        self.prefixed = max((len(part.get("prefixItems", ())) for part in parts), default=0)
+        """How many elements a schema of their own may speak of; of all others the same is said."""
+        self.below: dict[str | int, _Place] = {}
+        self.admits_null: bool | None = None

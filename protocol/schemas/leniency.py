@@ -19,9 +19,10 @@ from acts_celery.protocol.language.paths import lookup, parts_of
 from acts_celery.protocol.language.references import Expression, Path
 from acts_celery.protocol.language.templates import Template
 
+from .elsewhere import OFFLOADED
 from .validation import Checker, as_problems
 from .walk import LISTED, NAMED
-from .work import EXCEEDED, MOST_WORK_AT_SUBMISSION
+from .work import EXCEEDED, HEAVY_WORK, MOST_WORK_AT_SUBMISSION
 
 Said = tuple[Checker, ...] | Problem
 """What speaks of a place in a value; or why nothing can stand there."""
@@ -40,8 +41,13 @@ _INSIDE: Final = _LEFT_OVER | {
 def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Said], *at: str | int) -> list[Problem]:
     """What a schema says against a value for certain; `said_at` gives what speaks of a place in it."""
     known = _known(value)
-    if checker.work.of(known) > MOST_WORK_AT_SUBMISSION:
+    units = checker.work.of(known)
+    if units > MOST_WORK_AT_SUBMISSION:
         return [Problem(pointer(*at), EXCEEDED)]
+    if (
+        units > HEAVY_WORK and OFFLOADED.get() is not None
+    ):  # with expressions it is checked when it is to be carried out
+        return [] if holds_expression(value) else checker.problems(known, *at)
     try:
         if checker.is_valid(known):
             return []

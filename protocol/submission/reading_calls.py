@@ -11,6 +11,7 @@ from typing import Any, Final
 from acts_celery.protocol.calls.approvals import asks
 from acts_celery.protocol.calls.call import (
     Call,
+    Read,
     alias_problems,
     completed,
     make_call,
@@ -31,6 +32,8 @@ from .submission import Pointer, Submission
 
 _FREE_WORK: Final = 10_000
 """Units that the schema of each call's tool may take before they are counted: several times what most take."""
+_MOST_READ_IN_TICK: Final = 20_000
+"""References of all calls of one answer: they are parsed in one step, whenever a lane is opened."""
 
 
 def read_calls(
@@ -40,7 +43,8 @@ def read_calls(
     calls: list[Call] = []
     problems: list[Problem] = []
     paths_are_known = True
-    reader = _Reader(toolbox, submission.instances, limits.schema_work, is_template=submission.is_template)
+    left = _MOST_READ_IN_TICK if submission.is_in_loop else None
+    reader = _Reader(toolbox, submission.instances, limits.schema_work, left, is_template=submission.is_template)
     for index, at, raw in submission.numbered:
         call, found = reader.read(index, raw, at)
         problems += found
@@ -100,6 +104,8 @@ class _Reader:
     work_left: int
     """What the schemas may still take. The first call that takes more is a problem, and no later one is looked at."""
 
+    reads_left: int | None
+    """How many references further calls may have, where all of them together are limited."""
     is_template: bool = False
     """Whether they are a plan's."""
     _by_tool: dict[str, tuple[Runner, Sequence[Problem]]] = field(default_factory=dict)
@@ -115,6 +121,8 @@ class _Reader:
         if not isinstance(raw, dict):
             return None, shapeless
         reads, unparsed = read_expressions(raw, *at)
+        if too_many := self._too_many(reads, at):
+            reads, unparsed = (), too_many
         name = "" if shapeless else raw["_tool"]
         written = _Written(raw, name, None if shapeless else self.toolbox.tool(name))
         runner, not_run = (_stand_in(name), ()) if shapeless else self._runner(written)
@@ -127,6 +135,17 @@ class _Reader:
         if "_instance" in written.unusable:  # wherever it belongs, it may write there; what it reads is not known
             call = replace(call, reads=(), scopes=())
         return None if "_outputPath" in written.unusable else call, found
+
+    def _too_many(self, reads: Sequence[Read], at: Pointer) -> list[Problem]:
+        """Why a call may not read as much as it does, if so."""
+        if self.reads_left is None:
+            return []
+        count = sum(len(expression.references) for _, expression in reads)
+        if count > self.reads_left:
+            text = f"reads {count} places, and the calls of one answer may read {_MOST_READ_IN_TICK}: call it later"
+            return [Problem(pointer(*at), text)]
+        self.reads_left -= count
+        return []
 
     def _runner(self, written: _Written) -> tuple[Runner, Sequence[Problem]]:
         """Who runs a call (SPEC R4.2); where nothing does, a stand-in and the problem."""

@@ -22,6 +22,7 @@ from .foreign_plans import calls_of
 from .laws import law
 from .strategies import expressions
 from .test_analysis_slips import FOREIGN, TEXTS, slipped
+from .test_scale import steps
 
 TEXT: dict[str, Any] = {"type": "string"}
 CONTEXT: list[dict[str, Any]] = [
@@ -258,3 +259,48 @@ def test_a_slip_in_such_a_plan_is_an_error_that_names_what_was_meant(slip: str) 
     made = [each for _, value in FOREIGN for each in slipped(value, TEXTS[slip])]
     assert made
     assert [meant for meant, value in made if not any(meant in said for said in are_slips(answered(value)))] == []
+
+
+def test_of_many_slips_a_hundred_are_listed_and_no_call_with_one_runs() -> None:
+    answer = read(sent(["{{name}}"] * 5_000), sent("{{name}}"), sent("plain"))
+    assert [call.index for call in answer.calls] == [2]
+    told = [error for error in answer.errors if error.pointer.startswith("/calls/0/")]
+    assert len(told) <= 100
+    assert "not listed" in told[-1].message
+    assert [error.pointer for error in answer.errors if error not in told] == ["/calls/1/body"]
+
+
+@pytest.mark.parametrize("text", ["{{name}}", "name.first", "plain", "Dear {{name}}"])
+def test_what_a_schema_says_of_texts_is_looked_up_once_for_an_answer(text: str) -> None:
+    branches = {"anyOf": [{"items": {"type": "string", "enum": [f"{text}{n}"]}} for n in range(200)]}
+    listed = {"items": {"anyOf": [branches, {"items": {"_literal": True}}]}}
+    tools = {"send": {"properties": {"body": listed}}}
+    request = read_request({"context": CONTEXT, "tools": tools, "schema": {}}, Environment(activities=tools))
+
+    def reading(number: int) -> int:
+        value = {"calls": [sent([[text] * number, [None]])], "output": None}
+        assert len(read_answer(request, value).calls) == 1
+        return steps(lambda: read_answer(request, value))
+
+    few, many = reading(100), reading(300)
+    assert (many - few) / 200 < 500  # for each text; what is said of its place takes thousands
+
+
+def test_a_large_call_with_many_errors_is_repeated_with_few_of_them() -> None:
+    broken = read(sent(["†state..x"] * 2_000), sent("†state.b c"))
+    assert (
+        "more errors are not listed"
+        in [error for error in broken.errors if error.pointer.startswith("/calls/0/")][-1].message
+    )
+    assert broken.errors[-1].pointer == "/calls/1/body"
+    assert len(json.dumps([error.to_dict() for error in broken.errors])) < 3_000_000
+
+
+def test_the_calls_of_an_answer_read_a_limited_number_of_places() -> None:
+    def reading(number: int) -> dict[str, Any]:
+        return sent("†{state.name}" * number)
+
+    answer = read(reading(15_000), reading(5_001), reading(5_000))
+    assert [call.index for call in answer.calls] == [0, 2]
+    (error,) = answer.errors
+    assert (error.pointer, "20000" in error.message) == ("/calls/1", True)

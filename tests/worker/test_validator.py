@@ -212,3 +212,34 @@ def test_a_worker_whose_validator_is_killed_loses_nothing(
         worker.terminate()
         assert worker.wait(DEADLINE_SECONDS) == 0
     assert ends(last)
+
+
+def test_what_is_done_in_a_thread_is_checked_in_the_process_while_the_loop_turns() -> None:
+    texts = ["ab" * 20] * 500
+
+    async def test(one: Validator) -> None:
+        turns = 0
+
+        async def turn() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        turning = asyncio.create_task(turn())
+        found = await one.in_thread("r", lambda: compiled(HEAVY).problems(texts, "result", known=()))
+        turning.cancel()
+        assert found == compiled(HEAVY).problems(texts, "result", known=())
+        assert one._process is not None
+        assert turns > 10
+
+    using(test)
+
+
+def test_what_a_thread_raises_is_raised() -> None:
+    async def test(one: Validator) -> None:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await one.in_thread("r", lambda: 1 // 0)
+
+    using(test)

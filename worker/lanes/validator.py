@@ -1,27 +1,32 @@
-"""The validator: a process of its own for checks that would hold up the event loop.
+"""The validator: what would hold up the event loop is done beside it.
 
-jsonschema-rs holds the interpreter's lock, so a thread would not help. The process is begun when the first heavy check
-comes, and again where it has died: what it was asked is asked once more.
+Heavy checks have a process of their own, since jsonschema-rs holds the interpreter's lock. It is begun when the first
+one comes, and again where it has died: what it was asked is asked once more. Other work that grows with what others
+have written, such as reading the answer of a model, has a thread, where what it checks is checked in that process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import sys
 from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from signal import SIGKILL, SIGPROF
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from acts_celery.protocol import Problem
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.schemas.elsewhere import Check
+from acts_celery.protocol.schemas.elsewhere import Check, OffloadedChecks
 from acts_celery.protocol.schemas.validation import verdict_of
 from acts_celery.protocol.schemas.work import EXCEEDED
 from acts_celery.worker.fairness.fair_semaphore import FairSemaphore
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +35,8 @@ _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.work
 _MOST_DEATHS: Final = 3
 """Of the process over one check; then the check counts as one that takes too much."""
 _MOST_ANSWERED: Final = 2**28
+_PATIENCE_SECONDS: Final = 120.0
+"""How long a thread waits for a heavy check: many times what the checks before it take, where the process lives."""
 _DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
 
 
@@ -39,10 +46,22 @@ class Validator:
     def __init__(self) -> None:
         self._process: Process | None = None
         self._places = FairSemaphore(1)
+        self._threads = FairSemaphore(1)
 
     def place(self, run: str) -> AbstractAsyncContextManager[None]:
         """What a run holds while it asks; runs take turns."""
         return self._places.one(run)
+
+    async def in_thread(self, run: str, work: Callable[[], T]) -> T:
+        """What some work for a run returns, done in a thread: one at a time, and runs take turns."""
+        checks = _AwaitedChecks(asyncio.get_running_loop(), self, run)
+
+        def done() -> T:
+            with checks:
+                return work()
+
+        async with self._threads.one(run):
+            return await asyncio.to_thread(done)
 
     async def verdict(self, check: Check) -> list[Problem]:
         """What comes of a check, in the words of this process; the caller holds the place."""
@@ -71,6 +90,28 @@ class Validator:
         process, self._process = self._process, None
         if process is not None:
             await _killed(process)
+
+
+class _AwaitedChecks(OffloadedChecks):
+    """Heavy checks of a thread, which waits for each."""
+
+    __slots__ = ("_loop", "_run", "_validator")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, validator: Validator, run: str) -> None:
+        super().__init__()
+        self._loop, self._validator, self._run = loop, validator, run
+
+    def of(self, how: list[Any], document: str, value: Any) -> list[Problem]:
+        """What a schema says against a value."""
+        check = Check(json.dumps(how), document, json.dumps(value))
+        try:
+            return asyncio.run_coroutine_threadsafe(self._verdict(check), self._loop).result(_PATIENCE_SECONDS)
+        except TimeoutError:
+            return [Problem(pointer(*how[2]), EXCEEDED)]
+
+    async def _verdict(self, check: Check) -> list[Problem]:
+        async with self._validator.place(self._run):
+            return await self._validator.verdict(check)
 
 
 async def _begun() -> Process:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from acts_celery.protocol.engine.costs import Cost, is_all
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded, UsageCame
+from acts_celery.protocol.language.limits import size_of
 from acts_celery.protocol.requests.answer_texts import Unreadable
 from acts_celery.protocol.requests.growing import GrowingAnswer
 from acts_celery.protocol.submission.layout import Layout
-from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.lanes.services import Services
 from acts_celery.worker.storage.loop_entries import LoopStep
 from acts_celery.worker.wire.messages import WRITTEN
 
@@ -19,6 +21,7 @@ from .loop_budget import LoopBudget
 from .loop_requests import request_of
 from .loop_view import LoopView
 from .ticks import (
+    Solved,
     note_choice,
     note_output,
     note_part,
@@ -29,13 +32,21 @@ from .ticks import (
     read_tick,
 )
 
+T = TypeVar("T")
+
+_SMALL_BYTES: Final = 10_000
+"""Of an answer that takes some milliseconds to read."""
+_LOG_BYTES_PER_BYTE: Final = 20
+"""The log is folded for it, which takes less."""
+
 
 class Answers:
     """What comes of the answers to one loop's requests."""
 
-    def __init__(self, view: LoopView, checker: Checker, budget: LoopBudget, begin: Callable[[], LoopStep]) -> None:
+    def __init__(self, view: LoopView, services: Services, budget: LoopBudget, begin: Callable[[], LoopStep]) -> None:
         self._view = view
-        self._checker = checker
+        self._services = services
+        self._checker = services.checker
         self._budget = budget
         self._begin = begin
         self._read = (-1, 0)
@@ -47,20 +58,32 @@ class Answers:
         """Let the calls begin that have been written, while the answer goes on, and write down what there is of an
         output that is a text, and what was reported of the usage; None where there is nothing worth it.
         """
-        text = said[WRITTEN]
-        view, growing, request = self._view, GrowingAnswer(), request_of(self._view, self._checker)
+        view, request = self._view, request_of(self._view, self._checker)
         try:
-            written = len(growing.feed(text))
+            growing, layout = await self.apart(len(said[WRITTEN]), partial(self._read_part, said[WRITTEN]))
         except Unreadable:
             return None
         step, calls = self._begin(), growing.text_of_calls
-        layout = self._begun(calls, written)
         has_begun = layout is not None and await self._budget.charge(calls=layout.size - view.loop.tick.runs) is None
         if layout is not None and has_begun:
             note_part(step, view, calls, layout)
         has_said = request.may_say and note_output(step, growing.output)
         is_reported = _note_usage(step, said)
         return step if has_begun or has_said or is_reported else None
+
+    async def apart(self, size: int, work: Callable[[], T]) -> T:
+        """What some work returns that grows with an answer of that size and with the log: done beside the event loop,
+        unless it is little.
+        """
+        if size + self._view.size // _LOG_BYTES_PER_BYTE <= _SMALL_BYTES:
+            return work()
+        return await self._services.validator.in_thread(self._view.run, work)
+
+    def _read_part(self, text: str) -> tuple[GrowingAnswer, Layout | None]:
+        """An answer of which so much has been written, and the calls that run of it. Raises `Unreadable`."""
+        growing = GrowingAnswer()
+        written = len(growing.feed(text))
+        return growing, self._begun(growing.text_of_calls, written)
 
     def _begun(self, text: str, written: int) -> Layout | None:
         """The calls that run of an answer of which so many are written; None where reading it is not worth it."""
@@ -79,13 +102,8 @@ class Answers:
             usage, amount = before.usage, before.nanodollars
         paid = {"seconds": said.get("seconds", 0.0), "amount": amount}
         cost = Cost.of_request(usage, loop.tick.estimate, losses, **paid)
-        limit: str | None
-        if (beyond := read_beyond(said, view)) is not None:
-            solved, limit = beyond
-        else:
-            read = read_end if loop.stage is Stage.OPEN else read_tick
-            solved = read(request, said, view, self._checker)
-            limit = limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, cost)
+        solved, limit = await self.apart(size_of(said), partial(self._solved, said))
+        limit = limit or limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, cost)
         calls = 0 if limit else solved.runs - loop.tick.runs
         if (shortfall := await self._budget.charge(cost, calls=calls)) is not None:
             await self._budget.charge(cost)
@@ -98,6 +116,13 @@ class Answers:
         if limit is not None:
             step.note(LoopEnded("failed", limit, None))
         return step
+
+    def _solved(self, said: Mapping[str, Any]) -> tuple[Solved, str | None]:
+        """What a whole answer comes to, and why none of its calls starts, where it has too many of them."""
+        if (beyond := read_beyond(said, self._view)) is not None:
+            return beyond
+        read = read_end if self._view.loop.stage is Stage.OPEN else read_tick
+        return read(request_of(self._view, self._checker), said, self._view, self._checker), None
 
 
 def _note_usage(step: LoopStep, said: Mapping[str, Any]) -> bool:

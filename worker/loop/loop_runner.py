@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from acts_celery.protocol import Rejected
@@ -19,6 +20,7 @@ from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import LoopEnded
 from acts_celery.protocol.language.files import digests
+from acts_celery.protocol.language.limits import size_of
 from acts_celery.protocol.requests import Request
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.worker.backoff import Backoff
@@ -56,7 +58,7 @@ class LoopRunner:
         self._log = LoopLog(services, view)
         self._models = KnownModels(services.settings, services.checker.registry)
         self._budget = LoopBudget(services.log, view)
-        self._answers = Answers(view, services.checker, self._budget, self._log.begin)
+        self._answers = Answers(view, services, self._budget, self._log.begin)
         self._mailbox = Mailbox()
         self._mailbox.look_again()  # the task that opens the loop says so
         self._results: list[tuple[Attempt, Result]] = []
@@ -153,11 +155,10 @@ class LoopRunner:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
         try:
-            if loop.stage is Stage.CHOSEN or view.limits.money is not None:
-                # Proving which references fit, or loading prices, may take a second: the loop should turn.
-                request = await asyncio.to_thread(next_request, view, asks, self._models)
-            else:
-                request = next_request(view, asks, self._models)
+            # Proving which references fit, or loading prices, may take a second: the loop should turn.
+            is_long = loop.stage is Stage.CHOSEN or view.limits.money is not None
+            compose = partial(next_request, view, asks, self._models)
+            request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
         except (Rejected, TooLarge) as error:
             return await self._fail(f"TooLarge: {error}")
         times = request.repeats["times"] if request.repeats is not None else 1
@@ -209,7 +210,9 @@ class LoopRunner:
         view, plan = self._view, self._view.loop.tick.plan
         if view.has_added_gathers or plan is None:
             return False
-        solved = read_solution(self._asks, {"calls": plan.calls, "output": None}, view, self._services.checker)
+        said = {"calls": plan.calls, "output": None}
+        read = partial(read_solution, self._asks, said, view, self._services.checker)
+        solved = await self._answers.apart(size_of(said), read)
         step = self._log.begin()
         note_start(step, view, solved)
         await self._take(step)
@@ -219,8 +222,8 @@ class LoopRunner:
         """Append the errors of the tick, and look at its output."""
         if self._view.open:
             return False
-        step = self._log.begin()
-        note_closing(step, self._view)
+        step, solution = self._log.begin(), self._view.loop.tick.solution
+        await self._answers.apart(size_of(solution), partial(note_closing, step, self._view))
         await self._take(step)
         return True
 
