@@ -53,6 +53,12 @@ class McpServer(BaseModel):
     """Attempts after the first, where the server ended, hung or could not be reached."""
     max_concurrency: int | None = Field(None, gt=0)
     """Calls of one tool at work at a time, over all workers."""
+    stateless: bool = False
+    """Whether its calls need no session: runs share one then, else each has its own."""
+    max_sessions: int = Field(16, gt=0)
+    """Runs that have a session with it in one worker process at a time."""
+    idle_seconds: float = Field(3600, gt=0)
+    """After so long without a call the session of a run is closed."""
     queue: str | None = Field(None, pattern=NAME_PATTERN, max_length=200)
     """The queue of the workers that have this server; None: whichever worker has the instance."""
 
@@ -127,7 +133,8 @@ class McpSettings(ActingSettings):
         {},
         description="MCP servers whose tools workers carry out (extra `mcp`), as JSON: "
         '{"NAME": {"command": …, "args": […], "env": {…}}} or {"NAME": {"url": …, "headers": {…}}}; besides '
-        '"trusted", "timeout_seconds" (60), "retries" (0), "max_concurrency", "queue". See mcp.md.',
+        '"trusted", "timeout_seconds" (60), "retries" (0), "max_concurrency", "stateless", "max_sessions" (16), '
+        '"idle_seconds" (3600), "queue". See mcp.md.',
     )
     mcp_admitted: str | None = Field(
         None,

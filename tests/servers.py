@@ -40,6 +40,7 @@ SCRIPTS: Final = {
     "outbox_end": "worker/test_background",
     "outbox_given_back": "worker/test_r17_3_given_back",
     "send": "worker/test_promises",
+    "session": "mcp/test_sessions_of_runs",
     "set_status": "worker/test_control",
     "slots": "worker/test_slots",
     "status": "worker/test_run_limits",

@@ -193,7 +193,7 @@ WORKER_BESIDE_EACH_OTHER = {
     "fairness": {"wire", "process"},
     "broker": {"storage"},
     "registry": _HOLDS_NO_LOG | {"process", "fairness"},
-    "mcp": _HOLDS_NO_LOG | {"wire", "process", "fairness"},
+    "mcp": {"broker", "liveness", "process", "fairness"},  # which process has a run's session stands in the log
     "models": _HOLDS_NO_LOG | {"wire", "process", "fairness"},
     "metrics": {"fairness", "liveness", "mcp", "models", "lanes", "loop", "recovery"},
     "recovery": {"fairness", "registry", "mcp", "models", "lanes", "loop"},

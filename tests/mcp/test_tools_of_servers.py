@@ -99,13 +99,15 @@ CODES = (-32_000, -32_001, -32_002, -32_020, -32_022, -32_600, -32_601, -32_602,
 
 
 def test_an_error_that_a_server_answers_is_its_tools_whatever_its_number_and_is_not_asked_for_again(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with backend(tmp_path, retries=2) as client:
         for code in CODES:
             kind, message = outcome(client, "refuse", code=code)
             assert (kind, "the receipt failed" in message) == ("McpRefused", True), (code, message)
         assert (tmp_path / "calls").read_text().split() == ["refuse"] * len(CODES)
+    assert "web.refuse failed: McpRefused" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize("code", [-32_000, -32_603])
@@ -203,9 +205,9 @@ def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None
     code = (
         "import asyncio, sys; from pathlib import Path; from acts_celery.broker_config import load\n"
         "from tests.mcp.test_tools_of_servers import faulty\n"
-        "from acts_celery.worker.mcp.connections import Connections\n"
+        "from acts_celery.worker.mcp.process import Connections\n"
         "async def main():\n"
-        "    await Connections.of(load(mcp={'web': faulty(Path(sys.argv[1]))})).to('web').tools()\n"
+        "    await Connections(load(mcp={'web': faulty(Path(sys.argv[1]))})).to('web').tools()\n"
         "    print('open', flush=True)\n    await asyncio.sleep(600)\n"
         "asyncio.run(main())"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, Declaration] | WorkerError]:
     """What each of these servers lists, or why it does not; they are asked at the same time, and left again."""
-    from acts_celery.worker.mcp.connections import Connections
+    from acts_celery.worker.mcp.process import Connections
 
     asked = list(names)
 
@@ -26,7 +26,7 @@ def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, D
             return error
 
     async def ask_all() -> list[Mapping[str, Declaration] | WorkerError]:
-        connections = Connections.of(settings)
+        connections = Connections(settings)
         try:
             return await asyncio.gather(*(ask(connections, name) for name in asked))
         finally:

@@ -21,6 +21,7 @@ from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import CallFailed, InvalidParameters
+from acts_celery.worker.mcp.errors import McpError
 from acts_celery.worker.models.errors import ModelError
 from acts_celery.worker.process.figures import figures
 from acts_celery.worker.process.open_telemetry import enter_place
@@ -151,7 +152,7 @@ def _found(error: BaseException, policy: Policy) -> Failure | None:
         return Failure("TimeoutError", message)
     if isinstance(error, InvalidParameters):
         return Failure("InvalidParameters", _text(error))
-    if isinstance(error, ModelError):
+    if isinstance(error, (ModelError, McpError)):
         return Failure(type(error).__name__, _text(error))
     return None
 

@@ -3,7 +3,9 @@
 `declarations`  what a server says of a tool, its digest, and the schema of the activity
 `admitted`      the file of the declarations that an operator has admitted
 `registering`   the activities of admitted tools
-`connections`   one session with each server, opened again when it has ended
+`connections`   a session with a server, and what it is asked
+`sessions`      the session that each run has with a server, in whichever process
+`process`       all connections of a process
 `stdio`         a server that is a process: guarded, its messages bounded
 `web`           a server at an address: its answers bounded
 `results`       what a server answers, as the value of a call

@@ -1,7 +1,8 @@
-"""Connections to MCP servers: one session for each server and event loop, opened when it is first needed.
+"""Connections to MCP servers: one session with a server, opened when it is first needed.
 
-A session that has ended is opened again by the next call; while a server cannot be opened, calls fail at once between
-attempts that are further and further apart. What a server lists is read when a session is opened, when the server says
+A server that is stateless has one for each event loop, which is opened again by the next call when it has ended; with
+others each run has its own (`sessions`). While a server cannot be opened, calls fail at once between attempts that are
+further and further apart. What a server lists is read when a session is opened, when the server says
 that it has changed, after a call that was given up, and at the latest after `LISTED_SECONDS`.
 """
 
@@ -15,15 +16,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
-from acts_celery.broker_config import McpServer, Settings
+from acts_celery.broker_config import McpServer
 from acts_celery.broker_config.mcp import expanded
 from acts_celery.broker_config.urls import MASK
 from acts_celery.worker.backoff import Backoff
 
 from .declarations import Declaration
-from .errors import McpRefused, McpToolChanged, McpUnavailable, Origin, Told
+from .errors import McpRefused, McpToolChanged, McpUnavailable, NotAsked, Origin, Told
 from .results import value_of
 from .stdio import stdio
 
@@ -40,19 +40,39 @@ _LONGEST_ERROR: Final = 2_000
 _REOPENING: Final = Backoff(0.5, 30.0)
 
 
-class Connection:
-    """The session with one server, on one event loop."""
+@dataclass
+class Opening:
+    """How it went to open sessions with a server: between attempts that fail there is more and more time."""
 
-    def __init__(self, name: str, server: McpServer, most_bytes: int) -> None:
+    failures: int = 0
+    not_before: float = 0.0
+    why: str = ""
+
+
+class Connection:
+    """A session with one server, on one event loop. With `reopens` another one takes its place when it has ended."""
+
+    def __init__(
+        self, name: str, server: McpServer, most_bytes: int, opening: Opening | None = None, *, reopens: bool = True
+    ) -> None:
         self._name = name
         self._server = server
         self._most_bytes = most_bytes
+        self._reopens = reopens
         self._session: _Session | None = None
         self._opening: asyncio.Future[_Session] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._failures = 0
-        self._not_before = 0.0
-        self._why = ""
+        self._attempts = opening or Opening()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its session was open, and is not any more."""
+        return self._session is not None and self._session.ended.is_set()
+
+    @property
+    def why(self) -> str:
+        """Why it has ended."""
+        return (self._session.ended.why if self._session is not None else "") or "the server had ended it"
 
     async def tools(self) -> Mapping[str, Declaration]:
         """What the server lists now. Raises `McpUnavailable`, `McpRefused`."""
@@ -102,17 +122,23 @@ class Connection:
 
     async def close(self) -> None:
         """End the session, and the server's process where it is one."""
-        if self._task is not None:
-            self._task.cancel()
+        if self._task is None:
+            return
+        if self._session is not None:
+            self._session.ended.set()
             await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
 
     async def _opened(self) -> _Session:
         if self._session is not None and not self._session.ended.is_set():
             return self._session
+        if self._session is not None and not self._reopens:
+            raise NotAsked(f"MCP server {self._name} did not answer: {self.why}")
         if self._opening is None:
             loop = asyncio.get_running_loop()
-            if (wait := self._not_before - loop.time()) > 0:
-                raise McpUnavailable(f"{self._why}; it is tried again in {wait:.1f} s")
+            if (wait := self._attempts.not_before - loop.time()) > 0:
+                raise McpUnavailable(f"{self._attempts.why}; it is tried again in {wait:.1f} s")
             self._opening = loop.create_future()
             # In a task of its own: whoever came first may be cancelled, and a session ends in the task that began it.
             self._task = loop.create_task(self._serve(self._opening), name=f"acts-mcp-{self._name}")
@@ -127,7 +153,7 @@ class Connection:
                 session = _Session(client, ended)
                 session.tools = await _list(client, self._most_bytes)
                 timer.reschedule(None)
-                self._failures, self._session, self._opening = 0, session, None
+                self._attempts.failures, self._session, self._opening = 0, session, None
                 opening.set_result(session)
                 await ended.wait()
         except BaseException as error:
@@ -143,11 +169,12 @@ class Connection:
     def _refuse(self, opening: asyncio.Future[_Session], why: str) -> None:
         """Tell those who wait that the server cannot be opened, and those who come for a while."""
         self._opening = None
-        self._failures += 1
-        self._not_before = asyncio.get_running_loop().time() + _REOPENING.seconds(self._failures)
-        self._why = f"MCP server {self._name} cannot be opened: {why}"
-        logger.warning("%s", self._why)
-        opening.set_exception(McpUnavailable(self._why))
+        attempts = self._attempts
+        attempts.failures += 1
+        attempts.not_before = asyncio.get_running_loop().time() + _REOPENING.seconds(attempts.failures)
+        attempts.why = f"MCP server {self._name} cannot be opened: {why}"
+        logger.warning("%s", attempts.why)
+        opening.set_exception(McpUnavailable(attempts.why))
         opening.exception()  # whoever waited may be gone
 
     async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
@@ -269,32 +296,6 @@ class _Session:
     at_work: int = 0
     """How many calls wait for the server."""
     listing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-class Connections:
-    """The connections of a process, by event loop: a forked process, and another loop, has its own."""
-
-    def __init__(self, servers: Mapping[str, McpServer], most_bytes: int) -> None:
-        self._servers = servers
-        self._most_bytes = most_bytes
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]] = WeakKeyDictionary()
-
-    @classmethod
-    def of(cls, settings: Settings) -> Connections:
-        """Those that the settings say. A message of a server may have what one call may be given."""
-        return cls(settings.mcp, int(settings.limit_call_bytes))
-
-    def to(self, name: str) -> Connection:
-        """The connection to a server, on the running loop."""
-        own = self._by_loop.setdefault(asyncio.get_running_loop(), {})
-        if name not in own:
-            own[name] = Connection(name, self._servers[name], self._most_bytes)
-        return own[name]
-
-    async def close(self) -> None:
-        """End the sessions of the running loop."""
-        own = self._by_loop.pop(asyncio.get_running_loop(), {})
-        await asyncio.gather(*(connection.close() for connection in own.values()))
 
 
 def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:

@@ -33,11 +33,19 @@ class Told(dict[str, Any]):
         self.origin = origin
 
 
-class McpUnavailable(CallFailed):
+class McpError(CallFailed):
+    """What went wrong with an MCP server: nothing of it is a fault of our code."""
+
+
+class McpUnavailable(McpError):
     """A server that cannot be started or reached, has ended, or answers no more: another attempt may help."""
 
 
-class McpRefused(CallFailed):
+class NotAsked(McpUnavailable):
+    """A session that has ended before the tool was asked for anything."""
+
+
+class McpRefused(McpError):
     """A server that answers with an error of the protocol, or not by the protocol."""
 
     def __init__(self, message: str) -> None:

@@ -14,8 +14,8 @@ from acts_celery.worker.registry.activities import Activity, Policy, Registry, r
 from acts_celery.worker.registry.loading import load_activities
 
 if TYPE_CHECKING:
-    from .connections import Connections
     from .declarations import Declaration
+    from .process import Connections
 
 _VERSION_DIGITS: Final = 12
 _SHOWN: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
@@ -36,9 +36,9 @@ def register_tools(settings: Settings, known: Registry) -> None:
     if not settings.mcp:
         return
     from .admitted import read_admitted
-    from .connections import Connections
+    from .process import Connections
 
-    connections, admitted = Connections.of(settings), read_admitted(settings)
+    connections, admitted = Connections(settings), read_admitted(settings)
     for name, server in settings.mcp.items():
         for tool in admitted.get(name, {}).values():
             known.add_activity(activity_of(name, server, tool, connections))
@@ -74,6 +74,6 @@ def _asking(
 ) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]]:
     async def ask(call: Mapping[str, Any], _context: Mapping[str, Any]) -> Any:
         arguments = {key: value for key, value in call.items() if not key.startswith("_")}
-        return await connections.to(name).call(tool, arguments)
+        return await connections.call(name, tool, arguments)
 
     return ask

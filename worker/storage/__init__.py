@@ -19,6 +19,7 @@
 `run_state`     what the log says of a run, its lanes and its loop
 `commits`       what a commit asks, and what comes of it
 `log`           reading lanes and committing, as lane runners do
+`sessions`      which process has a run's session with an MCP server
 `codes`         which worker carried out calls, with which version of their code
 `spent`         what the log says of the time that a call took
 `loop_entries`  what the log holds of a run's loop, and one step of it

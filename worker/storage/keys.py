@@ -150,6 +150,11 @@ class Keys:
         return self._key("files")
 
     @property
+    def sessions(self) -> str:
+        """Hash: MCP server -> which process has the run's session with it (see session.lua)."""
+        return self._key("sessions")
+
+    @property
     def outbox(self) -> str:
         """Hash: fire-and-forget calls that were not done yet, and how they stand (see `condition`)."""
         return self._key("outbox")
@@ -193,6 +198,7 @@ class Keys:
             self.published,
             self.backlog,
             self.files,
+            self.sessions,
             self.outbox,
             self.outbox_tasks,
             self.outbox_due,
@@ -254,6 +260,16 @@ def recovery(prefix: str) -> str:
 def processes(prefix: str) -> str:
     """Hash: a process that sees the log -> what it holds, and when it said so (see `liveness.presence`)."""
     return f"{prefix}:processes"
+
+
+def session_process(prefix: str, process: str) -> str:
+    """String: a process lives that has runs' sessions with MCP servers; short-lived (see `sessions`)."""
+    return f"{prefix}:session:{process}"
+
+
+def session_messages(prefix: str, process: str) -> str:
+    """List: what other processes send it about them."""
+    return f"{prefix}:session:{process}:messages"
 
 
 def probes(prefix: str) -> str:
