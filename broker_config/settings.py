@@ -273,7 +273,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings):
         "dropped.",
     )
     limit_attempts: Count = Field(
-        5, description="How often a call is started when its workers die, before it counts as failed."
+        5, description="How often a call begins when its workers die, before it fails as `WorkerLost`. 1: just once."
     )
 
     @field_validator("models", mode="before")

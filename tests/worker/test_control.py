@@ -159,7 +159,7 @@ def test_workers_resume_what_a_client_that_died_has_not_published(alone: Backend
         assert alone.wait(run.id).status == "completed"
 
 
-def test_a_cancelled_run_takes_no_result_and_shows_what_had_not_ended_as_skipped(
+def test_a_cancelled_run_takes_no_result_and_skips_what_had_not_begun_and_nothing_else(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
     failing = {"_tool": "explode", "_outputPath": "†state.x"}
@@ -172,9 +172,10 @@ def test_a_cancelled_run_takes_no_result_and_shows_what_had_not_ended_as_skipped
     meeting.open_gate(gate)
     result = backend.wait(run.id)
     assert result.status == "cancelled"
-    assert [call.status for call in result.calls] == ["done", "skipped", "skipped", "failed"]
+    assert [call.status for call in result.calls] == ["done", "failed", "skipped", "failed"]
+    assert (result.calls[1].error or {})["type"] == "Unknown", "nobody heard of its end"
     assert [call.reason for call in result.calls] == [None, "the run was cancelled", "the run was cancelled", None]
-    assert run.status() == {"run": run.id, "status": "cancelled", "calls": {"done": 1, "failed": 1, "skipped": 2}}
+    assert run.status() == {"run": run.id, "status": "cancelled", "calls": {"done": 1, "failed": 2, "skipped": 1}}
     assert "a" not in result.data()["state"]
 
 

@@ -26,6 +26,7 @@ from acts_celery.worker.broker.cancellation import Cancellations
 from acts_celery.worker.broker.publish_buffer import PublishBuffer
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
+from acts_celery.worker.fairness.quarantine import Quarantine
 from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.lanes.children import Children
 from acts_celery.worker.lanes.invocation import CANCELLED_ITSELF
@@ -79,7 +80,14 @@ class Runtime:
         self._presence: Presence | None = None
         interval = report_interval_seconds(settings)
         queue = ReportQueue(app, settings)
-        self.heartbeat = Heartbeat(queue, interval_seconds=interval, watchdog=self._watchdog)
+        self._quarantine = Quarantine()
+        self.heartbeat = Heartbeat(
+            queue,
+            interval_seconds=interval,
+            watchdog=self._watchdog,
+            quarantine=self._quarantine,
+            limit_attempts=settings.limit_attempts,
+        )
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._publish_buffer = PublishBuffer(self._publish, self._refuse)
         self.returns = Returns(self._publish_buffer.publish)
@@ -145,6 +153,7 @@ class Runtime:
             run_bytes=int(settings.limit_run_bytes),
             run_work=settings.limit_run_schema_work,
             tells=settings.hold_webhook_url is not None,
+            most_losses=settings.limit_attempts,
         )
         log = MessageLog(redis, settings.key_prefix, terms)
         presence = self._presence = Presence(
@@ -175,6 +184,7 @@ class Runtime:
                 checker,
                 children,
                 self._validator,
+                self._quarantine,
                 self.worker,
             )
         )

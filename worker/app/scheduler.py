@@ -54,26 +54,31 @@ class Scheduler:
         self._gets_on: dict[LaneId, asyncio.Event] = {}
         """Set when such a lane has written something, claimed a call, or left."""
 
-    async def drive(self, run: str, instance: str | None, *, was_lost: bool = False) -> list[str]:
+    async def drive(
+        self, run: str, instance: str | None, *, was_lost: bool = False, is_redelivered: bool = False
+    ) -> list[str]:
         """Do everything in a lane that can be done now; returns the calls that failed, each with its error's type.
 
-        `was_lost`: the lane was driven before, and gave no sign of life. Raises `OtherFormat`.
+        `was_lost`: the lane was driven before, and gave no sign of life; `is_redelivered`: the broker says so. Raises
+        `OtherFormat`.
         """
         with _task_of((run, instance)):
             if not was_lost:
                 return await self._services.turns.take(run, self._drive((run, instance)))
-            return await self._drive_suspect((run, instance))
+            return await self._drive_suspect((run, instance), is_redelivered)
         return []
 
-    async def _drive_suspect(self, lane: LaneId) -> list[str]:
+    async def _drive_suspect(self, lane: LaneId, is_redelivered: bool) -> list[str]:
         run, services = lane[0], self._services
         async with self._suspect:
             if lane in self._runners:
                 await self._drive(lane)
                 return []
-            if not await services.log.note_drive(*lane, services.settings.limit_attempts):
+            drive = await services.log.note_drive(*lane, is_redelivered=is_redelivered)
+            if drive.is_over:
                 logger.warning("run %.200r is over: a lane of it that was lost is not driven again", run)
                 self.cancel(run)
+            if not drive.is_driven:
                 return []
             gets_on = self._gets_on[lane] = asyncio.Event()
             driven = asyncio.ensure_future(services.turns.take(run, self._drive(lane)))

@@ -121,7 +121,7 @@ def _register(app: Celery, kind: _Kind[Any], runtimes: Runtimes, limits: Limits)
             note_task(_subject_of(message))
         _note_wait(request, message)
         if isinstance(message, LaneCall) and is_redelivered:  # whoever took it before did not get to its end
-            message = message._replace(was_lost=True)
+            message = message._replace(was_lost=True, is_redelivered=True)
         await kind.doing(runtimes.current(), message)
 
     @wraps(kind.doing)
@@ -158,7 +158,8 @@ def _note_wait(request: Mapping[str, Any], message: object) -> None:
 
 async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:
     """Run the calls of one lane that are ready."""
-    if failed := await runtime.scheduler.drive(lane.run, lane.instance, was_lost=lane.was_lost):
+    how = {"was_lost": lane.was_lost, "is_redelivered": lane.is_redelivered}
+    if failed := await runtime.scheduler.drive(lane.run, lane.instance, **how):
         raise TaskFailed(", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else ""))
 
 

@@ -20,7 +20,9 @@ from .timings import Timing, Waits, timing_of
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 CANCELLED: Final = "the run was cancelled"
-"""Why a call that had not ended was skipped."""
+"""Why a call that had not begun was skipped."""
+UNKNOWN: Final = "Unknown"
+"""The type of the error of a call that was at work when its run was ended: nobody heard of its end (SPEC R4.11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class LaneCalls:
         """Why the calls were skipped that had not ended when the run was; None where it ended with its last call."""
         reason = self.stop_reason
         self._stopped = End("", Status.SKIPPED, None, reason, None) if reason is not None else None
+        error = {"type": UNKNOWN, "message": f"{reason}, while it was at work: its end is not known"}
+        self._cut_short = End("", Status.FAILED, error, reason, None) if reason is not None else None
 
     def of(self, instance: str | None) -> Iterator[CallResult]:
         """Those of an instance, or the global ones."""
@@ -113,7 +117,8 @@ class LaneCalls:
         ticks = lane.ticks
         for index, call in lane.known.items():
             state, attempts = lane.call(index), self._at_work.get((instance, index))
-            end = state.end or self._stopped
+            is_begun = attempts is not None or state.child is not None or state.elements is not None
+            end = state.end or (self._cut_short if is_begun else self._stopped)
             timing = Timing(attempts=attempts) if end is None and attempts is not None else None
             if state.end is not None:
                 ready_ms = self._ready(lane, state.since_ms, before.get(index))
@@ -124,7 +129,7 @@ class LaneCalls:
                 index=index,
                 tool=call.tool,
                 instance=instance,
-                status=(end.status if end is not None else _under_way(state, attempts is not None)).value,
+                status=(end.status if end is not None else _under_way(state, is_begun)).value,
                 error=end.error if end is not None else None,
                 reason=end.reason if end is not None else None,
                 tick=ticks.get(index),
@@ -153,8 +158,8 @@ def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {**kept, "money": Cost.read(cost).money, "currency": CURRENCY}
 
 
-def _under_way(call: CallState, is_at_work: bool) -> Status:
+def _under_way(call: CallState, is_begun: bool) -> Status:
     """How a call stands that has not ended."""
-    if is_at_work or call.child is not None or call.elements is not None:
+    if is_begun:
         return Status.RUNNING
     return Status.HELD if call.is_held else Status.WAITING

@@ -28,13 +28,13 @@ def instance_statuses(
 ) -> dict[str, str]:
     """How each instance stands in a run of this status.
 
-    `stopped` is why calls count as skipped that had not ended when the run was: their instances are `cancelled`, or
+    `stopped` is the reason of calls that had not ended when the run was: their instances are `cancelled`, or
     `failed` where a limit has ended the run. What failed in the ticks of a loop counts no more once its output was
     accepted.
     """
     seen: dict[str | None, set[str]] = {instance: set() for instance in instances}
     for call in calls:
-        is_stopped = stopped is not None and call.status == "skipped" and call.reason == stopped
+        is_stopped = stopped is not None and call.status in ("skipped", "failed") and call.reason == stopped
         seen.setdefault(call.instance, set()).add("stopped" if is_stopped else call.status)
     return {instance: instance_status(seen[instance], status) for instance in instances}
 

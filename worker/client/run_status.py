@@ -36,6 +36,8 @@ _FOREIGN_WAITS: Final = (
     "(`acts delete {} --foreign`)"
 )
 _LEFT: Final = frozenset({"held", "running", "waiting"})
+_ASKING: Final = (Stage.ASKED, Stage.CHOOSING, Stage.OPEN)
+"""The stages in which a model is asked."""
 _MOST_INSTANCES: Final = 1_000
 
 
@@ -89,7 +91,9 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
     if _is_cut_short(state):
-        counts["skipped"] += left
+        begun = min(left, max(0, int(state.get("running", 0)) - (_stage(state) in _ASKING)))
+        counts["failed"] += begun
+        counts["skipped"] += left - begun
     else:
         counts["held"] = held
         counts["running"] = int(state.get("running", 0)) - asking
@@ -98,7 +102,7 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
 
 
 def _is_cut_short(state: Mapping[str, str]) -> bool:
-    """Whether the run was ended as it stood: what had not ended in it counts as skipped."""
+    """Whether the run was ended as it stood: what had not begun in it counts as skipped, what was at work as failed."""
     return state["status"] == "cancelled" or "exceeded" in state
 
 
@@ -115,10 +119,15 @@ def has_few_instances(redis: Redis, keys: Keys) -> bool:
     return 0 < int(number) <= _MOST_INSTANCES
 
 
+def _stage(state: Mapping[str, str]) -> str:
+    """The stage of the run's loop; nothing where it has none."""
+    return state.get("loop", "").partition(":")[0]
+
+
 def _is_asking(redis: Redis, keys: Keys, state: Mapping[str, str]) -> bool:
     """Whether a model is being asked, which is no call of the run."""
-    stage, _, tick = state.get("loop", "").partition(":")
-    if stage not in (Stage.ASKED, Stage.CHOOSING, Stage.OPEN):
+    stage, tick = _stage(state), state.get("loop", "").partition(":")[2]
+    if stage not in _ASKING:
         return False
     entry: Any = redis.hget(keys.calls, CallId(keys.run, LOOP, request_index(Stage(stage), int(tick))).member)
     return is_at_work(entry)

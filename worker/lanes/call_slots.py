@@ -8,19 +8,19 @@ and forgotten is out of sight. Where nothing is limited, nothing is asked.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.calls.tools import Executor
 from acts_celery.protocol.engine.decisions import Start
-from acts_celery.worker.registry.activities import Activity, Delegate, Registry
+from acts_celery.worker.registry.activities import Activity, Delegate
 from acts_celery.worker.storage.lane import LaneView
-from acts_celery.worker.storage.slots import Slots
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
+from acts_celery.worker.wire.task_messages import lane_task
+
+from .services import Services
 
 MAX_CONCURRENCY = "max_concurrency"
 """The property of a `config` that limits how many calls are at work at a time."""
@@ -29,21 +29,16 @@ MAX_CONCURRENCY = "max_concurrency"
 class Admission:
     """The calls of one lane runner at the door."""
 
-    def __init__(
-        self,
-        slots: Slots,
-        lane: LaneView,
-        registry: Registry,
-        settings: Settings,
-        publish: Callable[[Sequence[TaskMessage]], Awaitable[None]],
-    ) -> None:
-        self._slots = slots
+    def __init__(self, services: Services, lane: LaneView, refuse: Callable[[Iterable[int]], None]) -> None:
+        """`refuse` is told which calls have no slot."""
+        self._slots = services.slots
+        self._refuse = refuse
         self._run = lane.run.run
         self._definition = lane.run.definition
         self._instance = lane.instance
-        self._registry = registry
-        self._settings = settings
-        self._publish = publish
+        self._registry = services.registry
+        self._settings = services.settings
+        self._publish = services.publish
 
     async def admit(self, starts: Sequence[Start]) -> list[Start]:
         """Those of the starts that have a slot, or need none. The others wait until the lane is published for them."""
@@ -52,6 +47,7 @@ class Admission:
             return list(starts)
         slotted = await self._slots.acquire(limited)
         refused = {call.index for (call, _), is_granted in zip(limited, slotted.granted, strict=True) if not is_granted}
+        self._refuse(refused)
         await self._wake({(call.run, call.instance) for call in slotted.handed})
         return [start for start in starts if start.call.index not in refused]
 

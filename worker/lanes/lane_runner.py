@@ -25,7 +25,7 @@ from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.work import METER, Meter
-from acts_celery.worker.storage.commits import Commit, Committed, Held
+from acts_celery.worker.storage.commits import ALONE, Commit, Committed, Held
 from acts_celery.worker.storage.held_calls import pack_hold
 from acts_celery.worker.storage.lane import LaneView, RunGone
 from acts_celery.worker.storage.loop_entries import LOOP
@@ -56,12 +56,12 @@ class LaneRunner:
         self._services = services
         self._lane = lane
         """The lane as the log has it, plus outcomes about to be committed."""
-        self._admission = Admission(services.slots, lane, services.registry, services.settings, services.publish)
+        self._mailbox = Mailbox(services.quarantine, lane.run.run)
+        self._admission = Admission(services, lane, self._mailbox.end_turns)
         self._owner = owner_token()
         self._is_marked = False
-        self._mailbox = Mailbox()
         self._inline = InlineCalls(services, lane.run.run, self._mailbox)
-        self._starter = Starter(services, lane.run, lane.instance, self._inline)
+        self._starter = Starter(services, lane.run, lane.instance, self._inline, self._mailbox.has_turn)
         self._decider = Decider(services, self._starter, self._mailbox)
         self._meter = Meter()
         self._takes_up = True
@@ -142,6 +142,7 @@ class LaneRunner:
             ended = [call for index in indexes if (call := self._execution.call(index)) is not None]
             async with self._place(step):
                 await self._commit(step, is_all=is_all)
+            self._mailbox.end_turns((*indexes, *(one.index for one in step.delegated)))
             for index in await self._admission.release(ended):
                 self._execution.reconsider(index)
             return True
@@ -263,21 +264,20 @@ class LaneRunner:
         messages: list[TaskMessage] = []
         size = 0
         at = committed.last_id if committed.is_fresh else None
-        for start, attempt in zip(starts, self._attempts(starts, committed), strict=True):
+        for start, number, attempt in zip(starts, committed.attempts, self._attempts(starts, committed), strict=True):
             if committed.status == "paused":
                 self._execution.reconsider(start.call.index)
                 continue
             self._execution.record(start.call.index, Status.RUNNING)
             if attempt is None:
+                self._mailbox.refuse(start.call.index, asks=number == ALONE)
                 continue
             begun = await self._starter.begin(start, attempt, self._execution, at)
-            if begun is None:
-                continue
-            if not isinstance(begun, TaskMessage):
+            if isinstance(begun, TaskMessage):
+                messages.append(begun)
+                size += len(begun.body)
+            elif begun is not None:
                 self._decider.results.append((attempt, begun))
-                continue
-            messages.append(begun)
-            size += len(begun.body)
             if size >= MOST_BYTES:
                 await self._services.publish(messages)
                 messages, size = [], 0
@@ -290,7 +290,7 @@ class LaneRunner:
         lane = self._lane
         return [
             Attempt(id_, number, failures, is_lost, again=lane.again(id_.index), trace=lane.run.trace)
-            if number
+            if number > 0
             else None
             for id_, number, failures, is_lost in granted
         ]

@@ -7,9 +7,12 @@ that there is something new in the lane, or that a call that rested is due.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from acts_celery.worker.fairness.quarantine import Quarantine, Turn
 from acts_celery.worker.wire.messages import Delivery
 
 _CLOCKS_DIFFER_SECONDS: Final = 0.005
@@ -30,18 +33,23 @@ class News:
 class Mailbox:
     """What arrives for one lane runner."""
 
-    def __init__(self) -> None:
+    def __init__(self, quarantine: Quarantine | None = None, run: str = "") -> None:
+        """Without a `quarantine` no call asks for a turn."""
+        self._quarantine = quarantine or Quarantine()
+        self._run = run
         self._is_told = False
         self._due: list[int] = []
         self._deliveries: list[Delivery] = []
         self._receipts: list[asyncio.Future[bool]] = []
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._turns: dict[int, Turn] = {}
+        """Those of calls that their workers may have died of: asked for, or come."""
         self._arrival = asyncio.Event()
 
     @property
     def resting(self) -> tuple[int, ...]:
         """The calls that will come as due."""
-        return tuple(self._timers)
+        return (*self._timers, *(index for index, turn in self._turns.items() if not turn.has_come))
 
     @property
     def has_news(self) -> bool:
@@ -76,6 +84,22 @@ class Mailbox:
         loop = asyncio.get_running_loop()
         self._timers[index] = loop.call_later(delay_seconds + _CLOCKS_DIFFER_SECONDS, self._remember, index)
 
+    def refuse(self, index: int, *, asks: bool) -> None:
+        """Take note that a call was not claimed; where it `asks`, it comes as due with its turn in the quarantine."""
+        self.end_turns((index,))
+        if asks:
+            self._turns[index] = self._quarantine.ask(self._run, partial(self._remember, index))
+
+    def has_turn(self, index: int) -> bool:
+        """Whether a call has its turn."""
+        return index in self._turns and self._turns[index].has_come
+
+    def end_turns(self, indexes: Iterable[int]) -> None:
+        """Take note that calls have ended, or do not begin."""
+        for index in indexes if self._turns else ():
+            if (turn := self._turns.pop(index, None)) is not None:
+                turn.cancel()
+
     def take(self) -> News:
         """What has come since the last time."""
         news = News(self._is_told, tuple(self._due), tuple(self._deliveries))
@@ -96,9 +120,10 @@ class Mailbox:
         """The runner leaves: nothing arrives any more, and what was handed in and is not in the log never will be."""
         for timer in self._timers.values():
             timer.cancel()
+        self.end_turns(tuple(self._turns))
         self.give_receipts(committed=False)
 
     def _remember(self, index: int) -> None:
-        del self._timers[index]
+        self._timers.pop(index, None)
         self._due.append(index)
         self.ring()

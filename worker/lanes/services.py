@@ -11,6 +11,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
 from acts_celery.worker.fairness.fair_semaphore import FairSemaphore
+from acts_celery.worker.fairness.quarantine import Quarantine
 from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.registry.activities import Activity, Registry
 from acts_celery.worker.storage.log import MessageLog
@@ -50,6 +51,8 @@ class Services:
     """Starts the runs of delegates that have tools."""
     validator: Validator
     """Makes the heavy checks of results and parameters."""
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    """Where calls wait that their workers may have died of."""
     worker: str = "acts"
     """The name of the worker that this process is, or belongs to."""
     leaving: asyncio.Event = field(default_factory=asyncio.Event)

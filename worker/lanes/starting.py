@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.files import FileGone
 from acts_celery.worker.storage.lane import LaneView, RunView
 from acts_celery.worker.storage.run_writer import TakenOver
-from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry, lost
 from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
 
 from .call_budget import CallBudget
@@ -37,11 +37,20 @@ _UNAVAILABLE_SECONDS: Final = 1.0
 class Starter:
     """Begins the calls of one lane."""
 
-    def __init__(self, services: Services, view: RunView, instance: str | None, inline: InlineCalls) -> None:
+    def __init__(
+        self,
+        services: Services,
+        view: RunView,
+        instance: str | None,
+        inline: InlineCalls,
+        has_turn: Callable[[int], bool],
+    ) -> None:
+        """`has_turn` says whether a call has its turn in the quarantine."""
         self._services = services
         self._view = view
         self._instance = instance
         self._inline = inline
+        self._has_turn = has_turn
         self._budget = CallBudget(
             services.log, services.settings, view.definition, KnownModels(services.settings, services.checker.registry)
         )
@@ -51,7 +60,7 @@ class Starter:
         settings, remote = self._services.settings, self._services.remote
         if remote.leaves(call) and not self._is_for_child(call):
             return Claim(call.index, settings.sweep_interval_seconds, remote.queue(call))
-        return Claim(call.index, settings.lease_seconds)
+        return Claim(call.index, settings.lease_seconds, alone=self._has_turn(call.index))
 
     async def begin(
         self, start: Start, attempt: Attempt, execution: Execution, at: str | None
@@ -62,7 +71,7 @@ class Starter:
         Raises `RedisError`.
         """
         if attempt.losses >= self._services.settings.limit_attempts:
-            return Failure("WorkerLost", f"its workers were lost {attempt.losses} times; it is not begun again")
+            return lost(attempt.losses)
         call = start.call
         if self._is_for_child(call):
             self._inline.watch(self._begin_child(start, attempt, execution), attempt)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -23,6 +23,7 @@ from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXEC
 from acts_celery.protocol import Limits
 from acts_celery.worker.broker.failures import retry_while_unavailable
 from acts_celery.worker.errors import InfrastructureError, MalformedMessage
+from acts_celery.worker.fairness.quarantine import Quarantine, alone_from
 from acts_celery.worker.process.batching import Batcher, on_threads
 from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.process.limits import limits_of
@@ -49,9 +50,21 @@ def report_interval_seconds(settings: Settings) -> float:
 class Heartbeat:
     """Speaks for the remote calls of one process."""
 
-    def __init__(self, queue: ReportQueue, *, interval_seconds: float, watchdog: LoopWatchdog | None = None) -> None:
+    def __init__(
+        self,
+        queue: ReportQueue,
+        *,
+        interval_seconds: float,
+        watchdog: LoopWatchdog | None = None,
+        quarantine: Quarantine | None = None,
+        limit_attempts: int = 5,
+    ) -> None:
         self._queue = queue
         self._watchdog = watchdog
+        self._quarantine = quarantine or Quarantine()
+        self._alone_from = alone_from(limit_attempts)
+        self._waiting: set[AttemptRef] = set()
+        """What waits for its turn in the quarantine: it was taken, and has not begun."""
         self._at_work: dict[AttemptRef, bool] = {}
         """What is at work, and whether that was reported."""
         self._ended: list[AttemptRef] = []
@@ -82,21 +95,41 @@ class Heartbeat:
         to begin, and be sent again for ever. Raises `InfrastructureError` where that is not possible.
         """
         ref = AttemptRef.of(attempt)
-        if attempt.is_repeated:
-            await self._at_once.send(Report(begun=(ref,)))
+        async with self._turn(attempt, ref) if attempt.losses >= self._alone_from else nullcontext():
+            if attempt.is_repeated:
+                await self._at_once.send(Report(begun=(ref,)))
+            with self._lock:
+                self._at_work[ref] = attempt.is_repeated
+                self._duty.start()
+            is_sent = False
+            try:
+                yield
+                is_sent = True
+            finally:
+                self._end(ref, is_sent=is_sent)
+
+    @asynccontextmanager
+    async def _turn(self, attempt: Attempt, ref: AttemptRef) -> AsyncIterator[None]:
+        """Wait for the attempt's turn, where its workers may have died of it; it is reported as taken until then."""
         with self._lock:
-            self._at_work[ref] = attempt.is_repeated
+            self._waiting.add(ref)
             self._duty.start()
-        is_sent = False
         try:
-            yield
-            is_sent = True
+            async with self._quarantine.turn(attempt.id.run):
+                with self._lock:
+                    self._waiting.discard(ref)
+                yield
         finally:
             with self._lock:
-                was_reported = self._at_work.pop(ref, False)
-                self._unanswered.pop(ref, None)
-                if was_reported and is_sent:
-                    self._ended.append(ref)
+                self._waiting.discard(ref)
+
+    def _end(self, ref: AttemptRef, *, is_sent: bool) -> None:
+        """Take note that an attempt is at work here no more."""
+        with self._lock:
+            was_reported = self._at_work.pop(ref, False)
+            self._unanswered.pop(ref, None)
+            if was_reported and is_sent:
+                self._ended.append(ref)
 
     async def came_out(self, probe: Probe) -> None:
         """Report that a probe was taken from its queue. Raises `InfrastructureError`."""
@@ -125,16 +158,17 @@ class Heartbeat:
         blocked = self._watchdog.blocked() if self._watchdog is not None else None
         now = time.monotonic()
         with self._lock:
-            begun = tuple(self._at_work)
+            begun, reserved = tuple(self._at_work), tuple(self._waiting)
             if blocked is not None:
+                reserved = ()
                 blocking = AttemptRef.of(blocked.attempt) if blocked.attempt is not None else None
                 begun = tuple(ref for ref in begun if ref == blocking)
             self._at_work.update(dict.fromkeys(begun, True))
             ended = tuple(self._ended)
             waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:_MOST_UNANSWERED]
-        if begun or ended:
+        if begun or ended or reserved:
             unanswered = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
-            self._queue.send(Report(begun=begun, ended=ended, unanswered=tuple(unanswered)))
+            self._queue.send(Report(begun=begun, ended=ended, reserved=reserved, unanswered=tuple(unanswered)))
             with self._lock:
                 del self._ended[: len(ended)]
 

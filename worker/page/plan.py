@@ -49,14 +49,21 @@ class Counts:
         counts[Status.RUNNING] += self._running[call.call.index]
         counts[Status.WAITING] = max(0, call.total - counts.total())
         if self.has_stopped:
-            left = [status for status in counts if status not in FINAL]
-            counts[Status.SKIPPED] += sum(counts.pop(status) for status in left)
+            for status in [status for status in counts if status not in FINAL]:
+                counts[stopped(status)] += counts.pop(status)
         return {status.value: counts[status] for status in Status if counts[status] > 0}
 
     def status(self, instance: str | None, index: int) -> str:
         """How a call of an instance stands."""
         found = self._tally.standing(self._tally.lanes[instance], instance, index, self.at_work)
-        return (Status.SKIPPED if self.has_stopped and found not in FINAL else found).value
+        return (stopped(found) if self.has_stopped else found).value
+
+
+def stopped(status: Status) -> Status:
+    """How a call stands whose run was ended as it stood (SPEC R4.11)."""
+    if status in FINAL:
+        return status
+    return Status.FAILED if status is Status.RUNNING else Status.SKIPPED
 
 
 def plan(run: OpenedRun) -> dict[str, Any]:

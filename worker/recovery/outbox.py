@@ -23,7 +23,7 @@ from acts_celery.worker.storage.keys import Keys, awaiting_code
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import UNREADABLE, drop_entry, readable
-from acts_celery.worker.wire.attempts import Attempt, CallId
+from acts_celery.worker.wire.attempts import Attempt, CallId, lost
 from acts_celery.worker.wire.giving_back import rest_of
 from acts_celery.worker.wire.reports import Completion
 from acts_celery.worker.wire.task_messages import TaskMessage, unpack_task, with_attempt
@@ -58,9 +58,9 @@ class Outbox:
         if found["send"]:
             self._send(keys, found["send"])
         for member, number, failures, _, task in found["dead"]:
-            lost = f"its workers were lost {number - failures - 1} times; it is not tried again"
+            failure = lost(number - failures - 1)
             try:
-                self._letters.add(_letter(run, member, task, ("WorkerLost", lost), number - 1))
+                self._letters.add(_letter(run, member, task, (failure.type, failure.message), number - 1))
             except UNREADABLE:
                 drop_entry(keys.outbox, member, partial(self._remove, keys))
             else:

@@ -21,6 +21,8 @@ PAID_TOKENS: Final = "paid:tokens"
 PAID_MONEY: Final = "paid:money"
 """The same in nanodollars."""
 _MOST_PAID: Final = 2**53
+ALONE: Final = -1
+"""What the script answers of a claim that was not granted: its workers may have died of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,13 @@ class Claim:
     index: int
     lease_seconds: float
     queue: str = ""
+    alone: bool = False
+    """Whether it has its turn in the quarantine of the process."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
-        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue}
+        alone = {"alone": True} if self.alone else {}
+        return {"call": self.index, "lease_ms": milliseconds(self.lease_seconds), "queue": self.queue, **alone}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +200,9 @@ class Committed(NamedTuple):
     """Whether the caller had seen all of the lane before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
-    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due."""
+    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due, `ALONE` where it is to be
+    claimed with a turn in the quarantine.
+    """
     failures: tuple[int, ...] = ()
     """For each claim how many attempts before failed."""
     held: tuple[bool, ...] = ()

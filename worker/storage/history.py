@@ -118,7 +118,9 @@ class History:
         )
 
     def at_work(self) -> dict[tuple[str | None, int], int]:
-        """The calls that are at work now, by instance and index, each with its attempt."""
+        """The calls that are at work, or were when the run was cancelled, by instance and index, each with its attempt.
+        One that was lost with its worker and has not begun again is among them.
+        """
         members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=_CALLS_AT_ONCE))
         calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
         found = dict[tuple[str | None, int], int]()
@@ -126,7 +128,7 @@ class History:
             entries: Any = self._redis.hmget(self._keys.calls, page)
             for call, entry in zip(page, entries, strict=True):
                 condition = Condition.read(entry)
-                if condition is not None and condition.is_at_work:
+                if condition is not None and (condition.is_at_work or condition.kind is Kind.LOST):
                     found[self._name(call)] = condition.attempt
         return found
 

@@ -37,15 +37,14 @@ class Keys:
         `format`, `status`, `submitted`, `finished`, `resumed` (when it last went on); `total`, `remaining` and
         `running` calls, and `n:<status>` of those that have ended; `bytes` that its calls have written and `work` of
         validation; `exceeded` why it was ended, `output_fault`, and `missed`: what was promised, did not come in time
-        and could not be done without; `look`:
-        when the sweep looks at the run next (none where nothing was due); `promises_due` and `promise_ms` (see
-        sweep.lua); `sent`, how many calls and elements were sent and forgotten; `approve_ms`, how long a held call
-        waits for a person (none: for ever); `wakes`, how often parked lanes were woken; `drives:<lane>` (drive.lua),
-        `writer` (write.lua), `amending…` and `amended` (amend.lua), `loop…` (loop.lua); `trace`, the span that it was
-        submitted under, and `delegate`, which one a child run is (see `child_links`); `traced`, with which end it was
-        exported as spans (traced.lua); `given_back`, the entry of the call that was given back last, and `code_came`,
-        when a worker began after that (code_came.lua); `deleted`, the instances that were deleted (forget.lua). Times
-        are in ms.
+        and could not be done without; `look`: when the sweep looks at the run next (none where nothing was due);
+        `promises_due` and `promise_ms` (see sweep.lua); `sent`, how many calls and elements were sent and forgotten;
+        `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked lanes were
+        woken; `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (write.lua), `amending…` and `amended`
+        (amend.lua), `loop…` (loop.lua); `trace`, the span that it was submitted under, and `delegate`, which one a
+        child run is (see `child_links`); `traced`, with which end it was exported as spans (traced.lua); `given_back`,
+        the entry of the call that was given back last, and `code_came`, when a worker began after that (code_came.lua);
+        `deleted`, the instances that were deleted (forget.lua). Times are in ms.
         """
         return self._key("state")
 

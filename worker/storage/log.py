@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import digests
 from acts_celery.worker.batches import batches
+from acts_celery.worker.fairness.quarantine import alone_from
 from acts_celery.worker.process.figures import figures
 from acts_celery.worker.wire.attempts import CallId, lane_token
 from acts_celery.worker.wire.packing import unpack
@@ -37,6 +38,8 @@ from .secret import new_secret
 
 _NO_LIMIT: Final = 2**53
 _PAGE: Final = 500
+_FEWEST_DRIVES: Final = 2
+"""How often a lane that was lost is driven at least: its worker may have died of another one."""
 """How many entries one command reads."""
 PAGE_BYTES: Final = 2**20
 """Of a lane it reads no more once it has so many bytes."""
@@ -71,6 +74,14 @@ class Shared(NamedTuple):
     """The run's place in a trace, where it is not the root of its own."""
 
 
+class Drive(NamedTuple):
+    """Whether a lane that was lost may be driven."""
+
+    is_driven: bool
+    is_over: bool
+    """Whether it may not, because its run has ended; else another task drives it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTerms:
     """By what all runs are written."""
@@ -87,6 +98,8 @@ class LogTerms:
     """What the calls of a run may write in all."""
     run_work: int = _NO_LIMIT
     """What validation may take in all."""
+    most_losses: int = 5
+    """With how many losses a call begins no more."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script of a commit takes."""
@@ -98,6 +111,8 @@ class LogTerms:
             "most_bytes": self.run_bytes,
             "most_work": self.run_work,
             "most_codes": MOST_CODES,
+            "most_losses": self.most_losses,
+            "alone_from": alone_from(self.most_losses),
         }
 
 
@@ -181,24 +196,21 @@ class MessageLog:
             await self._commands.execute("ZADD", awaiting_code(self._prefix), await self.now_ms(), run)
         return committed
 
-    async def note_drive(self, run: str, instance: str | None, most: int) -> bool:
-        """Note that a lane is driven that was lost; says whether it may be: else its run is over (see drive.lua).
-
-        Raises `OtherFormat`.
-        """
+    async def note_drive(self, run: str, instance: str | None, *, is_redelivered: bool) -> Drive:
+        """Note that a lane is driven that was lost; says whether it may be (see drive.lua). Raises `OtherFormat`."""
+        most = max(self._terms.most_losses, _FEWEST_DRIVES)
         place = "the lane without an instance" if instance is None else f"lane {instance:.200}"
         reason = (
             f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
             "(ACTS_LIMIT_ATTEMPTS): see the logs of the workers, and fork the run once they can do it"
         )
-        request = {"lane": lane_token(instance), "most": most, "reason": reason, "formats": list(READ)}
-        found = await self._drive(self._keys(run), request)
+        request = {"lane": lane_token(instance), "most": most, "reason": reason, "redelivered": is_redelivered}
+        found = await self._drive(self._keys(run), {**request, "formats": list(READ)})
         if "format" in found:
             require_format(found["format"])
-        if found["is_driven"]:
-            return True
-        await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
-        return False
+        if found["is_over"]:
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
+        return Drive(found["is_driven"], found["is_over"])
 
     async def take_loop_step(self, run: str, step: LoopStep) -> LoopCommitted:
         """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""

@@ -155,6 +155,13 @@ Result = Success | Failure | Retry
 """What comes of an attempt."""
 
 
+def lost(losses: int) -> Failure:
+    """What comes of a call whose workers have died as often as is allowed."""
+    times = "once" if losses == 1 else f"{losses} times"
+    text = f"its worker died {times} while it was at work: its end is not known, and it is not begun again"
+    return Failure("WorkerLost", f"{text} (ACTS_LIMIT_ATTEMPTS)")
+
+
 @dataclass(frozen=True, slots=True)
 class CurrentCall:
     """The call that an activity or a delegate is carrying out."""

@@ -67,6 +67,8 @@ class LaneCall(NamedTuple):
     instance: InstanceName | None
     was_lost: bool = False
     """Whether the lane was driven before and gave no sign of life: it may be what its worker died of."""
+    is_redelivered: bool = False
+    """Whether the broker says so, which delivers the task again; it does not travel."""
 
 
 def lane_task(run: str, instance: str | None, queue: str, queued: int = 0, *, was_lost: bool = False) -> TaskMessage:

@@ -5,9 +5,12 @@
 -- Request: retries: {call, attempt, delay_ms, given_back, of, note} (attempts that failed, and when the next is due; one that
 --          was given back does not count, and the first time the log has a note of the call that it is `of`),
 --          children: {call, attempt, run} (calls at work that a child run is to answer),
---          claims: {call, lease_ms, queue ("" where the owner carries it out itself)}
--- Answer: claims (for each the number of the attempt, or 0), failures (for each how many of the attempts before failed),
---         repeated (for each whether the one before was lost)
+--          claims: {call, lease_ms, queue ("" where the owner carries it out itself), alone (whether no other call is at
+--          work there that may be what its workers died of)}, alone_from and most_losses (with so many losses a call is
+--          claimed only `alone`; with the most it does not begin any more)
+-- Answer: claims (for each the number of the attempt, 0 where it is at work or rests, -1 where it is to be claimed
+--         alone), failures (for each how many of the attempts before failed), repeated (for each whether the one before
+--         was lost)
 
 for _, retry in ipairs(request.retries) do
     local kind, attempt, failures = read_condition(entries[retry.call])
@@ -46,6 +49,11 @@ for i, claim in ipairs(request.claims) do
     local is_resting = kind == 'retry' and tonumber(holder) > now
     claims[i], failed[i], repeated[i] = 0, failures or 0, kind == 'lost'
     local is_free = kind and kind ~= 'held' and kind ~= 'child' and not is_resting
+    local losses = is_free and attempt - failures or 0
+    local waits = not (is_held or is_remote or claim.alone) and losses >= request.alone_from and losses < request.most_losses
+    if waits then
+        claims[i], is_free = -1, false
+    end
     if status == 'running' and not is_outdated and is_free and (not is_held or string.match(holder, '^[^/]*') == owner) then
         claims[i] = attempt + (is_held and 0 or 1)
         open = open + (kind == 'new' and 1 or 0)
@@ -54,7 +62,7 @@ for i, claim in ipairs(request.claims) do
         leased[#leased + 1] = now + claim.lease_ms
         becomes_due(now + claim.lease_ms)
         leased[#leased + 1] = member
-        if not is_under_way(kind) and not is_element(claim.call) then
+        if not is_begun(kind) and not is_element(claim.call) then
             running = running + 1
         end
     end

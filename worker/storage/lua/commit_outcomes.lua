@@ -85,7 +85,7 @@ for _, outcome in ipairs(request.outcomes) do
             counted[outcome.status] = (counted[outcome.status] or 0) + 1
         end
         local kind, _, _, holder = read_condition(before)
-        if (is_under_way(kind) or kind == 'child' or kind == 'each') and not outcome.element then
+        if (is_begun(kind) or kind == 'child' or kind == 'each') and not outcome.element then
             running = running - 1
         end
         if kind == 'child' then

@@ -17,8 +17,8 @@ end
 if #leased > 0 then
     redis.call('ZADD', leases, unpack(leased))
 end
-if run[4] and (last ~= was_last or #leased > 0 or request.leaves) then
-    redis.call('HDEL', state, 'drives:' .. lane) -- it gets on (see drive.lua)
+if run[4] and (last ~= was_last or #request.claims > 0 or request.leaves) then
+    redis.call('HDEL', state, 'drives:' .. lane, 'driven:' .. lane) -- it gets on (see drive.lua)
 end
 if running ~= 0 then
     redis.call('HINCRBY', state, 'running', running)

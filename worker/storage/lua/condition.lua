@@ -28,6 +28,11 @@ local function is_under_way(kind)
     return kind == 'running' or kind == 'sent'
 end
 
+-- Whether its claim counts among those at work: it has begun, and its end is not known.
+local function is_begun(kind)
+    return is_under_way(kind) or kind == 'lost'
+end
+
 -- Whether a number is that of an element, and not of a call (see protocol/calls/elements.py): those are not counted.
 local function is_element(call)
     return tonumber(call) >= 10000000

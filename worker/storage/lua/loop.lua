@@ -54,7 +54,7 @@ for _, pair in ipairs(request.files) do
     redis.call('HSET', files, pair[1], pair[2])
 end
 redis.call('HSET', state, 'loop', request.to)
-redis.call('HDEL', state, 'drives:' .. request.lane) -- it gets on (see drive.lua)
+redis.call('HDEL', state, 'drives:' .. request.lane, 'driven:' .. request.lane) -- it gets on (see drive.lua)
 if request.spent then
     redis.call('HSET', state, 'loop:tokens', request.spent, 'loop:money', request.spent_money)
 end
@@ -66,7 +66,7 @@ if request.answered then
     local kind = read_condition(redis.call('HGET', calls, field))
     redis.call('HSET', calls, field, 'done')
     redis.call('ZREM', leases, field)
-    if is_under_way(kind) then
+    if is_begun(kind) then
         redis.call('HINCRBY', state, 'running', -1)
     end
 end

@@ -81,14 +81,17 @@ local function judge(member, lane)
         redis.call('ZADD', leases, again, member)
         return
     end
-    redis.call('ZREM', leases, member)
     if is_under_way(kind) then
         local begun = (kind == 'sent' and queue == '') and attempt - 1 or attempt
         redis.call('HSET', calls, member, condition('lost', begun, failures))
-        redis.call('HINCRBY', state, 'running', is_element(string.match(member, '[^\31]*$')) and 0 or -1)
+    end
+    if is_begun(kind) then -- it stays among those at work, and is looked after again should nobody claim it
+        redis.call('ZADD', leases, due, member)
+    else
+        redis.call('ZREM', leases, member)
     end
     local is_lost = kind ~= 'retry'
-    lost = lost + (is_lost and 1 or 0)
+    lost = lost + (is_lost and kind ~= 'lost' and 1 or 0)
     publish(lane, is_lost)
 end
 
