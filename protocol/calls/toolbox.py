@@ -25,8 +25,10 @@ def no_remedy(name: str) -> str:
 class UnknownRunner(LookupError):
     """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
 
-    def __init__(self, what: str, name: str, known: Iterable[str], remedy: str = "") -> None:
-        super().__init__(f"unknown {what} {name!r}")
+    def __init__(
+        self, what: str, name: str, known: Iterable[str], remedy: str = "", spelled: str | None = None
+    ) -> None:
+        super().__init__(f"unknown {what} {name!r}{f': it is written {spelled!r}' if spelled is not None else ''}")
         self.cause = UnknownName(name, tuple(known), remedy)
 
 
@@ -49,6 +51,8 @@ class Toolbox:
     """The tool that an activity is."""
     remedy: Callable[[str], str] = no_remedy
     """What to do about a tool that is not known."""
+    spelled: Callable[[str], str | None] = lambda name: None
+    """The name of the delegate that another spelling leads to."""
 
     def tool(self, name: str) -> Tool | None:
         """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
@@ -58,7 +62,7 @@ class Toolbox:
         """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
         if delegate:
             if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
-                raise UnknownRunner("delegate", delegate, listed(self.delegates), DEFINED)
+                raise UnknownRunner("delegate", delegate, listed(self.delegates), DEFINED, self.spelled(delegate))
             return Runner(Executor.DELEGATE, delegate)
         if activity:
             if self.activities is not None and activity not in self.activities:

@@ -62,6 +62,8 @@ class Environment:
     """What the operator says of tools (SPEC R16.1)."""
     remedy: Callable[[str], str] = no_remedy
     """What to do about a tool that is not known, behind a colon; empty where there is nothing to say."""
+    spelled: Callable[[str], str | None] = _no_definition
+    """The name of the delegate that another spelling leads to."""
     _read: dict[str, Contract] = field(default_factory=dict, compare=False, repr=False)
     """The contracts of activities, as far as they were asked for; kept by `dataclasses.replace`."""
 
@@ -200,7 +202,7 @@ def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
         tools = {**tools, **{name: extended(tools[name], signature) for name, signature in registered.items()}}
     has_model = known.model or submission.config.get("model") is not None
     own = known.activities, delegates, has_model, known.strict_meta, known.allow, known.activity, known.remedy
-    return Toolbox(tools, *own)
+    return Toolbox(tools, *own, known.spelled)
 
 
 def _bare_problems(submission: Submission, known: Environment) -> Iterator[Problem]:

@@ -92,3 +92,5 @@ def test_a_definition_says_what_it_takes_and_what_cannot_be_a_tool_is_named(tmp_
     for name in ("submit", "nowhere"):
         with pytest.raises(ActivitiesError, match=name):
             delegate_tools(settings.model_copy(update={"mcp_delegates": (name,)}), ("submit",))
+    with pytest.raises(ActivitiesError, match="is written 'translate'"):
+        delegate_tools(settings.model_copy(update={"mcp_delegates": ("translate.json",)}), ())

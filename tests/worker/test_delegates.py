@@ -15,6 +15,7 @@ import pytest
 from acts_celery import Client
 from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol import Rejected
+from acts_celery.worker.errors import ActivitiesError
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.delegates import solve
 from acts_celery.worker.models.errors import InvalidAnswer
@@ -193,11 +194,46 @@ def ask(delegate: str) -> dict[str, Any]:
     return {"calls": [{"_tool": "translate", "_delegate": delegate, "_scopes": ["state"], "_outputPath": "†state.x"}]}
 
 
-@pytest.mark.parametrize("name", ["translator", "translator.json", "inside/deep", "inside/../translator"])
+@pytest.mark.parametrize("name", ["translator", "inside/deep"])
 def test_a_definition_in_a_configured_folder_is_found(backend: Backend, folders: Client, name: str) -> None:
     run = folders.submit([{"type": "state", "text": "Bonjour"}], ask(name))
     assert backend.wait(run.id).data()["state"]["x"] == "Hello"
     folders.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("translator.json", "translator"),
+        ("./translator", "translator"),
+        ("x/../translator", "translator"),
+        ("inside/../translator", "translator"),
+        ("inside//deep", "inside/deep"),
+        ("inside/deep/", None),
+        ("Translator", None),
+        ("same", "translator"),
+        ("deep", "inside/deep"),
+        ("in/deep", "inside/deep"),
+    ],
+)
+def test_r16_1_a_definition_has_one_name(folders: Client, tmp_path: Path, name: str, spelled: str | None) -> None:
+    """Else what an operator says of the one name would not hold for another."""
+    root = tmp_path / "delegates"
+    (root / "same.json").symlink_to(root / "translator.json")
+    (root / "in").symlink_to(root / "inside")
+    settings = folders.settings.model_copy(update={"delegates": (str(root), str(root / "inside"))})
+    said = f"is written '{spelled}'" if spelled is not None else "unknown delegate"
+    pinned = {"tools": {"translate": {"properties": {"_delegate": {"enum": ["translator", name]}}}}}
+    for document in ({"solution": ask(name)}, {"schema": {}, **pinned}):
+        with pytest.raises(Rejected, match=said):
+            Client(settings).check(document)
+    if spelled is None:
+        return
+    with pytest.raises(Rejected, match=said):
+        Client(settings).check({"solution": ask("translator")}, allow=["translate", name])
+    (tmp_path / "trust.json").write_text(json.dumps({name: {"untrusted": ["tickets"]}}), "utf-8")
+    with pytest.raises(ActivitiesError, match=said):
+        Client(settings.model_copy(update={"trust": str(tmp_path / "trust.json")})).check({"solution": ask(spelled)})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from posixpath import normpath
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from acts_celery.broker_config import Settings
@@ -101,6 +102,9 @@ class Checker:
         own = self._environment
         said = own.operator | operator if operator is not None else own.operator
         allowed = None if allow is None else frozenset(allow)
+        spellings = {name: self._known_delegates.spelled(name) for name in sorted(allowed or ())}
+        if problems := [Problem("", f"allow: {one!r} is written {name!r}") for one, name in spellings.items() if name]:
+            raise Rejected(problems)
         return replace(own, allow=allowed, approved=tuple(approved), operator=said, model=self._has_model)
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
@@ -169,6 +173,7 @@ class Checker:
         if runner.executor is Executor.DELEGATE:
             known = replace(self._environment, definitions=lambda name: None)  # no file is read, and no address asked
             yield replace(reach_of(delegates, known).of_delegate(runner.name), endorses=False)
+            yield self._operator.of(normpath(runner.name).removesuffix(".json"))  # runs of versions before spell freely
             return
         yield self._operator.of(runner.name)
         code = self._registry.activities.get(runner.name) if runner.executor is Executor.ACTIVITY else None
@@ -193,6 +198,7 @@ class Checker:
             activities=activities,
             delegates=self._known_delegates,
             definitions=self._known_delegates.definition,
+            spelled=self._known_delegates.spelled,
             operator=self._operator,
             model=self._has_model,
             strict_meta=self._settings.strict_meta,

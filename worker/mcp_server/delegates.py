@@ -117,6 +117,8 @@ def delegate_tools(settings: Settings, taken: Container[str]) -> dict[str, Deleg
     """
     known, found = KnownDelegates(settings, registry), {}
     for name in settings.mcp_delegates:
+        if (spelled := known.spelled(name)) is not None:
+            raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} is written {spelled!r}")
         if name not in known:
             raise ActivitiesError(f"ACTS_MCP_DELEGATES: there is no delegate {name!r}: there are {', '.join(known)}")
         if name in taken:

@@ -10,6 +10,7 @@ from typing import Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.calls.contract import digest_of
 from acts_celery.protocol.calls.operator_trust import OperatorTrust, operator_problems
+from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.messages import TRUST
 from acts_celery.worker.errors import ActivitiesError
 
@@ -39,6 +40,10 @@ def operator_trust(settings: Settings) -> OperatorTrust:
         raise ActivitiesError(f"{path} (ACTS_TRUST) cannot be read as JSON: {error}") from None
     if (problem := next(operator_problems(document), None)) is not None:
         raise ActivitiesError(f"{path} (ACTS_TRUST): {problem}")
+    delegates = KnownDelegates(settings, Registry())
+    for name in document:
+        if (spelled := delegates.spelled(name)) is not None:
+            raise ActivitiesError(f"{path} (ACTS_TRUST): {pointer(name)} is written {spelled!r}")
     return OperatorTrust.read(document)
 
 

@@ -64,15 +64,28 @@ class KnownDelegates(Container[str]):
         """Whether a definition may be had under that name; whether one is at an address is not asked here."""
         return is_below(name, self._addresses) if is_address(name) else self._file(name) is not None
 
+    def spelled(self, name: str) -> str | None:
+        """The name of the definition that another spelling leads to: a definition is named in one way, so that what is
+        said of its name holds (SPEC R16.1).
+        """
+        found = None if name in self or is_address(name) else self._found(name)
+        return found[1] if found is not None else None
+
     def _file(self, name: str) -> Path | None:
-        """The file a name stands for, inside one of the folders and nowhere else."""
-        for root in self._roots:
-            folder = root.resolve()
-            for candidate in (name, f"{name}.json"):
+        """The file that a name stands for, inside one of the folders and nowhere else."""
+        found = self._found(name)
+        return found[0] if found is not None and found[1] == name else None
+
+    def _found(self, name: str) -> tuple[Path, str] | None:
+        """The file that a text leads to, and its name: its path in the first folder that holds it, without `.json`."""
+        folders = [root.resolve() for root in self._roots]
+        for candidate in (f"{name}.json", name):
+            for folder in folders:
                 try:
                     path = (folder / candidate).resolve()
                     if path.is_relative_to(folder) and path.suffix == ".json" and path.is_file():
-                        return path
+                        first = next(one for one in folders if path.is_relative_to(one))
+                        return path, _as_listed(path, first).removesuffix(".json")
                 except (OSError, ValueError):
                     continue  # too long, or a null byte: no file can have that name
         return None
@@ -101,3 +114,12 @@ class KnownDelegates(Container[str]):
         if len(content) > self._most_bytes:
             raise ValueError(f"it has more than {self._most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)")
         return content
+
+
+def _as_listed(path: Path, folder: Path) -> str:
+    """The path of a file in a folder as the system lists it: some find a file by capital letters, too."""
+    found = folder
+    for part in path.relative_to(folder).parts:
+        names = [entry.name for entry in found.iterdir()]
+        found /= part if part in names else next(name for name in names if name.casefold() == part.casefold())
+    return found.relative_to(folder).as_posix()
