@@ -74,6 +74,12 @@ def operator_problems(value: Any) -> Iterator[Problem]:
             yield Problem(pointer(name), 'must be an object, such as {"effects": true, "untrusted": ["mail"]}')
         elif (key := next((key for key in said if key not in _KEYS), None)) is not None:
             yield Problem(pointer(name, key), f"unknown key {key!r}", UnknownName(str(key), _KEYS))
+        elif said.get("effects") is False:
+            text = (
+                "has no effect here: this file can only add. Remove it; that a tool of an MCP server only reads is "
+                "said where the tool is admitted: acts mcp admit --reads SERVER.TOOL"
+            )
+            yield Problem(pointer(name, "effects"), text)
         else:
             for problem in trust_problems(_as_tools_say_it(said), name):
                 at = problem.pointer.replace(pointer(name, "result"), pointer(name, _RESULT), 1)

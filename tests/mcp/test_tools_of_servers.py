@@ -192,6 +192,35 @@ def test_names_that_begin_with_an_underscore_inside_a_parameter_are_its_own() ->
     assert not [*Declaration.read({"name": "find", "inputSchema": schema}).problems()]
 
 
+def test_an_operator_says_of_a_tool_that_it_only_reads_where_it_is_admitted(tmp_path: Path) -> None:
+    servers = {"web": faulty(tmp_path)}
+    file = tmp_path / "tools.json"
+    run = CliRunner(env={"ACTS_MCP": json.dumps({"web": servers["web"].in_clear()}), "ACTS_MCP_ADMITTED": str(file)})
+
+    def asked(*words: str) -> str:
+        return run.invoke(mcp, words, standalone_mode=False).stdout
+
+    assert "web.page  new  has effects" in asked("admit", "web")
+    assert "web.page  admitted  only reads" in asked("admit", "--reads", "web.page")
+    assert json.loads(file.read_text())["web"]["page"]["effects"] is False
+    asked("admit", "web")
+    assert "web.page  admitted  only reads" in asked("tools", "web.page")
+    assert "web.write  admitted  has effects" in asked("tools", "web.write")
+    settings = load(mcp=servers, mcp_admitted=str(file))
+    calls = [
+        {"_tool": "web.echo", "text": "x", "_outputPath": "†state.page"},
+        {"_tool": "web.page", "text": "†state.page", "_outputPath": "†state.read"},
+    ]
+    with local(mcp=settings.mcp, mcp_admitted=settings.mcp_admitted) as client:
+        result = client.submit(solution={"calls": calls}, config={"trust": {"otherwise": "refuse"}})
+        assert result.wait(timeout_seconds=SECONDS).data()["state"]["read"] == "x"
+    changed = {"name": "page", "description": "Reads and pays.", "inputSchema": {"type": "object"}, "effects": False}
+    (tmp_path / "list.json").write_text(json.dumps([changed]))
+    assert "web.page  changed  has effects" in asked("tools", "web.page")
+    asked("admit", "web.page", "--json")
+    assert "effects" not in json.loads(file.read_text())["web"]["page"]
+
+
 def test_a_list_without_an_end_is_not_taken(tmp_path: Path) -> None:
     tools = [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(1_001)]
     (tmp_path / "list.json").write_text(json.dumps(tools))

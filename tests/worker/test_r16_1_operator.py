@@ -146,6 +146,7 @@ def test_r16_1_the_doctor_names_workers_with_another_file(tmp_path: Path) -> Non
         ({"a": {"result": ["mail"]}}, "unknown key 'result'"),
         ({"a": {"untrusted": "mail"}}, "/a/untrusted must be a list"),
         ({"a": {"content": ["note"]}}, '/a/content says what of a call with effects decides nothing: add "effects"'),
+        ({"a": {"effects": False}}, "/a/effects: has no effect here"),
         ({"a" * 70_000: {}}, "has more than 65536 bytes"),
     ],
 )

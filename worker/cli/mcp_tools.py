@@ -39,13 +39,20 @@ def tools(*, names: tuple[str, ...], common: Common) -> int:
 
 
 @click.command(short_help="Admit tools of MCP servers as they are now.")
-@click.argument("names", nargs=-1, required=True, metavar="SERVER[.TOOL]...")
+@click.argument("names", nargs=-1, metavar="SERVER[.TOOL]...")
+@click.option(
+    "--reads", multiple=True, metavar="SERVER.TOOL", help="Admit this tool as one that only reads; repeatable."
+)
 @common_options
-def admit(*, names: tuple[str, ...], common: Common) -> int:
+def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> int:
     """Write into the file of ACTS_MCP_ADMITTED that these tools may be used as they are now; of a SERVER all, and those
     that it has not any more are taken out. What is admitted is shown, and on a terminal asked for: models will read it.
 
     Workers and clients read the file when they begin. A worker refuses a tool that is not as it was admitted.
+
+    A tool has effects unless its server says that it only reads. Where you know better, --reads says so ("effects":
+    false in the file): models are shown what it returns, and its calls are not held. A tool that changes has effects
+    again until you say it once more.
 
     Exit codes: 0 admitted, 2 no such server or tool, or one that is unfit, 3 a server that does not answer.
     """
@@ -56,6 +63,11 @@ def admit(*, names: tuple[str, ...], common: Common) -> int:
         settings = common.settings()
         if settings.mcp_admitted is None:
             raise Failed(UNSET, 2)
+        if not names and not reads:
+            raise Failed("name the tools: acts mcp admit SERVER, SERVER.TOOL or --reads SERVER.TOOL", 2)
+        if of_all := [name for name in reads if "." not in name]:
+            raise Failed(f"--reads is said of one tool: {of_all[0]}.TOOL", 2)
+        names = (*names, *reads)
         found, failed = _asked(settings, names)
         if failed:
             raise Failed("nothing is admitted: not all of the servers answer")
@@ -64,8 +76,12 @@ def admit(*, names: tuple[str, ...], common: Common) -> int:
             raise Failed(f"{named[0].name} cannot be a tool here: {named[0].problems[0]}", 2)
         for each in unfit:
             tell(f"{each.name} is left out: {each.problems[0]}")
-        taken = [each for each in found if each.state in ("new", "changed", "gone")]
-        document = [{"name": each.name, "state": each.state, "digest": each.tool.digest} for each in taken]
+        found = [each.as_only_reading() if each.name in reads else each for each in found]
+        taken = [each for each in found if each.state in ("new", "changed", "gone") or each.newly_only_reads]
+        document = [
+            {"name": each.name, "state": each.state, "effects": each.has_effects, "digest": each.tool.digest}
+            for each in taken
+        ]
         lines = [line for each in taken for line in _lines(each, whole=True)]
         print_either(document, lines or ["nothing is new"], as_json=common.json)
         if taken:
@@ -112,7 +128,7 @@ def _require(names: Sequence[str], found: Sequence[Standing], server: str) -> No
 
 def _lines(standing: Standing, *, whole: bool = False) -> Iterator[str]:
     tool = standing.tool
-    effects = "has effects" if tool.has_effects else "only reads"
+    effects = "has effects" if standing.has_effects else "only reads"
     yield f"{escaped(standing.name)}  {standing.state}  {effects}  {tool.digest[:12]}"
     yield from (f"    {escaped(problem)}" for problem in standing.problems)
     texts = tool.description.splitlines()

@@ -4,15 +4,18 @@ It is text, for a repository and for review: what a model is told of a tool is w
 says by now.
 
     {"files": {"read_file": {"name": "read_file", "description": "…", "inputSchema": {…}, "annotations": {…}}}}
+
+Beside what the server says there may stand `"effects": false`: the operator says that the tool only reads (SPEC R16.8).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final
+from typing import Any, Final
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.errors import ActivitiesError
@@ -21,6 +24,8 @@ from .declarations import Declaration
 
 Admitted = Mapping[str, Mapping[str, Declaration]]
 """Server to tool to what was admitted of it."""
+
+_EFFECTS: Final = "effects"
 
 UNSET: Final = "ACTS_MCP_ADMITTED is not set: set it to a file for the tools that are admitted, such as mcp-tools.json"
 
@@ -56,7 +61,7 @@ def admit(settings: Settings, server: str, tools: Iterable[Declaration], gone: I
         own.pop(name, None)
     own.update({tool.name: tool for tool in tools})
     document = {
-        name: {tool: dict(declared[tool].said) for tool in sorted(declared)}
+        name: {tool: _written(declared[tool]) for tool in sorted(declared)}
         for name, declared in sorted(known.items())
         if declared
     }
@@ -70,7 +75,13 @@ def admit(settings: Settings, server: str, tools: Iterable[Declaration], gone: I
         raise ActivitiesError(f"{path} cannot be written (ACTS_MCP_ADMITTED): {error}") from error
 
 
+def _written(tool: Declaration) -> dict[str, Any]:
+    return {**tool.said, **({_EFFECTS: False} if tool.only_reads else {})}
+
+
 def _read(name: str, said: object) -> Declaration:
     if not isinstance(said, dict) or said.get("name") != name:
         raise ValueError(f"tool {name!r} has no declaration of that name")
-    return Declaration.read(said)
+    if said.get(_EFFECTS, False) is not False:
+        raise ValueError(f'tool {name!r}: "effects" can only be false; without it the server\'s word counts')
+    return replace(Declaration.read(said), only_reads=_EFFECTS in said)

@@ -30,6 +30,8 @@ class Declaration:
     """One tool of a server, in the words of the server (`tools/list`)."""
 
     said: Mapping[str, Any]
+    only_reads: bool = False
+    """Whether the operator who admitted it says that it only reads (SPEC R16.8)."""
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Declaration:
@@ -50,8 +52,8 @@ class Declaration:
 
     @property
     def has_effects(self) -> bool:
-        """Whether it may change something: so it is unless the server says that it only reads."""
-        return (self.said.get("annotations") or {}).get("readOnlyHint") is not True
+        """Whether it may change something: so it is unless the server, or the operator, says that it only reads."""
+        return not self.only_reads and (self.said.get("annotations") or {}).get("readOnlyHint") is not True
 
     @cached_property
     def text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from .declarations import Declaration
@@ -47,12 +47,27 @@ class Standing:
             return "unfit"
         return "new" if self.admitted is None else "changed"
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether a call of it has effects: as the operator says now or has said, or else as the server says."""
+        is_kept = self.state == "admitted" and self.admitted is not None and self.admitted.only_reads
+        return self.tool.has_effects and not is_kept
+
+    @property
+    def newly_only_reads(self) -> bool:
+        """Whether the operator says now, and did not say before, that it only reads."""
+        return self.tool.only_reads and not (self.admitted is not None and self.admitted.only_reads)
+
+    def as_only_reading(self) -> Standing:
+        """The same, where the operator says now that it only reads."""
+        return self if self.live is None else replace(self, live=replace(self.live, only_reads=True))
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "name": self.name,
             "state": self.state,
-            "effects": self.tool.has_effects,
+            "effects": self.has_effects,
             "digest": self.tool.digest,
             "problems": self.problems,
             "declaration": dict(self.tool.said),
