@@ -30,7 +30,7 @@ class NotPossibleNow(WorkerError):
 
 
 class OverLimit(NotPossibleNow):
-    """Who has shown a token has as much under way, or has taken as much today, as its limits admit."""
+    """More would begin than is allowed: by the limits of a token, or by the operator's for every run."""
 
 
 class RunNotFound(NotPossibleNow):

@@ -71,6 +71,11 @@ class FanOut:
     parameters: Mapping[str, Any]
     snapshot: Snapshot
 
+    @property
+    def elements(self) -> int:
+        """For how many."""
+        return len(self.parameters[self.call.each[0]])
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

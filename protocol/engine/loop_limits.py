@@ -33,25 +33,34 @@ class LoopLimits:
     max_output_tokens: int = MAX_OUTPUT_TOKENS
     money: int | None = None
     """In nanodollars."""
+    all_ticks: int | None = None
+    """Ticks that an operator allows in all, with those that people add."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], most: Mapping[str, Any] = MappingProxyType({})) -> LoopLimits:
         """The limits that a valid `config` sets, where an operator allows at `most` so much (SPEC R4.2a)."""
-        limits = cls(**{name: config[name] for name in cls.__slots__ if config.get(name) is not None})
+        own_names = (name for name in cls.__slots__ if name != "all_ticks")
+        limits = cls(**{name: config[name] for name in own_names if config.get(name) is not None})
         if limits.money is not None:
             limits = replace(limits, money=nanodollars(limits.money))
         own = {name: getattr(limits, name) for name in most}
         tightest: dict[str, Any] = {
             name: min((n for n in (own[name], most[name]) if n is not None), default=None) for name in most
         }
-        return replace(limits, **tightest)
+        return replace(limits, **tightest, all_ticks=most.get("ticks"))
 
     def tick_limit(self, loop: Loop) -> str | None:
         """Why the current tick may not be asked, where the limit of ticks is reached."""
-        most = self.ticks + loop.added_ticks
+        most, where = self.ticks + loop.added_ticks, "config.ticks"
+        if self.all_ticks is not None and self.all_ticks <= most:
+            most, where = self.all_ticks, "ACTS_LIMIT_TICKS"
         if loop.tick.number < most:
             return None
-        return f"the limit of {most} ticks (config.ticks) is reached without an output"
+        return f"the limit of {most} ticks ({where}) is reached without an output"
+
+    def ticks_to_add(self, loop: Loop) -> int | None:
+        """How many ticks may be added to those that a loop may ask; None is any number."""
+        return None if self.all_ticks is None else max(0, self.all_ticks - self.ticks - loop.added_ticks)
 
     def repeat_limit(self, loop: Loop, times: int) -> str | None:
         """Why the current tick may not be asked, where so many before it were the same, one after the other. Ticks that

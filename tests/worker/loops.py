@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgpack
 
-from acts_celery import Result, Run
+from acts_celery import Client, Result, Run
 from acts_celery.broker_config import EmbeddedServer
 
 from .backend import ACTIVITIES, FIXTURES, Backend, settings_apart
@@ -32,14 +32,16 @@ def answer(*calls: Mapping[str, Any], output: Any = None, **how: Any) -> dict[st
 class Asked:
     """A request that was submitted, and what its model was asked."""
 
-    def __init__(self, backend: Backend, *answers: Mapping[str, Any], **request: Any) -> None:
+    def __init__(
+        self, backend: Backend, *answers: Mapping[str, Any], client: Client | None = None, **request: Any
+    ) -> None:
         """Submit a request whose ticks are answered in this order; `request` are the parts of the submission."""
         self._backend = backend
         self.topic = secrets.token_hex(4)
         self.tell(*answers)
         document = {"schema": {"type": "integer"}, "tools": {"add": ADD}, **request}
         document["context"] = [{"type": "text", "message": f"topic: {self.topic}"}, *document.get("context", [])]
-        self.run: Run = backend.client.submit_document(document)
+        self.run: Run = (client or backend.client).submit_document(document)
 
     def tell(self, *answers: Mapping[str, Any]) -> None:
         """Lay down answers for the ticks that follow."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Client
+from acts_celery import Client, Result
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.storage.keys import Keys, admission
@@ -84,6 +84,22 @@ def test_a_retry_and_calls_that_are_added_are_held_to_the_limits_too(own: Backen
         with pytest.raises(OverLimit, match=r"have taken 4 calls, and its limit is 4 a day"):
             failing.retry()
         own.client.run(failing.id).retry()
+
+
+def test_elements_count_as_they_begin_and_no_more_of_them_begin_than_are_left(own: Backend) -> None:
+    each = {"_tool": "echo", "_each": ["value"], "value": "†input.values", "_outputPath": "†state.a"}
+
+    def spread(client: Client, number: int) -> Result:
+        return own.wait(client.submit([{"type": "input", "values": list(range(number))}], {"calls": [each]}).id)
+
+    with acting(own, "rex", calls=10) as rex, own.worker():
+        many = spread(rex, 5_000)
+        assert (many.status, "5000 elements" in (many.reason or "")) == ("failed", True), many.reason
+        assert own.redis.hget(Keys(own.settings.key_prefix, many.run).state, "elements") is None
+        assert spread(rex, 6).status == "completed"
+        with pytest.raises(OverLimit, match=r"have taken 8 calls, this one has 3 more, and its limit is 10 a day"):
+            rex.submit([], {"calls": [{**TWO["calls"][0], "_outputPath": f"†state.{name}"} for name in "abc"]})
+        assert spread(own.client, 20).status == "completed"
 
 
 def test_an_import_has_taken_nothing_here(own: Backend) -> None:

@@ -132,7 +132,7 @@ def test_r11_8_a_gather_call_waits_for_the_end_of_a_retry_and_for_the_lanes_that
 
 def test_r11_8_a_held_call_is_undone_and_of_an_each_only_what_failed(log: Log) -> None:
     log.begin(2)
-    log.advance("①", holds=[Held(0, b"\x80"), Held(1, b"\x80", fans_out=True)])
+    log.advance("①", holds=[Held(0, b"\x80"), Held(1, b"\x80", elements=2)])
     parts = [element_index(1, element) for element in (0, 1)]
     log.claim(*parts, instance="①")
     log.commit(done(parts[0]), Outcome(parts[1], Status.FAILED), instance="①")

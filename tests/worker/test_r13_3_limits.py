@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from acts_celery import Client
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import NoLoop, RunOver
+from acts_celery.worker.errors import NoLoop, OverLimit, RunOver
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings
@@ -45,6 +47,33 @@ def test_r13_3_a_loop_that_has_asked_so_often_fails_and_goes_on_with_more_ticks(
     assert asked.asked == {0: 1, 1: 1, 2: 1, 3: 1}
     with pytest.raises(RunOver):
         asked.run.resume(ticks=1)
+
+
+def test_r13_3_no_more_ticks_are_added_than_the_operator_allows_in_all(loops: Backend) -> None:
+    asked = Asked(loops, *[answer(output="no number")] * 25, config={"ticks": 2})
+    asked.result()
+    with pytest.raises(OverLimit, match=r"18 ticks can be added .*20 times in all \(ACTS_LIMIT_TICKS\)"):
+        asked.run.resume(ticks=19)
+    assert len(asked.asked) == 2
+    with Client(loops.settings.model_copy(update={"limit_ticks": None})) as unaware:
+        unaware.run(asked.run.id).resume(ticks=1_000_000)
+    result = asked.result()
+    assert (len(asked.asked), "the limit of 20 ticks (ACTS_LIMIT_TICKS)" in (result.reason or "")) == (20, True)
+    with pytest.raises(OverLimit, match="0 ticks can be added"):
+        asked.run.say("Go on.")
+
+
+def test_r13_3_what_a_token_has_spent_is_asked_before_a_loop_of_its_goes_on(loops: Backend) -> None:
+    with Client(loops.settings.acting_for("sue", Identity("sue", TokenLimits(runs=1, tokens=10)))) as sue:
+        asked = Asked(loops, answer(SUM), answer(output=3), client=sue, config={"ticks": 1})
+        assert asked.result().status == "failed"
+        with pytest.raises(OverLimit, match=r"sue has begun today have taken \d+ tokens, and its limit is 10"):
+            asked.run.resume(ticks=60)
+        with pytest.raises(OverLimit, match="tokens=10, behind its token"):
+            asked.run.say("Go on.")
+        assert (asked.asked, asked.run.status()["status"]) == ({0: 1}, "failed")
+    loops.client.run(asked.run.id).resume(ticks=1)
+    assert asked.result().output == 3
 
 
 def test_r13_3_eight_ticks_are_the_default(loops: Backend) -> None:

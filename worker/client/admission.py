@@ -1,9 +1,11 @@
-"""Admission: whether who has shown a token may begin another run, or more of one, by the limits behind the token.
+"""Admission: the gate through which everything passes that begins work - a run, a fork, calls that are added or done
+again, more ticks, a message to a loop - by the limits behind the token of whoever asks.
 
 What somebody has is not counted on: the runs of the owner's index say it, each by its state. So nothing can leak, and
 what is deleted counts no more. One run of an owner with limits is written down at a time, so two that come together are
 not both the last one that fits. What models take is known when they have answered: who has spent more than its limit
-begins nothing more on that day.
+begins nothing more on that day. Elements of an `_each` call count as they begin; a run that would begin more of them
+than were left when it was admitted fails (see lua/commit_holds.lua).
 """
 
 from __future__ import annotations
@@ -24,36 +26,37 @@ from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
 from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import InfrastructureError, OverLimit
 from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.commits import PAID_MONEY, PAID_TOKENS
+from acts_celery.worker.storage.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, admission, owned_children, owned_runs
-from acts_celery.worker.storage.owned_runs import OWNER
+from acts_celery.worker.storage.owned_runs import OWNER, top_of
 
 _HELD_SECONDS: Final = 120
 """So long a client that dies keeps others of its owner waiting."""
 _WAIT_SECONDS: Final = 60
 _AT_ONCE: Final = 500
 _DAY_MS: Final = 86_400_000
-_FIELDS: Final = (OWNER, "imported", "total", "loop:cost", PAID_TOKENS, PAID_MONEY)
+_FIELDS: Final = (OWNER, "imported", "total", ELEMENTS, "loop:cost", PAID_TOKENS, PAID_MONEY)
 
 
 @contextmanager
-def admitted(redis: Redis, settings: Settings, calls: int, *, more_of: str = "") -> Iterator[None]:
-    """Write down a run of so many calls in here, or that one of its calls is done again, or so many are added to one.
+def admitted(redis: Redis, settings: Settings, calls: int = 0, *, more_of: str = "") -> Iterator[dict[str, Any]]:
+    """Begin in here what takes so many calls: a run, or `more_of` one. Yields what the state of a new run says of it.
+
     Raises `OverLimit` where who has shown a token may not begin it, `InfrastructureError` where another of that name
     does not get on, `RedisError`.
     """
     identity = settings.identity
     if identity is None or (identity.limits.runs is None and not identity.limits.are_of_a_day):
-        yield
+        yield {}
         return
     prefix = settings.key_prefix
     lock = redis.lock(admission(prefix, identity.name), _HELD_SECONDS, blocking_timeout=_WAIT_SECONDS)
     if not lock.acquire():
         raise InfrastructureError(f"another run of {identity.name} is being written down; try again")
     try:
-        _refuse_runs(redis, prefix, identity, more_of)
-        _refuse_day(redis, prefix, identity, calls)
-        yield
+        _refuse_runs(redis, prefix, identity, top_of(redis, prefix, more_of) if more_of else "")
+        left = _refuse_day(redis, prefix, identity, calls)
+        yield {} if left is None else {ELEMENTS_LEFT: left}
     finally:
         with suppress(LockError):  # its time was over
             lock.release()
@@ -68,10 +71,11 @@ def _refuse_runs(redis: Redis, prefix: str, identity: Identity, but: str) -> Non
         )
 
 
-def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> None:
+def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> int | None:
+    """How many calls are left for elements; None is any number."""
     limits = identity.limits
     if not limits.are_of_a_day:
-        return
+        return None
     spent = _spent_today(redis, prefix, identity.name)
     for name, most, taken, added, unit in (
         ("calls", limits.calls, Decimal(spent.calls), calls, "calls"),
@@ -85,6 +89,7 @@ def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> No
                 f"{Decimal(most):f} a day ({name}={Decimal(most):f}, behind its token): begin it after midnight UTC, "
                 "or have it raised"
             )
+    return None if limits.calls is None else limits.calls - spent.calls - calls
 
 
 def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
@@ -114,18 +119,19 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _Spent:
     today, spent = now - now % _DAY_MS, _Spent()
     runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
     for some in batches(runs, _AT_ONCE):
-        for whose, imported, total, *paid in _states(redis, prefix, some, _FIELDS):
+        for whose, imported, total, elements, *paid in _states(redis, prefix, some, _FIELDS):
             if whose != owner or imported:  # what an import has taken was taken elsewhere
                 continue
             cost, tokens, money = paid
             loop = json.loads(cost) if cost is not None else {}  # it has what its calls have cost, too
-            spent.calls += int(total or 0)
+            spent.calls += int(total or 0) + int(elements or 0)
             spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
             spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
     below = _names(redis.zrangebyscore(owned_children(prefix, owner), today, "+inf"))
     for start in range(0, len(below), _AT_ONCE):
         page = below[start : start + _AT_ONCE]
-        spent.calls += sum(int(total or 0) for (total,) in _states(redis, prefix, page, ("total",)))
+        for counts in _states(redis, prefix, page, ("total", ELEMENTS)):
+            spent.calls += sum(int(count or 0) for count in counts)
     return spent
 
 

@@ -63,7 +63,8 @@ class Dispatcher:
             forgotten = self._forgotten(plan, keys.run, trace)
             more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
             more |= {"work": forgotten.work} if forgotten.work else {}
-            with admitted(self._redis, self._settings, plan.size):
+            with admitted(self._redis, self._settings, plan.size) as limits:
+                more |= limits
                 written = self._writer.write(plan, keys, milliseconds, order, more, forgotten.lanes, files)
         except TakenOver:
             if label.id is None or claimed(self._redis, keys, label):

@@ -89,8 +89,8 @@ class Forker:
             counts = self._write_lanes(keys, run)
             if run.loop is not None:
                 self._write_loop(keys, run, run.loop)
-            with admitted(self._redis, self._settings, counts["total"]):
-                self._start(keys, counts, at, milliseconds, run, is_paused=is_paused)
+            with admitted(self._redis, self._settings, counts["total"]) as limits:
+                self._start(keys, counts, at, milliseconds, run, limits, is_paused=is_paused)
         except BaseException:
             discard_run(self._redis, keys)
             raise
@@ -219,7 +219,15 @@ class Forker:
         return {"amended": "".join(past)} if past else {}
 
     def _start(
-        self, keys: Keys, counts: Counter[str], at: str, milliseconds: int, run: RunState, *, is_paused: bool
+        self,
+        keys: Keys,
+        counts: Counter[str],
+        at: str,
+        milliseconds: int,
+        run: RunState,
+        limits: Mapping[str, Any],
+        *,
+        is_paused: bool,
     ) -> None:
         """The last command makes a run of it."""
         total, begun = counts.pop("total", 0), counts.pop(_EACH, 0)
@@ -240,6 +248,7 @@ class Forker:
             "submitted": milliseconds,
             **({} if remaining else {"finished": milliseconds}),
             **owner_fields(self._settings),
+            **limits,
             "forked_from": self._keys.run,
             "forked_at": at,
             **self._amended(at),

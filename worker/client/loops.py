@@ -12,7 +12,7 @@ from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtended, ToolsAsked
 from acts_celery.protocol.submission.additions import check_said
-from acts_celery.worker.errors import NoLoop, NoSuchTick, PlanChanged, RunNotFound, RunOver
+from acts_celery.worker.errors import NoLoop, NoSuchTick, OverLimit, PlanChanged, RunNotFound, RunOver
 from acts_celery.worker.loop.loop_view import LoopView, loop_limits, plan_of
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
@@ -26,6 +26,7 @@ from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import lane_token
 from acts_celery.worker.wire.packing import pack
 
+from .admission import admitted
 from .files import require_given, size_problem
 from .publishing import publish_lanes
 from .sending import beyond
@@ -50,22 +51,25 @@ class LoopControl:
     def extend(self, ticks: int) -> None:
         """Let a loop ask so many times more, also one that has failed: it goes on from where it was.
 
-        Raises `RunNotFound`, `NoLoop`, `RunOver`, `RedisError`.
+        Raises `RunNotFound`, `NoLoop`, `RunOver`, `OverLimit`, `RedisError`.
         """
         done = audit_record(self._settings, "resumed", ticks=ticks)
 
         def step(view: LoopView) -> LoopStep:
             if view.status not in ("running", "paused", "failed"):
                 raise RunOver(f"run {view.run} is {view.status}: it asks nothing more; see `acts say` and `acts fork`")
+            if (left := view.limits.ticks_to_add(view.loop)) is not None and ticks > left:
+                raise _no_ticks(view, left)
             return self._extension(view, ticks)
 
-        self._take(step, done)
+        with admitted(self._redis, self._settings, more_of=self._keys.run):
+            self._take(step, done)
 
     def say(self, messages: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
         """Add texts and chat messages of a user to the context of a loop, with the files that they show, by their
         digests: the next request shows them. One that has ended goes on, with as many ticks as it had at first.
 
-        Raises `protocol.Rejected`, `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `RedisError`.
+        Raises `protocol.Rejected`, `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `OverLimit`, `RedisError`.
         """
         limits = limits_of(self._settings)
         messages = check_said(messages, limits)
@@ -80,14 +84,18 @@ class LoopControl:
             loop = view.loop
             if loop.stage is Stage.ENDED:
                 asked = len([tick for tick in loop.ticks if tick.solution is not None])
-                found = self._extension(view, max(asked - loop.added_ticks, 0))
+                more, left = max(asked - loop.added_ticks, 0), view.limits.ticks_to_add(loop)
+                if view.limits.all_ticks is not None and view.limits.all_ticks <= asked:
+                    raise _no_ticks(view, 0)
+                found = self._extension(view, more if left is None else min(more, left))
             else:
                 found = LoopStep(loop, view.seen)
             found.entries[:0] = [("", ["m", pack(message), "audit", done.pack()]) for message in messages]
             found.files = files
             return found
 
-        self._take(step, done)
+        with admitted(self._redis, self._settings, more_of=self._keys.run):
+            self._take(step, done)
 
     def plan(self) -> dict[str, Any] | None:
         """The plan that waits for an approval (SPEC R13.7): `plan` its digest, `tick`, `calls`; None where none does.
@@ -225,3 +233,10 @@ class LoopControl:
     def _list(self) -> None:
         submitted: Any = self._redis.hget(self._keys.state, "submitted")
         self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: int(submitted or 0)})
+
+
+def _no_ticks(view: LoopView, left: int) -> OverLimit:
+    return OverLimit(
+        f"{left} ticks can be added to run {view.run}: it may ask {view.limits.all_ticks} times in all "
+        "(ACTS_LIMIT_TICKS); ask for fewer, have the limit raised, or begin another run"
+    )

@@ -92,7 +92,7 @@ class Retrier:
         ):
             raise Rejected(problems)
         submitted, _ = self._begun(choice)
-        with admitted(self._redis, self._settings, 0, more_of=self._keys.run), self._steps.listed(submitted):
+        with admitted(self._redis, self._settings, more_of=self._keys.run), self._steps.listed(submitted):
             return self._carry_out(choice, resume)
 
     def planned(self, choice: Choice) -> Retried:

@@ -25,8 +25,7 @@ from acts_celery.protocol.engine.events import CallHeld, FanOutBegun
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.schemas.work import METER, Meter
-from acts_celery.worker.storage.commits import ALONE, Commit, Committed, Held
-from acts_celery.worker.storage.held_calls import pack_hold
+from acts_celery.worker.storage.commits import ALONE, Commit, Committed
 from acts_celery.worker.storage.lane import LaneView, RunGone
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.wire.attempts import Attempt, CallId, owner_token
@@ -202,7 +201,7 @@ class LaneRunner:
             delegated=step.delegated,
             settled=step.settled,
             claims=[self._starter.claim(start.call) for start in starts],
-            holds=[Held(hold.call.index, pack_hold(hold), isinstance(hold, FanOut)) for hold in step.holds],
+            holds=step.held(),
             output_fault=self._lane.output_fault() if outcomes else None,
             leaves=is_all and not self._stays_for(starts),
         )

@@ -12,7 +12,8 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.schemas.work import STEP_WORK, Meter
 from acts_celery.worker.process.figures import figures
 from acts_celery.worker.storage.codes import Code
-from acts_celery.worker.storage.commits import Committed, Delegated, Ending, Rest
+from acts_celery.worker.storage.commits import Committed, Delegated, Ending, Held, Rest
+from acts_celery.worker.storage.held_calls import pack_hold
 from acts_celery.worker.storage.spent import Spent
 from acts_celery.worker.wire.attempts import Seen
 from acts_celery.worker.wire.task_messages import TaskMessage
@@ -80,6 +81,13 @@ class Step:
                 self.seen.get(outcome.index),
             )
             for outcome in self.outcomes
+        ]
+
+    def held(self) -> list[Held]:
+        """The calls that are to wait for a person, or are carried out for each element."""
+        return [
+            Held(hold.call.index, pack_hold(hold), hold.elements if isinstance(hold, FanOut) else 0)
+            for hold in self.holds
         ]
 
     def sent(self, committed: Committed) -> list[TaskMessage]:

@@ -16,6 +16,10 @@ from acts_celery.worker.wire.task_messages import TaskMessage, pack_task
 from .codes import Code
 from .spent import Spent
 
+ELEMENTS: Final = "elements"
+"""The field of a run's state that counts the elements that its calls have begun (SPEC R4.10)."""
+ELEMENTS_LEFT: Final = "elements_left"
+"""The field that says how many those may be, where a token's limit does."""
 PAID_TOKENS: Final = "paid:tokens"
 """The field of a run's state that says how many tokens models have taken for its calls; a loop has `loop:cost`, too."""
 PAID_MONEY: Final = "paid:money"
@@ -47,12 +51,12 @@ class Held:
 
     index: int
     snapshot: bytes
-    fans_out: bool = False
-    """Whether it waits for none, but is carried out for each element with it."""
+    elements: int = 0
+    """For how many elements it is carried out with it, where it waits for nobody."""
 
     def to_request(self) -> dict[str, Any]:
         """What the script takes."""
-        return {"call": self.index, "snapshot": self.snapshot, "fans_out": self.fans_out}
+        return {"call": self.index, "snapshot": self.snapshot, "elements": self.elements}
 
 
 @dataclass(frozen=True, slots=True)

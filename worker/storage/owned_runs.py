@@ -32,6 +32,16 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     return None
 
 
+def top_of(redis: Redis, prefix: str, run: str) -> str:
+    """The run above a child run that nothing stands above; a run itself, where it is no child. Raises `RedisError`."""
+    for _ in range(_DEEPEST):
+        field: Any = redis.hget(Keys(prefix, run).state, PARENT)
+        if (above := Parent.read(field)) is None:
+            break
+        run = above.call.run
+    return run
+
+
 def note_owned(redis: Redis, keys: Keys, owner: str, milliseconds: int) -> None:
     """Note a run that is about to be written down, and no longer the oldest ones that are kept no more. Raises
     `RedisError`.

@@ -1,17 +1,28 @@
 -- Calls that are to wait for a person (see decide.lua), or that are carried out for each element.
 --
--- KEYS: log held pending_webhooks
+-- KEYS: log held pending_webhooks state
 -- USES: commit_step commit_outcomes
--- Request: holds: {call, snapshot (msgpack), fans_out (it is carried out for each element)}, tells (whether there is a web
---          hook to be called for what is held)
+-- Request: holds: {call, snapshot (msgpack), elements (for so many it is carried out; 0 where it waits for a person)}, tells
+--          (whether there is a web hook to be called for what is held)
 -- Answer: held (for each hold whether it was written)
 
 local holds = {}
 for i, hold in ipairs(request.holds) do
     local before = entries[hold.call]
-    local is_free = not before or (hold.fans_out and read_condition(before) == 'decided')
+    local is_free = not before or (hold.elements > 0 and read_condition(before) == 'decided')
     holds[i] = status == 'running' and not is_outdated and all_accepted and is_free
-    if holds[i] and hold.fans_out then
+    if holds[i] and hold.elements > 0 then
+        local begun, left = unpack(redis.call('HMGET', state, 'elements', 'elements_left'))
+        if left and (begun or 0) + hold.elements > tonumber(left) then
+            status = exceed(string.format('call %s has %d elements, which are more calls than the limit behind the '
+                .. "token of the run's owner leaves", hold.call, hold.elements))
+            becomes_due(now + request.published_ms)
+            holds[i] = false
+        else
+            redis.call('HINCRBY', state, 'elements', hold.elements)
+        end
+    end
+    if holds[i] and hold.elements > 0 then
         last = redis.call('XADD', log, '*', 'l', lane, 'p', last, 'c', hold.call, 'fan_out', hold.snapshot)
         note(hold.call, condition('each', 1, 0))
         open = open + (before and 0 or 1)
