@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 
 from acts_celery.worker.web.connections import Connection
+from acts_celery.worker.web.serving import WebServer
 
 WAIT_SECONDS = 30
 LARGE = b"x" * 8_000_000
@@ -94,3 +95,26 @@ def test_a_client_that_does_not_read_is_dropped_and_takes_no_memory() -> None:
             assert await asyncio.to_thread(poller.poll, 1_000 * WAIT_SECONDS)
 
     in_time(asked)
+
+
+def test_connections_that_ask_for_nothing_keep_nobody_out() -> None:
+    async def asked() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=1_000) as listening:
+            server = WebServer(answer, 20, lambda: None)
+            task = asyncio.create_task(server._serve([listening]))
+            port = listening.getsockname()[1]
+            half = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+            for _, writer in half:
+                writer.write(HEAD)
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+                writer.write(HEAD + b"Connection: close\r\n\r\n")
+                assert (await reader.readline()).split()[1] == b"200"
+                assert (await reader.read()).endswith(LARGE)
+                writer.close()
+            for _, writer in half:
+                writer.close()
+            server.should_exit = True
+            await task
+
+    asyncio.run(asyncio.wait_for(asked(), WAIT_SECONDS))

@@ -65,7 +65,8 @@ async def serve(
         Route("/health", _health),
     ]
     router = Router(routes, redirect_slashes=False)
-    guard = Guard(router, access=Access(tokens, SITE), site=SITE, host=host, url=settings.mcp_url)
+    access, most = Access(tokens, SITE), _MOST_CONNECTIONS
+    guard = Guard(router, access=access, site=SITE, host=host, url=settings.mcp_url, most_requests=most)
     async with manager.run():
         await WebServer(guard, _MOST_CONNECTIONS, on_ready).serve([listening])
 

@@ -33,7 +33,7 @@ from acts_celery.worker.web.refusals import Refused
 from acts_celery.worker.web.site import Site
 
 from .deeds import DEEDS, Deed, read_deed
-from .following import Following
+from .following import WATCHED, Following
 from .streams import EventStream
 
 PAGES: Final = Site(
@@ -45,6 +45,12 @@ PAGES: Final = Site(
 _FRONT: Final = "page.html"
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _DEED_THREADS: Final = 8
+_BESIDE_VIEWERS: Final = 200
+
+
+def most_connections(settings: Settings) -> int:
+    """How many connections there may be: viewers have theirs as long as they look."""
+    return settings.ui_viewers + _BESIDE_VIEWERS
 
 
 class Pages:
@@ -53,7 +59,6 @@ class Pages:
     def __init__(self, settings: Settings, tokens: Sequence[AccessToken], host: str) -> None:
         self._settings = settings
         self._source = settings.for_reading
-        self._tokens = tokens
         self._host = host
         self._redis: Redis = connect(self._source)
         self._page = Page(self._redis, self._source)
@@ -61,7 +66,8 @@ class Pages:
         self._deeds = ThreadPoolExecutor(_DEED_THREADS, "acts-ui-deeds")
         self._clients = {token.name: Client(settings.acting_for(token.name, token.identity)) for token in tokens}
         self._assets = _read_assets()
-        self.following = Following(self._source, self._reader)
+        self._access = Access(tokens, PAGES)
+        self.following = Following(self._source, self._reader, self._access.shares(settings.ui_viewers, WATCHED))
 
     @property
     def application(self) -> ASGIApp:
@@ -77,8 +83,10 @@ class Pages:
             Route("/api/{path:path}", self._answer),
         ]
         router = Router(routes, redirect_slashes=False)
-        access = Access(self._tokens, PAGES)
-        return Guard(router, access=access, site=PAGES, host=self._host, url=self._settings.ui_url)
+        most = most_connections(self._settings)
+        return Guard(
+            router, access=self._access, site=PAGES, host=self._host, url=self._settings.ui_url, most_requests=most
+        )
 
     async def close(self) -> None:
         """End what follows runs, and the connections."""
@@ -133,7 +141,7 @@ class Pages:
 
     async def _events(self, request: Request) -> Any:
         run = await self._seen(request, request.path_params["run"])
-        return EventStream(self.following, await self.following.join(run))
+        return EventStream(self.following, await self.following.join(run, _visitor(request).name))
 
     async def _deed(self, request: Request) -> Response:
         name, visitor = request.path_params["deed"], _visitor(request)

@@ -16,6 +16,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.storage.connections import connect_async_client
 from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.web.access import Shares
 from acts_celery.worker.web.reading import Reader, encoded
 from acts_celery.worker.web.refusals import Refused, document, refusal
 
@@ -24,6 +25,7 @@ PAUSE_SECONDS: Final = 0.5
 _BLOCK_MS: Final = 5_000
 """So often a run is looked at without an entry of its log: it may be gone."""
 _CANCEL_SECONDS: Final = 0.5
+WATCHED: Final = "pages that follow runs"
 _PASSING: Final = ("expires", "duration_seconds")
 _BACKOFF: Final = Backoff(0.5, 10.0)
 
@@ -41,8 +43,9 @@ class Told:
 class Viewer:
     """Somebody who looks at a run."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, name: str = "") -> None:
         self.run = run
+        self.name = name
         self.is_over = False
         self._newest: Told | None = None
         self._came = asyncio.Event()
@@ -87,9 +90,11 @@ class _Followed:
 class Following:
     """The runs that are looked at. Use it in one event loop; `settings` say where runs are read."""
 
-    def __init__(self, settings: Settings, reader: Reader) -> None:
+    def __init__(self, settings: Settings, reader: Reader, shares: Shares | None = None) -> None:
+        """`shares` are what each token's name may have of the viewers; without it any may have all."""
         self._settings = settings
         self._reader = reader
+        self._shares = shares or Shares(settings.ui_viewers, WATCHED)
         self._redis: Redis = connect_async_client(settings)
         self._runs: dict[str, _Followed] = {}
         self._is_closed = False
@@ -99,12 +104,19 @@ class Following:
         """How many look at runs."""
         return sum(len(followed.viewers) for followed in self._runs.values())
 
-    async def join(self, run: str) -> Viewer:
-        """Look at a run. Raises `Refused` where too many do; what `Page.answer` raises where there is none."""
+    async def join(self, run: str, name: str = "") -> Viewer:
+        """Somebody of that name looks at a run. Raises `Refused` where too many do, or he at too many; what
+        `Page.answer` raises where there is none.
+        """
         self._refuse_if_full()
-        overview = await self._reader.answer(f"runs/{run}", {})
-        self._refuse_if_full()  # others may have come meanwhile
-        viewer = Viewer(overview["run"])
+        self._shares.take(name)
+        try:
+            overview = await self._reader.answer(f"runs/{run}", {})
+            self._refuse_if_full()  # others may have come meanwhile
+        except BaseException:
+            self._shares.give_back(name)
+            raise
+        viewer = Viewer(overview["run"], name)
         followed = self._runs.setdefault(viewer.run, _Followed())
         followed.viewers.add(viewer)
         if followed.task is None or followed.task.done():  # the run under its id was gone, and is another one now
@@ -127,6 +139,7 @@ class Following:
         if followed is None or viewer not in followed.viewers:
             return
         followed.viewers.remove(viewer)
+        self._shares.give_back(viewer.name)
         if not followed.viewers:
             del self._runs[viewer.run]
             if followed.task is not None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from acts_celery.broker_config import Settings
 from acts_celery.broker_config.tokens import AccessToken
 from acts_celery.worker.web.serving import WebServer
 
-from .application import Pages
-
-_BESIDE_VIEWERS: Final = 200
-"""Connections that there may be besides those that follow a run."""
+from .application import Pages, most_connections
 
 
 async def serve(
@@ -22,7 +18,7 @@ async def serve(
     """Serve until SIGINT or SIGTERM, which end it in good order. `on_ready` is called when requests are answered."""
     pages = Pages(settings, tokens, host)
     try:
-        most = settings.ui_viewers + _BESIDE_VIEWERS
+        most = most_connections(settings)
         # Viewers end first, who would stay for ever.
         await WebServer(pages.application, most, on_ready, pages.following.close).serve([listening])
     finally:

@@ -2,7 +2,8 @@
 
 A token comes in the header `Authorization` alone. A browser adds that to no request by itself, so no other page can
 use it, and no log of addresses has it. Tokens are compared by their digests, in the same time whatever they are. Who
-tries many wrong ones waits.
+tries many wrong ones waits, and keeps nobody out: a right token is looked at first. No token takes all that a server
+can do at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import hmac
 import ipaddress
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,8 +24,10 @@ from .site import Site
 
 WINDOW_SECONDS: Final = 60.0
 WRONG_TOKENS: Final = 20
-"""So many different wrong tokens may come from one address in that time; then it waits until the time is over. The
-same one counts once: a page that was left open goes on asking with the token that it had."""
+"""So many different wrong tokens may come from one address in that time; then others are not even called wrong until
+the time is over. The same one counts once: a page that was left open goes on asking with the token that it had."""
+_MOST_PARTS: Final = 4
+_LEAST_SHARE: Final = 2
 _ADDRESSES: Final = 10_000
 _SCHEME: Final = "bearer "
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
@@ -62,6 +65,28 @@ class _Tries:
     digests: set[bytes] = field(default_factory=set)
 
 
+class Shares:
+    """How much of something each name has, and may have: all of it where there is one name, else a part."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most = most
+        self._what = what
+        self._taken: Counter[str] = Counter()
+
+    def take(self, name: str) -> None:
+        """Raise `Refused` where the name has its share already."""
+        if self._taken[name] >= self._most:
+            text = f"{name} has {self._most} {self._what}, which is its share: end one, or try again later"
+            raise Refused(429, "TooMany", text, {"Retry-After": "10"})
+        self._taken[name] += 1
+
+    def give_back(self, name: str) -> None:
+        """The name has one less."""
+        self._taken[name] -= 1
+        if not self._taken[name]:
+            del self._taken[name]
+
+
 class Access:
     """The tokens that are known, and the tries of others."""
 
@@ -73,11 +98,6 @@ class Access:
 
     def enter(self, header: str | None, address: str) -> Visitor:
         """Who comes with such a header `Authorization`, from an address. Raises `Refused`."""
-        tries = self._tries_of(address)
-        if tries is not None and len(tries.digests) >= WRONG_TOKENS:
-            wait = max(1, round(tries.since + WINDOW_SECONDS - self._clock()))
-            text = f"too many wrong tokens came from {address}: wait {wait} seconds"
-            raise Refused(429, "TooManyTries", text, {"Retry-After": str(wait)})
         if header is None or header[: len(_SCHEME)].lower() != _SCHEME:
             raise Refused(401, "NoToken", f"no token: {self._site.how_to_enter}", _CHALLENGE)
         digest = _digest(header[len(_SCHEME) :].strip())
@@ -86,9 +106,19 @@ class Access:
             # Each is compared, so that the time does not say which one it is.
             found = visitor if hmac.compare_digest(known, digest) else found
         if found is None:
+            tries = self._tries_of(address)
+            if tries is not None and len(tries.digests) >= WRONG_TOKENS:
+                wait = max(1, round(tries.since + WINDOW_SECONDS - self._clock()))
+                text = f"too many wrong tokens came from {address}: wait {wait} seconds"
+                raise Refused(429, "TooManyTries", text, {"Retry-After": str(wait)})
             self._note(address, digest)
             raise Refused(401, "WrongToken", f"this token is not known: {self._site.where_from}", _CHALLENGE)
         return found
+
+    def shares(self, most: int, what: str) -> Shares:
+        """What each name may have of something that is there `most` times."""
+        names = len({visitor.name for _, visitor in self._known})
+        return Shares(max(_LEAST_SHARE, most // min(max(names, 1), _MOST_PARTS)), what)
 
     def _tries_of(self, address: str) -> _Tries | None:
         tries = self._tries.get(_place(address))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import Access
+from .access import Access, Visitor
 from .refusals import Refused, refusal, response
 from .site import Site
 
@@ -45,8 +45,19 @@ def _hosts_of(host: str, url: str | None) -> frozenset[str]:
 class Guard:
     """Lets requests through to an application, or answers them."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, site: Site, host: str, url: str | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        site: Site,
+        host: str,
+        url: str | None = None,
+        most_requests: int = 100,
+    ) -> None:
+        """`most_requests` can be answered at a time; each token's name has its share of them."""
         self._app = app
+        self._shares = access.shares(most_requests, "requests under way")
         self._access = access
         self._site = site
         self._hosts = _hosts_of(host, url)
@@ -58,7 +69,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        has_begun = False
+        has_begun, name = False, None
         scope["app"] = self  # so that starlette raises where an address is unknown, and does not answer by itself
 
         async def secured(message: Message) -> None:
@@ -69,15 +80,22 @@ class Guard:
             await send(message)
 
         try:
-            self._look_at(scope)
+            visitor = self._look_at(scope)
+            if visitor is not None:
+                self._shares.take(visitor.name)
+                name = visitor.name
             await self._app(scope, receive, secured)
         except Exception as error:
             refused = refusal(error)
             if not has_begun:
                 await response(refused)(scope, receive, secured)
+        finally:
+            if name is not None:
+                self._shares.give_back(name)
 
-    def _look_at(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
+    def _look_at(self, scope: Scope) -> Visitor | None:
+        """Who asks, where that takes a token. Raises `Refused`."""
+        headers, visitor = Headers(scope=scope), None
         host = headers.get("host", "")
         if _name(host) not in self._hosts:
             text = f"this server is not at this host: set {self._site.url_setting} to where clients find it"
@@ -89,11 +107,11 @@ class Guard:
         if scope["path"].startswith(self._site.guarded):
             given = headers.getlist("authorization")
             client = scope.get("client") or ("", 0)
-            scope.setdefault("state", {})["visitor"] = self._access.enter(
-                given[0] if len(given) == 1 else None, client[0]
-            )
+            visitor = self._access.enter(given[0] if len(given) == 1 else None, client[0])
+            scope.setdefault("state", {})["visitor"] = visitor
         if scope["method"] == "POST" and _media_type(headers) != "application/json":
             raise Refused(415, "NotJson", "the body should be JSON, with Content-Type: application/json")
+        return visitor
 
     def _look_at_origin(self, headers: Headers, host: str) -> None:
         """Refuse what a browser sends for the page of another host. What is no browser names none."""
