@@ -7,14 +7,18 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.cli.doctor.servers import examine_servers
 from acts_celery.worker.storage.keys import Keys
+from tests.few import few
 
-from .backend import Backend, Meeting, meeting_url, settings_for
+from .backend import Backend, Meeting, ends, heard, meeting_url, settings_for
 
 RECOVERY_SECONDS = 10
 
@@ -186,3 +190,132 @@ def test_plain_functions_that_hang_take_no_other_calls_place_and_hold_up_no_shut
         assert backend.run([{"_tool": "echoPlain", "value": 1, "_outputPath": "†state.a"}]).status == "completed"
         worker.terminate()
         assert worker.wait(10) == 0, "though the functions are still waiting"
+
+
+KEEPING = {
+    "in line": ({"_tool": "keepGil"}, "leases", 2),
+    "on its own queue": ({"_tool": "keepGilFar"}, "leases", 14),
+    "by a delegate": ({"_tool": "ask", "_delegate": "keepGilElsewhere"}, "leases", 14),
+    "in the background": ({"_tool": "keepGil"}, "outbox_due", 14),
+}
+"""A call, the key in which it is renewed, and how often that is in more than a lease."""
+
+
+class Kept:
+    """A named pipe that holds up, with the interpreter's lock, who reads from it."""
+
+    def __init__(self, pipe: Path) -> None:
+        self.pipe = pipe
+        os.mkfifo(pipe)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The lock is held while the block lasts, by whoever reads."""
+        with self.pipe.open("wb") as writing:
+            yield
+            writing.write(b".")
+
+
+def renewals(backend: Backend, key: str, number: int) -> None:
+    """Wait until a sorted set was written so often."""
+    backend.redis.config_set("notify-keyspace-events", "Kz")
+    with backend.redis.pubsub() as writes:  # type: ignore[no-untyped-call]  # redis is typed but here
+        writes.subscribe(f"__keyspace@0__:{key}")
+        assert all(writes.get_message(timeout=30) for _ in range(number + 1))
+    backend.redis.config_set("notify-keyspace-events", "")
+
+
+@pytest.mark.parametrize("where", few(KEEPING, 2))
+def test_a_call_that_keeps_the_interpreters_lock_is_begun_once_and_so_is_what_waits_behind_it(
+    backend: Backend, where: str, tmp_path: Path
+) -> None:
+    meeting, name = backend.meeting, where.replace(" ", "-")
+    meta, due, renewed = KEEPING[where]
+    kept = Kept(tmp_path / "pipe")
+    call = {**meta, "name": name, "pipe": str(kept.pipe)}
+    if where != "in the background":
+        call["_outputPath"] = "†state.kept"
+    beside = [{"_tool": "waitFar", "gate": f"{name}-{n}", "_outputPath": f"†state.b{n}"} for n in range(6)]
+    for one in beside:
+        meeting.open_gate(one["gate"])
+    with backend.worker(), backend.worker():
+        run = backend.client.submit(solution={"calls": [call]})
+        holder = meeting.take(f"keeping:{name}")
+        with kept.held():
+            others = backend.client.submit(solution={"calls": beside})
+            heard(backend, f"process {holder}, has not reported")
+            renewals(backend, getattr(Keys("acts", run.id), due), renewed)
+            if due == "leases":
+                (waiting,) = run.status()["waiting_for"]
+                assert (waiting["call"], waiting["for"]) == ("0", "worker")
+                assert f"process {holder}" in waiting["reason"]
+            if where == "in line":
+                told = [layer.detail for layer in examine_servers(backend.settings) if layer.layer == "runs"]
+                assert f"process {holder}" in told[0]
+        assert meeting.take(f"kept:{name}") == holder
+        assert backend.wait(run.id).status == "completed"
+        assert backend.wait(others.id).status == "completed"
+    assert meeting.count(f"keeping:{name}") == 0, "it has begun once"
+    assert [meeting.count(f"at:{one['gate']}") for one in beside] == [1] * 6
+
+
+def test_a_worker_that_is_killed_while_its_lock_is_kept_is_made_up_for_and_its_sidecar_ends(
+    backend: Backend, tmp_path: Path
+) -> None:
+    meeting, kept = backend.meeting, Kept(tmp_path / "pipe")
+    call = {"_tool": "keepGil", "name": "killed", "pipe": str(kept.pipe), "_outputPath": "†state.a"}
+    with backend.worker() as victim, backend.worker("--queues", "delegates"):
+        run = backend.client.submit(solution={"calls": [call]})
+        assert meeting.take("keeping:killed") == victim.pid
+        (sidecar,) = sidecars_of(victim.pid)
+        with kept.pipe.open("wb"):
+            heard(backend, f"process {victim.pid}, has not reported")
+            os.kill(victim.pid, signal.SIGKILL)
+        with backend.worker() as heir:
+            assert ends(sidecar)
+            killed = time.monotonic()
+            assert meeting.take("keeping:killed") == heir.pid
+            assert time.monotonic() - killed < RECOVERY_SECONDS
+            with kept.held():
+                pass
+            assert backend.wait(run.id).data() == {"state": {"a": 2}}
+
+
+def test_a_worker_that_is_stopped_does_not_count_as_alive_and_begins_nothing_twice_when_it_goes_on(
+    hasty: Backend,
+) -> None:
+    meeting = hasty.meeting
+    calls = [{"_tool": "waitFar", "gate": "stopped", "_outputPath": "†state.a"}, hanging("b", "hangOnceFar")]
+    with hasty.worker("--queues", "instances"), hasty.worker("--queues", "far") as stopped:
+        run = hasty.client.submit(solution={"calls": calls[1:]})
+        assert meeting.take("hanging:b") == stopped.pid
+        os.kill(stopped.pid, signal.SIGSTOP)
+        late = hasty.client.submit(solution={"calls": calls[:1]})
+        with hasty.worker("--queues", "far") as heir:
+            assert meeting.take("hanging:b") == heir.pid
+            assert meeting.take("at:stopped") == heir.pid
+            os.kill(stopped.pid, signal.SIGCONT)
+            meeting.open_gate("stopped")
+            assert hasty.wait(late.id).status == "completed"
+            assert hasty.wait(run.id).data() == {"state": {"b": 2}}
+    assert meeting.count("at:stopped") == 0
+
+
+def test_a_sidecar_that_is_killed_is_replaced(backend: Backend, tmp_path: Path) -> None:
+    with backend.worker() as worker:
+        assert backend.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]).status == "completed"
+        (sidecar,) = sidecars_of(worker.pid)
+        os.kill(sidecar, signal.SIGKILL)
+        assert ends(sidecar)
+        heard(backend, "has ended with -9")
+        while not (replaced := sidecars_of(worker.pid)):
+            pass
+    assert all(ends(pid) for pid in replaced)
+
+
+def sidecars_of(pid: int) -> list[int]:
+    """The sidecars among the children of a process."""
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return [child for child in children if b"sidecar_process.py" in Path(f"/proc/{child}/cmdline").read_bytes()]

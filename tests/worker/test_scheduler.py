@@ -26,12 +26,13 @@ from acts_celery.worker.app.runtime import Runtime
 from acts_celery.worker.app.scheduler import Scheduler
 from acts_celery.worker.broker.cancellation import Cancellations
 from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.liveness.presence import Presence, read_living
+from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.storage.definition import _read_definition, unpack_definition
 from acts_celery.worker.storage.keys import Keys, due_runs, probes
+from acts_celery.worker.storage.living import read_living
 from acts_celery.worker.storage.scripts import pack_request
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.wire.attempts import Attempt, CallId
@@ -307,11 +308,11 @@ def test_that_a_process_lives_is_said_at_the_same_cost_whatever_it_has_at_work(p
     process.forget()
     presence.beat()
     assert [process.asked(command) for command in ("hset", "hget", "zadd")] == [1, 1, 0]
-    assert len(read_living(process.redis, "acts", 60_000)["r"]) == 1_200
+    assert len(read_living(process.redis, "acts", 60_000).holders["r"]) == 1_200
     for n in range(1_200):
         presence.leave("r", f"{n}")
     presence.beat()
-    assert "r" not in read_living(process.redis, "acts", 60_000)
+    assert "r" not in read_living(process.redis, "acts", 60_000).holders
 
 
 def test_a_broker_that_is_away_neither_ends_what_is_at_work_nor_loses_what_is_to_be_published(process: Process) -> None:

@@ -16,11 +16,12 @@ from acts_celery.worker.app.application import make_client_application
 from acts_celery.worker.lanes.invocation import invoke
 from acts_celery.worker.lanes.threads import Threads
 from acts_celery.worker.liveness.heartbeats import Heartbeat
-from acts_celery.worker.liveness.presence import Presence, read_living
+from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
 from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage.living import read_living
 from acts_celery.worker.wire.attempts import Attempt, CallId
 from acts_celery.worker.wire.reports import AttemptRef, Report
 
@@ -79,7 +80,7 @@ def test_a_loop_that_is_blocked_is_at_work_on_what_blocks_it_and_on_nothing_else
     def held() -> set[str]:
         """What counts as at work, now that the loop was asked before."""
         presence.beat()
-        return set(read_living(redis, "watchdog", 60_000)["r"])
+        return set(read_living(redis, "watchdog", 60_000).holders["r"])
 
     loop.block()
     presence.beat()

@@ -60,6 +60,7 @@ class CoroutinePool(TaskPool):  # type: ignore[misc]  # celery has no types
         """Called by Celery when the worker starts."""
         tasks = ((self.app.tasks[name], begin) for name, begin in self.app.conf.acts_coroutines.items())
         self._coroutines = {task.name: (task, begin) for task, begin in tasks if task.ignore_result}
+        self._runtimes.current()  # its sidecar is there before the first call
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Called by Celery: its thread runs this loop from now on."""

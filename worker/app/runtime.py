@@ -37,6 +37,7 @@ from acts_celery.worker.lanes.validator import Validator
 from acts_celery.worker.liveness.heartbeats import Heartbeat, report_interval_seconds
 from acts_celery.worker.liveness.presence import Presence
 from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.worker.liveness.sidecar import Sidecar
 from acts_celery.worker.models.configured import Models
 from acts_celery.worker.models.errors import ModelError
 from acts_celery.worker.models.request import Answer
@@ -77,6 +78,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._watchdog = LoopWatchdog(self._loop, most_silent_seconds=settings.lease_seconds / 2)
+        self.sidecar = Sidecar(settings, worker)
         self._presence: Presence | None = None
         interval = report_interval_seconds(settings)
         queue = ReportQueue(app, settings)
@@ -87,6 +89,7 @@ class Runtime:
             watchdog=self._watchdog,
             quarantine=self._quarantine,
             limit_attempts=settings.limit_attempts,
+            sidecar=self.sidecar,
         )
         self._publishing = ThreadPoolExecutor(1, thread_name_prefix="acts-publish")
         self._publish_buffer = PublishBuffer(self._publish, self._refuse)
@@ -117,6 +120,7 @@ class Runtime:
         self.heartbeat.stop()
         if self._presence is not None:
             self._presence.close()
+        self.sidecar.close()
         self.run(_cancel_all())
         self.finish()
         self.run(self._validator.close())
@@ -162,6 +166,7 @@ class Runtime:
             lease_seconds=settings.lease_seconds,
             on_cancelled=self.cancel,
             watchdog=self._watchdog,
+            sidecar=self.sidecar,
         )
         remote = Remote(settings, registry)
         slots = Slots(redis, prefix=settings.key_prefix)

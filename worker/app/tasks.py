@@ -202,6 +202,8 @@ _KINDS: Final[tuple[_Kind[Any], ...]] = (
 async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a remote call, and bring back what comes of it."""
     attempt = message.attempt
+    if _is_in_doubt(runtime, attempt):
+        return
     async with runtime.heartbeat.at_work(attempt):
         begun = time.monotonic()
         result = await runtime.carry_out(attempt, doing(message))
@@ -216,8 +218,19 @@ async def _carry_out(runtime: Runtime, message: RemoteCall, doing: Carrying[Remo
 async def _try(runtime: Runtime, message: RemoteCall, doing: Carrying[RemoteCall]) -> None:
     """Carry out a fire-and-forget call once, and tell what came of it; the sweep sees to whether there is more."""
     attempt = message.attempt
+    if _is_in_doubt(runtime, attempt):
+        return
     async with runtime.heartbeat.at_work(attempt):
         result = await doing(message)
         await runtime.heartbeat.complete(attempt, result)
     if isinstance(result, Failure):
         raise TaskFailed(f"{attempt.id}: {result.type}")
+
+
+def _is_in_doubt(runtime: Runtime, attempt: Attempt) -> bool:
+    """Whether a remote call may have been sent again while this process had its message and nothing ran here: then it
+    is not begun. The sweep sends it, once more or for the first time.
+    """
+    if is_in_doubt := runtime.sidecar.has_just_woken:
+        logger.warning("%s is left to the sweep: this process did not run while it had its message", attempt.id)
+    return is_in_doubt

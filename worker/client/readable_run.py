@@ -62,8 +62,8 @@ class ReadableRun(Generic[OutputT]):
         `held_below` is there while calls of child runs wait for a person, and says how many; `unanswered` while models
         are asked again: of each request the `call` (None: the loop's own), the error's `type` and `message`, how many
         `tries` there were, `again_in_seconds`; `waiting_for` while calls wait for what is no call, of a few of them the
-        `call` (None: the whole run), `for` what (`queue`, `code`, `slot`, `attempt`, `person`, `promise`, `resume`,
-        `version`), and the `reason`.
+        `call` (None: the whole run), `for` what (`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`,
+        `resume`, `version`), and the `reason`.
         """
         if at is not None:
             return status_in(self.result(at), instances=instances)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -33,6 +33,7 @@ from acts_celery.worker.wire.messages import attempt_in
 from acts_celery.worker.wire.reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
 
 from .report_queue import ReportQueue
+from .sidecar import Sidecar, Voice
 
 _LONGEST_INTERVAL_SECONDS: Final = 1.0
 _MOST_UNANSWERED: Final = 100
@@ -58,8 +59,10 @@ class Heartbeat:
         watchdog: LoopWatchdog | None = None,
         quarantine: Quarantine | None = None,
         limit_attempts: int = 5,
+        sidecar: Sidecar | None = None,
     ) -> None:
         self._queue = queue
+        self._sidecar = sidecar
         self._watchdog = watchdog
         self._quarantine = quarantine or Quarantine()
         self._alone_from = alone_from(limit_attempts)
@@ -103,7 +106,8 @@ class Heartbeat:
                 self._duty.start()
             is_sent = False
             try:
-                yield
+                with self._sidecar.at_work(ref) if self._sidecar is not None else nullcontext():
+                    yield
                 is_sent = True
             finally:
                 self._end(ref, is_sent=is_sent)
@@ -115,7 +119,9 @@ class Heartbeat:
             self._waiting.add(ref)
             self._duty.start()
         try:
-            async with self._quarantine.turn(attempt.id.run):
+            async with AsyncExitStack() as turn:
+                with self._sidecar.at_work(ref, is_begun=False) if self._sidecar is not None else nullcontext():
+                    await turn.enter_async_context(self._quarantine.turn(attempt.id.run))
                 with self._lock:
                     self._waiting.discard(ref)
                 yield
@@ -155,6 +161,11 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
+        self._report()
+        if self._sidecar is not None:
+            self._sidecar.note(Voice.REPORTS)
+
+    def _report(self) -> None:
         blocked = self._watchdog.blocked() if self._watchdog is not None else None
         now = time.monotonic()
         with self._lock:

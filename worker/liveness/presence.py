@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -19,9 +19,10 @@ from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.keys import Keys, processes
-from acts_celery.worker.storage.set_aside import readable
 from acts_celery.worker.wire.attempts import owner_token
-from acts_celery.worker.wire.packing import pack, unpack
+from acts_celery.worker.wire.packing import pack
+
+from .sidecar import Sidecar, Voice
 
 _NOTICE_SECONDS: Final = 1.0
 """After so long at most it is known here that a run was cancelled."""
@@ -41,11 +42,13 @@ class Presence:
         lease_seconds: float,
         on_cancelled: Callable[[str], None],
         watchdog: LoopWatchdog | None = None,
+        sidecar: Sidecar | None = None,
     ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._on_cancelled = on_cancelled
         self._watchdog = watchdog
+        self._sidecar = sidecar
         self._name = owner_token()
         self._drivers: dict[str, set[str]] = defaultdict(set)
         self._is_said = False
@@ -77,6 +80,11 @@ class Presence:
 
     def beat(self) -> None:
         """Say what is at work now that the loop can serve. Raises `RedisError`."""
+        self._say()
+        if self._sidecar is not None:
+            self._sidecar.note(Voice.PRESENCE)
+
+    def _say(self) -> None:
         with self._lock:
             holds = {run: sorted(owners) for run, owners in self._drivers.items()}
         runs, key = list(holds), processes(self._prefix)
@@ -96,28 +104,3 @@ class Presence:
         for run, status in zip(runs, statuses, strict=True):
             if status == b"cancelled":
                 self._on_cancelled(run)
-
-
-Living = Mapping[str, Mapping[str, int]]
-"""What processes that live hold: by run and holder - an owner, or a call - until when in ms."""
-
-
-def read_living(redis: Redis, prefix: str, lease_ms: int) -> Living:
-    """What those hold that have said in time that they live; what others have said is removed. Raises `RedisError`."""
-    key = processes(prefix)
-    found: Any = redis.hgetall(key)
-    now = server_ms(redis) if found else 0
-    living: dict[str, dict[str, int]] = defaultdict(dict)
-
-    def read(name: bytes) -> None:
-        said = unpack(found[name])
-        until = int(said["at"]) + lease_ms
-        if not now <= until <= now + 2 * lease_ms:  # said too long ago, or by a clock that was ahead
-            redis.hdel(key, name)
-            return
-        for run, holders in said["holds"].items():
-            living[run].update(dict.fromkeys(holders, until))
-
-    for _ in readable(key, found, read, lambda name: redis.hdel(key, name)):
-        pass
-    return living

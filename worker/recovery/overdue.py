@@ -6,7 +6,8 @@ It also ends the life of runs: when a run is over, its keys get their expiry.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -14,15 +15,16 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.liveness.presence import read_living
 from acts_celery.worker.storage.child_links import Parent, result_of
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.formats import READ
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.storage.living import SilentProcess, read_living
 from acts_celery.worker.storage.retention import discard_run, expire_runs
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.task_messages import lane_task
 
 from .broken_runs import BROKEN, BrokenRuns
@@ -35,6 +37,7 @@ logger = logging.getLogger(__name__)
 _SUBMITTING_SECONDS: Final = 600.0
 """How long a client may write at a run before it counts as dead, and what it has written is removed."""
 _AT_ONCE: Final = 500
+_MOST_NAMED: Final = 10
 _BROKEN_MS: Final = 60_000
 """How long a run whose keys are broken is left alone."""
 
@@ -54,6 +57,7 @@ class Found:
     next_ms: int
     awaited: list[str]
     pending_webhooks: list[str]
+    waiting_for_silent: list[tuple[str, str]]
 
 
 class RunKeeper:
@@ -70,6 +74,10 @@ class RunKeeper:
         self._script = Script(redis, "sweep")
         self._hook = HoldHook(redis, settings) if settings.hold_webhook_url is not None else None
         self._awaited: set[str] = set()
+        self._silent: dict[str, SilentProcess] = {}
+        """Processes that live and report nothing, by their names in claims."""
+        self._told: dict[str, set[str]] = {}
+        """Which runs' waiting for which of them the log has named."""
 
     def stop(self) -> None:
         """Call no web hook any more."""
@@ -96,6 +104,7 @@ class RunKeeper:
                     continue
                 found = Found(**self._script.read(answer))
                 self._publish(run, found)
+                self._tell_of_silent(run, found.waiting_for_silent)
                 if not found.is_all:
                     left[run] = runs[run]
                 answers = found.status in ENDED and self._answer(run, found)
@@ -120,6 +129,8 @@ class RunKeeper:
         Who lives is read each time: a sweep may take longer than a lease.
         """
         living = read_living(self._redis, self._settings.key_prefix, thresholds.lease_ms)
+        self._silent = {one.process: one for one in living.silent}
+        self._told = {process: told for process, told in self._told.items() if process in self._silent}
         request = {
             **asdict(thresholds),
             "most": _AT_ONCE,
@@ -129,11 +140,28 @@ class RunKeeper:
             "tells": self._hook is not None,
             "most_told": self._hook.room if self._hook is not None else 0,
             "telling_ms": int(TELLING_SECONDS * 1000),
+            "silent": {one.process: one.until_ms for one in living.silent},
+            # A message that is taken in the first second of a silence counts as taken when its probe has come out.
+            "silent_until": max((one.since_ms + thresholds.published_ms for one in living.silent), default=0),
         }
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in runs:
-                self._script.add(pipeline, self._keys(run), request | {"holders": living.get(run, {})})
+                self._script.add(pipeline, self._keys(run), request | {"holders": living.holders.get(run, {})})
             return pipeline.execute(raise_on_error=False)
+
+    def _tell_of_silent(self, run: str, waiting: Iterable[tuple[str, str]]) -> None:
+        """Have the log say once which calls of a run wait for a process that lives and reports nothing."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for member, process in waiting:
+            if "@" not in member.rpartition("\x1f")[2]:
+                names[process].append(CallId.of_member(run, member).name)
+        for process, calls in names.items():
+            silent, told = self._silent.get(process), self._told.setdefault(process, set())
+            if silent is not None and run not in told:
+                told.add(run)
+                logger.warning(
+                    "run %r: calls %s wait for %s; they are not begun elsewhere", run, _listed(calls), silent
+                )
 
     def _publish(self, run: str, found: Found) -> None:
         """Publish what was found lost or due, and call the web hook for what waits for a person."""
@@ -181,3 +209,7 @@ class RunKeeper:
         now: Any = self._redis.time()
         if now[0] - submitted_seconds > _SUBMITTING_SECONDS:
             discard_run(self._redis, keys)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")

@@ -26,6 +26,7 @@
 `child_links`   how a run and the call that it answers know each other
 `budgets`       what all that stands below a loop may take together
 `unanswered`    requests to models that are made again
+`living`        which processes live, and what they hold
 `waiting`       what else calls wait for that is no call, and queues that nobody serves
 `held_calls`    what waits for a person, and what was decided, as bytes
 `history`       the log of one run, as clients read it

@@ -21,7 +21,8 @@ from acts_celery.worker.wire.attempts import CallId, call_name
 from .clock import server_ms
 from .condition import Condition, Kind
 from .entries import moment_ms, read_entry
-from .keys import Keys, active_runs, probes
+from .keys import Keys, active_runs, probes, processes
+from .living import silent_processes
 from .set_aside import UNREADABLE
 from .slots import slot_call, slots_key
 
@@ -44,7 +45,7 @@ class Waiting:
     call: str | None
     """Its id within the run; None where all of them wait."""
     for_: str
-    """`queue`, `code`, `slot`, `attempt`, `person`, `promise`, `resume` or `version`."""
+    """`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`, `resume` or `version`."""
     reason: str
 
     def to_dict(self) -> dict[str, str | None]:
@@ -60,13 +61,14 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
         pipeline.zrange(keys.held, 0, _MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
-        *own, taken, limits = pipeline.execute(raise_on_error=False)
+        pipeline.hgetall(processes(keys.prefix))
+        *own, taken, limits, living = pipeline.execute(raise_on_error=False)
     for answer in own:
         if isinstance(answer, Exception):
             raise answer
     members, (status, given_back, approve_ms, amending, plan, loop), held = own
     # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
-    taken, limits = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits))
+    taken, limits, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits, living))
     calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
     if not calls and not limits and not held and status != b"paused":
         return []
@@ -85,10 +87,17 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
             conditions, *given = pipeline.execute()
         found += _given_back(redis, keys, [entry for page in given for entry in page], now_ms)
         known = {one.call for one in found}
+        silent = silent_processes(living, now_ms)
         for member, condition in zip(calls, map(Condition.read, conditions), strict=True):
             id_ = CallId.of_member(keys.run, member.decode())
             if condition is not None and id_.name not in known:
-                found += _of_condition(id_, condition, taken, now_ms)
+                held = (one for one in silent if one.holds(id_.run, id_.member, condition.holder))
+                if condition.kind is Kind.RUNNING and (blocked := next(held, None)) is not None:
+                    found.append(
+                        Waiting(id_.name, "worker", f"it is at work in {blocked}: it, or another call, blocks it")
+                    )
+                else:
+                    found += _of_condition(id_, condition, taken, now_ms)
     return found[:_MOST_TOLD]
 
 

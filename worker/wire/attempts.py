@@ -46,7 +46,12 @@ Milliseconds = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
 
 def owner_token() -> str:
     """The name of one more owner of claims, another one in each process."""
-    return f"{_process_token(os.getpid())}{next(_OWNERS):x}"
+    return f"{process_token()}{next(_OWNERS):x}"
+
+
+def process_token() -> str:
+    """What the names of all owners in this process begin with."""
+    return _process_token(os.getpid())
 
 
 @cache

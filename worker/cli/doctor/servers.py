@@ -145,7 +145,8 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
     """Since when no worker has looked after the runs: as of then a log is that was restored from a backup."""
     from acts_celery.worker.storage.clock import date_of, server_ms
     from acts_celery.worker.storage.connections import connect
-    from acts_celery.worker.storage.keys import active_runs, recovery
+    from acts_celery.worker.storage.keys import active_runs, processes, recovery
+    from acts_celery.worker.storage.living import silent_processes
     from acts_celery.worker.storage.run_list import RunList
 
     layer = Layer("runs")
@@ -158,6 +159,12 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
                 f"no worker has looked after them since {since}: {counted(left, 'run')} as of then",
                 "start workers; if the log was restored, calls that were at work then, or done since, are "
                 "done again: `acts runs --status running`",
+            )
+        for silent in silent_processes(redis.hgetall(processes(settings.key_prefix)), server_ms(redis)):
+            layer.warn(
+                f"calls wait for {silent}",
+                "a call keeps Python's lock, or its connections are lost: `acts status RUN` names its calls; if it "
+                "does not come back, end that process, and they go on elsewhere",
             )
         if foreign := RunList(redis, settings.key_prefix).count_foreign():
             layer.warn(

@@ -10,11 +10,13 @@
 --         answer), lanes (to publish again), suspects (those of them that were lost), let_out (lanes of the backlog), lost
 --         (how many tasks and calls), is_all (whether that is all of them), forgotten (how many calls were sent and
 --         forgotten and not done), next_ms (when to look again; 0 where nothing will be due), awaited (queues from which a
---         probe is), pending_webhooks (held calls for which the web hook is to be called)
+--         probe is), pending_webhooks (held calls for which the web hook is to be called), waiting_for_silent ({member, process}
+--         of what is held by a process that lives and reports nothing)
 
 local is_all = #silent < request.most and #undecided < request.most and (#unbegun < 2 * request.most or waiting > 0)
 local let_out = refill(request.window, due)
 local next_look = look_again(leases, published, outbox_due)
 return answer(next_look, {
     let_out = let_out, is_all = is_all, awaited = names(awaited), pending_webhooks = to_call, suspects = suspects,
+    waiting_for_silent = waiting_for_silent,
 })

@@ -5,7 +5,9 @@
 -- Request: most, lease_ms, published_ms, instances, consumed_until (for queues the time in ms before which everything published there
 --          was taken: a probe came out), heard_ms (so soon after that the taker of a message is heard of), report_ms (workers
 --          report what they have at work as often), soon_ms, suspended (heartbeats may have been missed: nothing at work is
---          declared lost), holders (drivers, and calls, that a process has said it is at work on: until when in ms)
+--          declared lost), holders (drivers, and calls, that a process has said it is at work on: until when in ms), silent
+--          (processes that live and report nothing, by what their drivers' names begin with: until when), silent_until
+--          (what was taken before then may be in one of them)
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
@@ -41,13 +43,20 @@ local silent = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, requ
 local again = now + (#silent < request.most and request.soon_ms or request.published_ms)
 
 -- Until when what a lease is of is held by a process that lives: a driver, or a call that a driver carries out itself.
+local waiting_for_silent = {}
 local function held_until(member)
     local owner = string.match(member, '\31@(.*)$')
     if not owner then
         local kind, _, _, holder = read_condition(redis.call('HGET', calls, member))
         owner = kind == 'running' and not string.find(holder, '/', 1, true) and holder
     end
-    return owner and (request.holders[owner] or request.holders[member])
+    local living_until = owner and (request.holders[owner] or request.holders[member])
+    local process = owner and string.match(owner, '^[^.]*%.')
+    if not living_until and process and request.silent[process] then
+        waiting_for_silent[#waiting_for_silent + 1] = { member, process }
+        return request.silent[process]
+    end
+    return living_until
 end
 
 local function judge(member, lane)
@@ -77,7 +86,7 @@ local function judge(member, lane)
         end
         return
     end
-    if request.suspended and kind ~= 'retry' then
+    if (request.suspended and kind ~= 'retry') or (queue == '' and since < request.silent_until) then
         redis.call('ZADD', leases, again, member)
         return
     end

@@ -19,6 +19,7 @@ local function answer(next_ms, more)
     local found = {
         status = status or nil, parent = run[5] or nil, lanes = to_publish, suspects = {}, let_out = {}, lost = lost, is_all = true,
         forgotten = forgotten, next_ms = tonumber(next_ms), awaited = {}, pending_webhooks = {},
+        waiting_for_silent = {},
     }
     for name, value in pairs(more or {}) do
         found[name] = value
