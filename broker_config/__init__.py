@@ -5,7 +5,7 @@ Imports neither `protocol` nor `worker`. `load()` gives the settings in effect,
 """
 
 from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
-from acts_celery.broker_config.configuration import celery_configuration, transport_options
+from acts_celery.broker_config.configuration import KEEPALIVE, celery_configuration, transport_options
 from acts_celery.broker_config.embedded import EmbeddedServer
 from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
 from acts_celery.broker_config.guarded_process import GuardedProcess
@@ -47,6 +47,7 @@ __all__ = [
     "EXECUTE_BACKGROUND",
     "EXECUTE_DELEGATE",
     "EXECUTE_INSTANCE",
+    "KEEPALIVE",
     "PROBE",
     "SEVERAL",
     "BrokerConfigError",

@@ -6,14 +6,16 @@ before; a broker that goes away is waited for; nothing of ours needs a result ba
 
 from __future__ import annotations
 
+import socket
 import ssl
+import sys
 from urllib.parse import parse_qsl, urlsplit
 
 from acts_celery.broker_config.queues import queues, routes
 from acts_celery.broker_config.settings import DEFAULT_PREFIX, Settings
 from acts_celery.broker_config.urls import scheme_of
 
-__all__ = ["celery_configuration", "queue_prefix", "transport_options"]
+__all__ = ["KEEPALIVE", "celery_configuration", "queue_prefix", "transport_options"]
 
 CONTENT = "msgpack"
 
@@ -21,6 +23,18 @@ CONTENT = "msgpack"
 # blocking BRPOP of one second, and leaves room for a server that is busy writing its append-only file.
 _SOCKET_TIMEOUT_SECONDS = 15
 _SOCKET_CONNECT_TIMEOUT_SECONDS = 5
+
+KEEPALIVE: dict[int, int] = (
+    {
+        socket.TCP_KEEPIDLE: 10,
+        socket.TCP_KEEPINTVL: 3,
+        socket.TCP_KEEPCNT: 3,
+        socket.TCP_USER_TIMEOUT: 10_000,
+    }
+    if sys.platform == "linux"
+    else {}
+)
+"""Options of TCP sockets: the kernel gives a connection up on which nothing is acknowledged for ten seconds."""
 
 _CERTIFICATE_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
@@ -64,6 +78,7 @@ def transport_options(settings: Settings) -> dict[str, object]:
         "socket_timeout": _SOCKET_TIMEOUT_SECONDS,
         "socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
         "socket_keepalive": True,
+        "socket_keepalive_options": KEEPALIVE,
         # Finds half-open sockets, also the blocking BRPOP's.
         "health_check_interval": 5,
         # `retry_on_timeout` stays out: it switches batch publishing off.

@@ -22,6 +22,8 @@ class Proxy:
         self.port = 0
         self._target = target
         self._left = swallow_after_bytes
+        self._opened = self._silent = 0
+        """How many connections there were, and up to which of them nothing is passed on."""
         self._loop = asyncio.new_event_loop()
         self._connections: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
@@ -34,6 +36,10 @@ class Proxy:
     def cut(self) -> None:
         """Break every connection there is; new ones are welcome."""
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()
+
+    def swallow(self) -> None:
+        """Take what comes on the connections there are, and pass nothing on; new ones are welcome."""
+        self._silent = self._opened
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,12 +70,14 @@ class Proxy:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until either side ends it."""
+        self._opened += 1
+        number = self._opened
         server: asyncio.StreamWriter | None = None
         try:
             replies, server = await asyncio.open_connection("127.0.0.1", self._target)
             ways = [
-                asyncio.ensure_future(self._pass_on(reader, server, is_request=True)),
-                asyncio.ensure_future(self._pass_on(replies, writer, is_request=False)),
+                asyncio.ensure_future(self._pass_on(number, reader, server, is_request=True)),
+                asyncio.ensure_future(self._pass_on(number, replies, writer, is_request=False)),
             ]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -84,8 +92,12 @@ class Proxy:
             if server is not None:
                 server.transport.abort()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_request: bool) -> None:
+    async def _pass_on(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_request: bool
+    ) -> None:
         while data := await reader.read(_CHUNK_BYTES):
+            if number <= self._silent:
+                continue
             if self.delay_seconds:
                 await asyncio.sleep(self.delay_seconds)
             writer.write(self._admitted(data) if is_request else data)

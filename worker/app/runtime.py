@@ -44,10 +44,11 @@ from acts_celery.worker.models.request import Answer
 from acts_celery.worker.process.batching import Batcher, on_threads
 from acts_celery.worker.process.figures import Tokens, figures
 from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.process.silence import watch_connections
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.registry.operator_trust import operator_trust
-from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.connections import connect, connect_async, connect_soon
 from acts_celery.worker.storage.due import PUBLISHED_SECONDS
 from acts_celery.worker.storage.log import LogTerms, MessageLog
 from acts_celery.worker.storage.slots import Slots
@@ -74,6 +75,7 @@ class Runtime:
         self.worker = worker
         self._cancellations = cancellations
         self.publisher = Publisher(app)
+        watch_connections()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
@@ -160,8 +162,9 @@ class Runtime:
             most_losses=settings.limit_attempts,
         )
         log = MessageLog(redis, settings.key_prefix, terms)
+        soon = connect_soon(settings, timeout_seconds=settings.lease_seconds / 3)
         presence = self._presence = Presence(
-            connect(settings),
+            soon,
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
             on_cancelled=self.cancel,

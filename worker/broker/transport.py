@@ -24,6 +24,7 @@ from kombu.utils.collections import HashedSeq
 from kombu.utils.json import loads
 
 from acts_celery.worker.process.refusals import count_refusal
+from acts_celery.worker.process.silence import watched
 
 from .queue_order import QueueOrder
 
@@ -113,6 +114,11 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
         return bool(self._size(queue))  # kombu asks for the key without its prefix
+
+    def _get_pool(self, asynchronous: bool = False) -> Any:
+        pool = super()._get_pool(asynchronous=asynchronous)
+        watched(pool)
+        return pool
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         return []

@@ -27,6 +27,7 @@ from acts_celery.worker.fairness.quarantine import Quarantine, alone_from
 from acts_celery.worker.process.batching import Batcher, on_threads
 from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.process.silence import watch_connections
 from acts_celery.worker.process.watchdog import LoopWatchdog
 from acts_celery.worker.wire.attempts import Attempt, Result, current_attempt
 from acts_celery.worker.wire.messages import attempt_in
@@ -213,6 +214,7 @@ class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has
     def start(self, parent: WorkController) -> None:
         """Called by the worker when it starts."""
         settings: Settings = parent.app.conf.acts_settings
+        watch_connections()
         self._duty = Duty(
             "reporting the calls that are reserved",
             partial(self._report, ReportQueue(parent.app, settings), limits_of(settings)),

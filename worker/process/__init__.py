@@ -2,6 +2,7 @@
 
 `duties`       what a process does again and again in a thread of its own
 `batching`     sending together what is handed in at the same time
+`silence`      connections that were dropped without a reset
 `watchdog`     whether an event loop turns, and what blocks it
 `problems`     what is wrong with this process
 `health_file`  the file in which it says so

@@ -1,8 +1,8 @@
 """Connections to Redis: every one of ours is made here, but for the broker's, which kombu makes
 (`broker_config.transport_options`).
 
-An address with `rediss://` is held against a certificate; over TCP the system is asked to notice a dead peer: both are
-what redis-py does unless the address says otherwise.
+An address with `rediss://` is held against a certificate; over TCP the system is asked to notice a dead peer. What the
+system cannot notice a worker does: its pools are watched (`silence`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,17 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel
 
-from acts_celery.broker_config import Settings, is_cluster, is_sentinel, mask_url, read_cluster, read_sentinels
+from acts_celery.broker_config import (
+    KEEPALIVE,
+    Settings,
+    is_cluster,
+    is_sentinel,
+    mask_url,
+    read_cluster,
+    read_sentinels,
+)
 from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.process.silence import watched
 
 _CONNECTIONS: Final = 32
 SILENT_SECONDS: Final = 30
@@ -48,6 +57,8 @@ SILENT_SECONDS: Final = 30
 _OPTIONS: Final[dict[str, Any]] = {
     "socket_connect_timeout": 5,
     "socket_timeout": SILENT_SECONDS,
+    "socket_keepalive": True,
+    "socket_keepalive_options": KEEPALIVE,
     "health_check_interval": 15,
     "max_connections": 1_000_000,  # as many as are needed: redis-py refuses the hundred and first otherwise
 }
@@ -90,6 +101,13 @@ def connect(settings: Settings) -> redis.Redis:
     return _connect(settings, settings.require_redis(), _OPTIONS)
 
 
+def connect_soon(settings: Settings, *, timeout_seconds: float) -> redis.Redis:
+    """A client that waits for an answer no longer than that, and tries once more on a new connection."""
+    timeouts = {"socket_connect_timeout": timeout_seconds, "socket_timeout": timeout_seconds}
+    retry = SyncRetry(NoBackoff(), 1)
+    return _connect(settings, settings.require_redis(), {**_OPTIONS, **timeouts, "retry": retry})
+
+
 def connect_once(settings: Settings, url: str, *, timeout_seconds: float) -> redis.Redis:
     """A client that says at once what is wrong with a server: it waits no longer than that, and tries once."""
     retry = SyncRetry(NoBackoff(), 0)
@@ -103,13 +121,21 @@ def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.
         nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
         return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
     if not is_sentinel(url):
-        return redis.Redis.from_url(url, parser_class=_Parser, **options)
+        direct = redis.Redis.from_url(url, parser_class=_Parser, **_fitting(url, options))
+        watched(direct.connection_pool)
+        return direct
     places, master = _sentinels(url)
     sentinel = Sentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # redis has none here
     client: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]  # as above
         settings.sentinel_master, parser_class=_Parser, **master, **options
     )
+    watched(client.connection_pool)
     return client
+
+
+def _fitting(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that connections to an address take: a unix socket has none of TCP's."""
+    return {name: value for name, value in options.items() if not url.startswith("unix:") or "keepalive" not in name}
 
 
 def connect_async(settings: Settings) -> redis.asyncio.Redis:
@@ -129,8 +155,9 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, options)
-    few = {**options, "parser_class": _AsyncParser, "max_connections": _CONNECTIONS, "timeout": None}
+    few = {**_fitting(url, options), "parser_class": _AsyncParser, "max_connections": _CONNECTIONS, "timeout": None}
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
+    watched(pool)
     return redis.asyncio.Redis.from_pool(pool)
 
 
@@ -141,7 +168,7 @@ def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, _OPTIONS)
-    pool = redis.asyncio.ConnectionPool.from_url(url, parser_class=_AsyncParser, **_OPTIONS)
+    pool = redis.asyncio.ConnectionPool.from_url(url, parser_class=_AsyncParser, **_fitting(url, _OPTIONS))
     return redis.asyncio.Redis.from_pool(pool)
 
 
@@ -179,6 +206,7 @@ def _connect_async_to_master(settings: Settings, url: str, options: Mapping[str,
     client: redis.asyncio.Redis = sentinel.master_for(
         settings.sentinel_master, parser_class=_AsyncParser, **master, **options
     )
+    watched(client.connection_pool)
     return client
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import hiredis
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -78,7 +79,7 @@ class GroupedCommands:
             async with asyncio.timeout(SILENT_SECONDS) as silence:
                 if not connection.is_connected:
                     await connection.connect()  # which asks the Sentinels again; sending alone does not
-                await connection.send_packed_command(b"".join(map(hiredis.pack_command, commands)))
+                await _send(connection, b"".join(map(hiredis.pack_command, commands)))
                 answers = []
                 for command in commands:
                     answers.append(await self._answer(connection, command[0]))
@@ -96,6 +97,14 @@ class GroupedCommands:
             return error
         read = self._redis.response_callbacks.get(command)
         return answer if read is None else read(answer)
+
+
+async def _send(connection: AbstractConnection, data: bytes) -> None:
+    try:
+        await connection.send_packed_command(data)
+    except AttributeError as error:  # Python 3.13's transport, where the connection was reset meanwhile
+        await connection.disconnect(nowait=True)
+        raise RedisConnectionError("the connection was reset") from error
 
 
 def _size(command: Command) -> int:

@@ -1,0 +1,131 @@
+"""Connections that are dropped without a reset: something in between takes what is sent, and nothing comes back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+
+from acts_celery.broker_config import Settings, load
+from acts_celery.worker.process.silence import SilenceWatch
+from acts_celery.worker.storage.connections import connect
+from tests.chaos.proxy import Proxy
+from tests.chaos.server import Server
+from tests.few import few
+
+from .backend import ACTIVITIES, DEADLINE_SECONDS, MODEL, Backend, Meeting
+
+BACK_SECONDS = 15
+
+
+def looked_at(backend: Backend) -> None:
+    """Wait until the workers there have looked at their connections twice more."""
+    begun = pings(backend)
+    while pings(backend) < begun + 2:
+        pass
+
+
+def pings(backend: Backend) -> int:
+    """How often the server was sent PING."""
+    return int(backend.redis.info("commandstats").get("cmdstat_ping", {"calls": 0})["calls"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = Server(tmp_path_factory.mktemp("silence"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as network:
+        yield network
+
+
+def settings_at(url: str) -> Settings:
+    """Default settings, the server being reached at that address."""
+    return load(env_file=None, broker_url=url, redis_url=url, activities=(str(ACTIVITIES),), model=MODEL)
+
+
+def backends(server: Server, proxy: Proxy, folder: pytest.TempPathFactory) -> tuple[Backend, Backend]:
+    """One backend, reached directly, and through the network."""
+    meeting = Meeting(f"{server.url.removesuffix('/0')}/1")
+    return (
+        Backend(settings_at(server.url), meeting, folder.mktemp("near")),
+        Backend(settings_at(proxy.url), meeting, folder.mktemp("far")),
+    )
+
+
+def test_an_idle_worker_whose_connections_were_swallowed_is_back_soon(
+    server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    near, far = backends(server, proxy, tmp_path_factory)
+    calls = [
+        {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.b"},
+    ]
+    with far.worker():
+        assert near.run(calls).status == "completed"
+        looked_at(near)
+        proxy.swallow()
+        swallowed = time.monotonic()
+        assert near.run(calls).data() == {"state": {"a": 1, "b": {"sum": 3}}}
+        assert time.monotonic() - swallowed < BACK_SECONDS
+
+
+@pytest.mark.parametrize("tool", few(["waitHere", "waitFar"], 1))
+def test_a_call_at_work_is_not_begun_elsewhere_when_its_workers_connections_are_swallowed(
+    server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory, tool: str
+) -> None:
+    near, far = backends(server, proxy, tmp_path_factory)
+    meeting, gate = near.meeting, f"swallowed-{tool}"
+    with far.worker():
+        run = near.client.submit(solution={"calls": [{"_tool": tool, "gate": gate, "_outputPath": "†state.a"}]})
+        meeting.take(f"at:{gate}")
+        looked_at(near)
+        with near.worker():
+            proxy.swallow()
+            threading.Event().wait(2 * near.settings.lease_seconds)  # what is to be seen is that nothing happens
+            assert meeting.count(f"at:{gate}") == 0
+            meeting.open_gate(gate)
+            assert near.wait(run.id).status == "completed"
+    assert meeting.count(f"at:{gate}") == 0
+
+
+def test_connections_that_were_swallowed_are_closed_and_those_of_a_slow_server_are_not(
+    server: Server, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis = connect(settings_at(proxy.url))
+    watch = SilenceWatch()
+    assert redis.ping()
+    (connection,) = redis.connection_pool._available_connections
+    watch.look()
+    with server.paused(), caplog.at_level(logging.WARNING):
+        watch.look()
+    watch.look()
+    assert connection.is_connected
+    assert not caplog.records, "the server was slow, and the connection is good"
+    proxy.swallow()
+    raised: list[type[BaseException]] = []
+
+    def ask() -> None:
+        try:
+            redis.ping()
+        except RedisError as error:
+            raised.append(type(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    with caplog.at_level(logging.WARNING):
+        watch.look()
+    asking.join(DEADLINE_SECONDS)
+    assert raised == [RedisConnectionError], "who waits for an answer learns that the connection has ended"
+    assert "opened again" in caplog.text
+    assert redis.ping()
