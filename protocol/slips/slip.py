@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -119,7 +120,11 @@ class Literals:
     """
 
     def __init__(self, schema: Any) -> None:
-        self._root = _Place(schema, [schema], {}) if isinstance(schema, dict) else None
+        self._schema = schema
+
+    @cached_property
+    def _root(self) -> _Place | None:
+        return _Place(self._schema, [self._schema], {}) if isinstance(self._schema, dict) else None
 
     def has(self, at: Path, text: str) -> bool:
         """Whether a text at a place is meant."""

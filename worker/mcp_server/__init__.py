@@ -7,6 +7,7 @@
 `doing`       the tools that submit, decide and cancel
 `delegates`   delegates that are tools
 `answers`     what a tool gives, and what went wrong, as MCP has it
+`documents`   large documents, in processes of their own
 `server`      the server of the protocol, the same for both transports
 `stdio`       one client, over standard input and output
 `over_http`   many clients, each with a token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -37,7 +38,7 @@ class Submit(ServerTool):
         run, plan = await asking.runs.submit(
             asking.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
         )
-        findings = within((finding.to_dict() for finding in plan.findings), _FINDINGS_BYTES)
+        findings = await to_thread(lambda: within((each.to_dict() for each in plan.findings), _FINDINGS_BYTES))
         return {"run": run.id, "findings": findings}
 
 

@@ -22,12 +22,13 @@ from acts_celery.broker_config.tokens import AccessToken
 from acts_celery.protocol.submission.decoding import decode
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.web.access import Access, Visitor
-from acts_celery.worker.web.bodies import body_of
+from acts_celery.worker.web.bodies import Bodies
 from acts_celery.worker.web.guard import Guard
 from acts_celery.worker.web.refusals import Refused
 from acts_celery.worker.web.serving import WebServer
 from acts_celery.worker.web.site import Site
 
+from .documents import NO_MESSAGE, SMALL_BYTES, CarriedOut, Documents
 from .principals import Principal
 from .server import Context, make_server, most_bytes
 
@@ -54,46 +55,70 @@ async def serve(
 
     def who(context: Context) -> Principal:
         assert context.request is not None, "over HTTP each message comes with its request"
-        visitor: Visitor = context.request.state.visitor
-        return Principal(visitor.name, visitor.rights, visitor.identity)
+        return _principal(context.request.state.visitor)
 
+    documents = Documents(settings)
     manager = StreamableHTTPSessionManager(
         make_server(settings, who), stateless=True, max_request_body_size=most_bytes(settings)
     )
     routes = [
-        Route(PATH, _Bounded(manager.handle_request, settings), methods=["POST"]),
+        Route(PATH, _Bounded(manager.handle_request, settings, documents), methods=["POST"]),
         Route("/health", _health),
     ]
     router = Router(routes, redirect_slashes=False)
     access, most = Access(tokens, SITE), _MOST_CONNECTIONS
     guard = Guard(router, access=access, site=SITE, host=host, url=settings.mcp_url, most_requests=most)
     async with manager.run():
-        await WebServer(guard, _MOST_CONNECTIONS, on_ready).serve([listening])
+        try:
+            await WebServer(guard, _MOST_CONNECTIONS, on_ready).serve([listening])
+        finally:
+            await documents.close()
 
 
 class _Bounded:
-    """Reads the body of a request as far as it may go, and counts what is in it before memory is taken."""
+    """Reads the body of a request as far as it may go. The call that a large one is has been carried out when the
+    protocol's server sees it, which gets its message without the arguments; of others what is in it is counted before
+    memory is taken.
+    """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, documents: Documents) -> None:
         self._app = app
-        self._most = most_bytes(settings)
+        self._bodies = Bodies(most_bytes(settings), "twice ACTS_LIMIT_SUBMISSION_BYTES")
         self._limits = limits_of(settings)
+        self._documents = documents
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await body_of(Request(scope, receive), self._most, "twice ACTS_LIMIT_SUBMISSION_BYTES")
-        message = await asyncio.get_running_loop().run_in_executor(None, decode, body, self._limits)
-        if not isinstance(message, dict):
-            raise Refused(400, "BadBody", "the body should be one message of JSON-RPC")
+        request = Request(scope, receive)
+        async with self._bodies.read(request, request.state.visitor.name) as body:
+            await self._app(scope, await self._message(request, body), send)
+
+    async def _message(self, request: Request, body: bytes) -> Receive:
+        """What the protocol's server reads of a request. Raises `Refused`, `Rejected`."""
+        done: CarriedOut | None = None
+        if len(body) > SMALL_BYTES:
+            done = await self._documents.carried_out(body, _principal(request.state.visitor))
+            if done is None and len(body) > 2 * self._limits.message_bytes:
+                raise Refused(413, "TooLarge", "only a call of a tool has so large a message, and `result` has none")
+        if done is not None:
+            body, request.state.result = done.message, done.result
+        else:
+            message = await asyncio.get_running_loop().run_in_executor(None, decode, body, self._limits)
+            if not isinstance(message, dict):
+                raise Refused(400, "BadBody", NO_MESSAGE)
         is_read = False
 
         async def again() -> Message:
             nonlocal is_read
             if is_read:
-                return await receive()
+                return await request.receive()
             is_read = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, again, send)
+        return again
+
+
+def _principal(visitor: Visitor) -> Principal:
+    return Principal(visitor.name, visitor.rights, visitor.identity)
 
 
 async def _health(_: Any) -> Response:

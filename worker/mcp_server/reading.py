@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from asyncio import to_thread
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, ClassVar, Final, Literal
@@ -59,7 +60,8 @@ class Check(ServerTool):
             plan = await client.check(self.document, allow=self.allow)
         except Rejected as rejected:
             return {"valid": False, **problems(rejected)}
-        return {"valid": True, "errors": [], **shown(plan.to_dict(), _PLAN_BYTES)}
+        found: dict[str, Any] = await to_thread(lambda: shown(plan.to_dict(), _PLAN_BYTES))
+        return {"valid": True, "errors": [], **found}
 
 
 class Runs(ServerTool):

@@ -26,7 +26,7 @@ from acts_celery.worker.page.opened import Query
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.web.access import Access, Visitor
-from acts_celery.worker.web.bodies import body_of
+from acts_celery.worker.web.bodies import Bodies
 from acts_celery.worker.web.guard import Guard
 from acts_celery.worker.web.reading import Reader, encoded
 from acts_celery.worker.web.refusals import Refused
@@ -65,6 +65,7 @@ class Pages:
         self._reader = Reader(self._page)
         self._deeds = ThreadPoolExecutor(_DEED_THREADS, "acts-ui-deeds")
         self._clients = {token.name: Client(settings.acting_for(token.name, token.identity)) for token in tokens}
+        self._bodies = Bodies(int(settings.limit_call_bytes), "ACTS_LIMIT_CALL_BYTES")
         self._assets = _read_assets()
         self._access = Access(tokens, PAGES)
         self.following = Following(self._source, self._reader, self._access.shares(settings.ui_viewers, WATCHED))
@@ -150,13 +151,13 @@ class Pages:
         visitor.require(DEEDS[name].right)
         run = await self._seen(request, request.path_params["run"])
         limits = limits_of(self._settings)
-        data = await body_of(request, limits.call_bytes, "ACTS_LIMIT_CALL_BYTES")
+        async with self._bodies.read(request, visitor.name) as data:
 
-        def done() -> bytes:
-            deed = read_deed(name, decode(data, limits) if data.strip() else {})
-            return encoded(self._carried_out(deed, visitor, run))
+            def done() -> bytes:
+                deed = read_deed(name, decode(data, limits) if data.strip() else {})
+                return encoded(self._carried_out(deed, visitor, run))
 
-        return _json(await asyncio.get_running_loop().run_in_executor(self._deeds, done))
+            return _json(await asyncio.get_running_loop().run_in_executor(self._deeds, done))
 
     def _carried_out(self, deed: Deed, visitor: Visitor, run: str) -> dict[str, Any]:
         found = self._clients[visitor.name].run(run)
