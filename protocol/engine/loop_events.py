@@ -112,6 +112,8 @@ class Answered:
     """As in `ToolsChosen`."""
     known: int | None = None
     """As in `ToolsChosen`."""
+    provider_data: str | None = None
+    """What the provider said besides, a JSON text that is sent back to the model that said it and shown to nobody."""
 
 
 @dataclass(frozen=True, slots=True)

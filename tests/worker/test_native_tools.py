@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pytest
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
 from tests.models.server import Reply, delta, model_server
+from tests.models.server import event as sent_event
 from tests.models.tool_servers import STREAM, Say, Speaker, Wire, output
 
 from .backend import Backend, Meeting, settings_apart
@@ -429,3 +431,84 @@ def test_an_answer_of_far_too_many_calls_starts_none(streaming: Native) -> None:
     )
     result = streaming.backend.wait(run.id)
     assert (result.output, [*result.calls]) == (5, [])
+
+
+SIGNED = {"google": {"thought_signature": "c2lnbmVk"}}
+DETAILS = [
+    {"type": "reasoning.text", "index": 0, "text": "They want ", "signature": None},
+    {"type": "reasoning.text", "index": 0, "text": "a sum.", "signature": "S1"},
+    {"type": "reasoning.encrypted", "index": 1, "data": "b3BhcXVl", "id": "call_0"},
+]
+THOUGHTS = [
+    {"type": "thinking", "thinking": "They want a sum.", "signature": "S1"},
+    {"type": "redacted_thinking", "data": "b3BhcXVl"},
+]
+
+
+ONE = ("add", {"a": 1, "_outputPath": "†state.one"})
+
+
+def thinking_aloud(wire: Wire, call: tuple[str, Any] = ONE) -> Reply:
+    """A call with what the provider says beside it: signatures, reasoning, thoughts (cut into pieces)."""
+    say = Say([call], "I add.")
+    if wire.__name__ == "OpenAIWire":
+        kind = b'"type": "function"'
+        signed = kind + f', "extra_content": {json.dumps(SIGNED)}'.encode()
+        details = [delta(reasoning="…", reasoning_details=[entry]) for entry in DETAILS]
+        chunks = [chunk.replace(kind, signed) for chunk in wire.chunks(say)]
+        return Reply([*details, *chunks, *wire.end("tool_calls")], headers=STREAM)
+    start, ping, *blocks = wire.chunks(say)
+    thinking, redacted = THOUGHTS
+    events: list[dict[str, Any]] = [
+        {"type": "content_block_start", "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+        {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "They want "}},
+        {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "a sum."}},
+        {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": thinking["signature"]}},
+        {"type": "content_block_stop"},
+    ]
+    thoughts = [sent_event({**each, "index": 0}) for each in events]
+    thoughts += [sent_event({"type": "content_block_start", "index": 1, "content_block": redacted})]
+    moved = [re.sub(rb'"index": (\d+)', lambda found: b'"index": %d' % (int(found[1]) + 2), block) for block in blocks]
+    return Reply([start, ping, *thoughts, *moved, *wire.end("tool_calls")], headers=STREAM)
+
+
+def test_what_a_provider_says_besides_is_sent_back_to_its_model_and_shown_to_nobody(streaming: Native) -> None:
+    run, topic = streaming.submit(thinking_aloud, Say([("add", {"a": 2})]), Say([output("†state.one")]))
+    assert streaming.backend.wait(run.id).output == 2
+    fork = run.fork(next(entry.id for entry in run.log() if entry.message.get("tick") == 0))
+    assert streaming.backend.wait(fork.id).output == 2
+    _, *later = streaming.bodies(topic)
+    assert len(later) == 2
+    for body in later:
+        (said, *_) = [message for message in body["messages"] if message["role"] == "assistant"]
+        if streaming.model == "openai":
+            assert said["tool_calls"][0]["extra_content"] == SIGNED
+            first, second, encrypted = DETAILS
+            assert said["reasoning_details"] == [{**first, **second, "text": "They want a sum."}, encrypted]
+            assert said["reasoning"] == "………"
+            assert said["tool_calls"][0]["id"] == "call_0"  # which the reasoning names
+            (told,) = [each for each in body["messages"] if each.get("tool_call_id") == "call_0"]
+            assert told["content"].startswith("done")
+        else:
+            assert [block["type"] for block in said["content"]] == ["thinking", "redacted_thinking", "text", "tool_use"]
+            assert said["content"][:2] == THOUGHTS
+    result = streaming.backend.client.run(run.id).result()
+    prompt = streaming.backend.client.run(run.id).asked(1)
+    shown = json.dumps([prompt, result.to_dict(), [entry.message for entry in run.log()]], default=str)
+    assert not any(secret in shown for secret in ("c2lnbmVk", "b3BhcXVl", "They want"))
+
+
+def test_what_a_provider_says_besides_goes_with_an_answer_that_breaks_off(streaming: Native, meeting: Meeting) -> None:
+    gate, hold = secrets.token_hex(4), Event()
+    call = ("waitAtGate", {"gate": gate, "value": 20, "_outputPath": "†state.w"})
+
+    def cut(wire: Wire) -> Reply:
+        chunks = thinking_aloud(wire, call).chunks[: -len(wire.end("tool_calls"))]
+        return Reply([*chunks, hold], headers=STREAM, is_cut=True)
+
+    run, topic = streaming.submit(cut, Say([output("†state.w")]), tools={**TOOLS, "waitAtGate": WAIT})
+    meeting.take(f"at:{gate}")
+    hold.set()
+    meeting.open_gate(gate)
+    assert streaming.backend.wait(run.id).output == 20
+    assert "S1" in json.dumps(streaming.bodies(topic)[1])

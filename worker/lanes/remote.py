@@ -153,9 +153,11 @@ class Remote:
         config: Mapping[str, Any],
         *,
         streams: bool,
+        provider_data: Mapping[str, str],
     ) -> TaskMessage:
         """The task that asks a model for a loop's tick (SPEC R13.9)."""
-        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, streams=streams)
+        said: dict[str, Any] = {"streams": streams, "provider_data": provider_data}
+        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, **said)
         return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
 
     def activity_task(
@@ -272,7 +274,8 @@ class RemoteExecutor:
             TRACEPARENT.set(header_to_send())
             if message.is_tick:
                 parts = PartialAnswers(partial(self._send_part, message.attempt), tells_text=message.streams)
-                return await ask_for_tick(self._models, context, message.schema, message.config, parts)
+                asked = (context, message.schema, message.config)
+                return await ask_for_tick(self._models, *asked, parts, message.provider_data)
             return await solve(self._models, context, message.schema, message.config, paid.append)
 
         result = await invoke(

@@ -62,7 +62,8 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
     config = config_of(view, request)
     kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
     messages = [*view.asked, *added]
-    size, most_bytes = len(pack(messages)) + len(pack(schema)), request.known.limits.call_bytes
+    beside = sum(map(len, view.provider_data.values()))
+    size, most_bytes = len(pack(messages)) + len(pack(schema)) + beside, request.known.limits.call_bytes
     if (sent := size + sent_bytes(messages)) > most_bytes:
         raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
     most = view.limits.max_output_tokens

@@ -277,7 +277,8 @@ class LoopRunner:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
         streams = not self._asks.is_template or self._asks.may_say
-        return self._services.remote.request(attempt, messages, view.schema, config, streams=streams)
+        said: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
+        return self._services.remote.request(attempt, messages, view.schema, config, **said)
 
     async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
         """Ask again later."""

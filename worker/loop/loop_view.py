@@ -84,6 +84,8 @@ class LoopView:
         """The chat messages of the last request."""
         self.wire: str | None = None
         """How the first request was put, `json` or `tools`, and so all others (SPEC R12.6); None before it."""
+        self.provider_data: dict[str, str] = {}
+        """What providers have said beside the answers, by tick."""
         self.schema: Any = None
         """The schema of the last request; but for staged plans the same in every tick."""
         self.asks: Request | None = None
@@ -285,6 +287,8 @@ class LoopView:
                 self._known = list(self.messages)
             elif isinstance(event, Answered):
                 self.messages.append(event.message)
+                if event.provider_data is not None:
+                    self.provider_data[str(self.loop.tick.number)] = event.provider_data
         self.state.apply(entry)
 
     def _feed_lane(self, entry: Entry) -> None:

@@ -63,8 +63,15 @@ class AnthropicMessages:
                 return written.add(text)
             case {"type": "content_block_start", "index": int(at), "content_block": {"type": "tool_use"}}:
                 return written.take_call(_piece(chunk["content_block"], at))
-            case {"type": "content_block_start", "index": int(at)}:
+            case {"type": "content_block_start", "index": int(at), "content_block": dict()}:
+                written.keep_block(at, chunk["content_block"])
                 return written.skip_call(at)
+            case {
+                "type": "content_block_delta",
+                "index": int(at),
+                "delta": {"type": "thinking_delta" | "signature_delta"},
+            }:
+                written.keep_block(at, {key: part for key, part in chunk["delta"].items() if key != "type"})
             case {"type": "content_block_delta", "index": int(at), "delta": {"partial_json": str(piece)}}:
                 return written.take_call(Piece(at, arguments=piece))
             case {"type": "content_block_stop", "index": int(at)}:
@@ -82,8 +89,10 @@ class AnthropicMessages:
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
         said = "".join(map(written.add, texts))
-        for at, block in enumerate(blocks):
-            if isinstance(block, dict) and block.get("type") == "tool_use":
+        for at, block in enumerate(block if isinstance(block, dict) else {} for block in blocks):
+            if block.get("type") != "tool_use":
+                written.keep_block(at, block)
+            else:
                 written.take_call(replace(_piece(block, at), arguments=json.dumps(block.get("input")), is_whole=True))
         return said
 

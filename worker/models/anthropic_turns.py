@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .provider_data import THINKING
+
 Block = dict[str, Any]
 Turn = dict[str, Any]
 
@@ -44,6 +46,7 @@ def mark(system: Sequence[Block], messages: Sequence[Turn]) -> None:
 
 def _blocks(message: Mapping[str, Any]) -> Iterator[Block]:
     content = message.get("content")
+    yield from map(dict, message.get(THINKING, ()))
     if message.get("role") == "tool":
         yield {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": content}
     elif isinstance(content, str):
@@ -52,6 +55,7 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[Block]:
         yield from map(dict, content)
     for call in message.get("tool_calls") or ():
         function = call["function"]
+        yield from map(dict, call.get(THINKING, ()))
         yield {"type": "tool_use", "id": call["id"], "name": function["name"], "input": _input(function["arguments"])}
 
 

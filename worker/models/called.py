@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -42,9 +42,11 @@ class Piece:
     arguments: str = ""
     is_whole: bool = False
     """Whether it is all of a call that did not come in pieces."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """What the provider says of it besides (see `provider_data`)."""
 
 
-class _Call:
+class FunctionCall:
     """A function call that is being put together."""
 
     def __init__(self, index: int | None, order: tuple[int, int]) -> None:
@@ -53,7 +55,8 @@ class _Call:
         """Where it stands in the answer."""
         self.id: str | None = None
         self.name: str | None = None
-        self.rival: _Call | None = None
+        self.own: dict[str, Any] = {}
+        self.rival: FunctionCall | None = None
         """A call with the same index that is not complete."""
         self.is_ended = False
         """Whether the provider has said that it is complete."""
@@ -69,7 +72,7 @@ class _Call:
         self._is_string = False
         self._is_escaped = False
 
-    def __lt__(self, other: _Call) -> bool:
+    def __lt__(self, other: FunctionCall) -> bool:
         return self.order < other.order
 
     @property
@@ -141,16 +144,18 @@ class Called:
         self._may_say = may_say
         """Whether words are the output if no call follows."""
         self._words: list[str] = []
+        self.written: list[FunctionCall] = []
+        """The calls that are written, in order."""
         self._text: list[str] = []
         self.size = 0
         """How many bytes the calls have come to."""
-        self._newest: dict[Hashable, _Call] = {}
+        self._newest: dict[Hashable, FunctionCall] = {}
         """The newest call of each index, of each index with an id, and of each name."""
-        self._last: _Call | None = None
+        self._last: FunctionCall | None = None
         self._count = 0
-        self._open: dict[_Call, None] = {}
+        self._open: dict[FunctionCall, None] = {}
         """The calls to which more has to come."""
-        self._waiting: list[_Call] = []
+        self._waiting: list[FunctionCall] = []
         """The calls that are not written, a heap by their order."""
         self._taken: set[int] = set()
         self._next = 0
@@ -159,7 +164,7 @@ class Called:
         """Whether a name came again, with nothing else to tell calls apart, so that another call may have begun."""
         self._others: set[int] = set()
         """The indexes of what is no call."""
-        self._told: _Call | None = None
+        self._told: FunctionCall | None = None
         """The output that is a text, once some of it was told."""
 
     @property
@@ -198,6 +203,7 @@ class Called:
                 self._newest[key] = call
         call.id = call.id or piece.id
         call.name = call.name or piece.name
+        call.own = {**piece.own, **call.own}
         added = "" if piece.is_whole else call.add(piece.arguments)
         if piece.is_whole:
             call.end(piece.arguments)
@@ -222,7 +228,7 @@ class Called:
             self._append(heappop(self._waiting))
         self._add(self._answer.end())
 
-    def _call_of(self, piece: Piece) -> _Call | None:
+    def _call_of(self, piece: Piece) -> FunctionCall | None:
         """The call that a piece belongs to; None where that is nothing of ours."""
         if piece.is_whole:
             return self._begin(piece)
@@ -240,7 +246,7 @@ class Called:
         self._verify_one(last, piece)
         return last
 
-    def _by_index(self, piece: Piece, index: int) -> _Call | None:
+    def _by_index(self, piece: Piece, index: int) -> FunctionCall | None:
         call = self._newest.get(index)
         if index in self._others:
             if piece.name is None:
@@ -260,7 +266,7 @@ class Called:
             raise _invalid(f"two calls have the index {index}, and a piece does not say which it belongs to")
         return self._same(call, piece)
 
-    def _by_id(self, piece: Piece) -> _Call:
+    def _by_id(self, piece: Piece) -> FunctionCall:
         known, last = self._newest.get((None, piece.id)), self._last
         if known is not None:
             return self._same(known, piece)
@@ -269,7 +275,7 @@ class Called:
             return last
         return self._begin(piece)
 
-    def _by_name(self, piece: Piece, name: str) -> _Call:
+    def _by_name(self, piece: Piece, name: str) -> FunctionCall:
         if self._last is not None and self._last.name is None:
             return self._last
         call = self._newest.get((name,))
@@ -279,22 +285,22 @@ class Called:
         self._verify_one(call, piece)
         return call
 
-    def _verify_one(self, call: _Call, piece: Piece) -> None:
+    def _verify_one(self, call: FunctionCall, piece: Piece) -> None:
         """Raise `InvalidAnswer` where a piece may be the beginning of another call."""
         is_beginning = call.has_begun and piece.arguments.lstrip().startswith("{")
         if self._is_doubtful and (is_beginning or (piece.name is None and not call.has_begun)):
             raise _invalid(f"two calls of {call.name} are mixed, and a piece does not say which it belongs to")
 
-    def _same(self, call: _Call, piece: Piece) -> _Call:
+    def _same(self, call: FunctionCall, piece: Piece) -> FunctionCall:
         """The call, or a new one, where a piece has the name of another function."""
         return self._begin(piece) if piece.name is not None and call.name not in (None, piece.name) else call
 
-    def _begin(self, piece: Piece) -> _Call:
+    def _begin(self, piece: Piece) -> FunctionCall:
         self._may_say = False
         self._count += 1
         index = piece.index
         place = index if index is not None else self._last.order[0] if self._last is not None else 0
-        call = _Call(index, (place, self._count))
+        call = FunctionCall(index, (place, self._count))
         if index is not None:
             before = self._newest.get(index)
             call.rival = before if before is None or before.is_open else before.rival
@@ -319,14 +325,15 @@ class Called:
         # What was told of an output cannot be taken back: what is behind it waits for the whole answer.
         return "" if self._told is not None else "".join(self._text[before:])
 
-    def _append(self, call: _Call) -> None:
+    def _append(self, call: FunctionCall) -> None:
+        self.written.append(call)
         self._add(self._answer.call(call.name or "", call.arguments))
 
     def _add(self, text: str) -> None:
         self._text.append(text)
         self.size += len(text.encode(errors="replace"))
 
-    def _tell(self, call: _Call, piece: str) -> str:
+    def _tell(self, call: FunctionCall, piece: str) -> str:
         """What can be told of an output that is a text, while it is written: how the answer goes on if no call follows.
         It is no part of the answer's text.
         """

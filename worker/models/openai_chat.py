@@ -15,6 +15,7 @@ from .content_parts import openai_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
 from .profiles import profile_of
+from .provider_data import of_call, of_message
 from .request import Usage, count_of
 from .sdk_model import Written
 
@@ -52,6 +53,7 @@ class OpenAIChat:
             return ""
         if isinstance(said.get("refusal"), str):
             written.refusal += said["refusal"]
+        written.keep(of_message(said))
         text = written.add(said.get("content"))
         calls = said.get("tool_calls")
         pieces = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
@@ -97,6 +99,7 @@ def _piece(call: Mapping[str, Any], *, streams: bool) -> Piece:
         name if isinstance(name, str) and name else None,
         text_of(said.get("arguments")),
         is_whole=not streams,
+        own=of_call(call),
     )
 
 

@@ -27,6 +27,8 @@ class ModelRequest:
     """`model`, `temperature`, `top_p`, `seed`, `stop`, `reasoning_effort`, `max_output_tokens`, `request_seconds` (SPEC
     R13.3); `wire` and `tool_choice`, where its tools go as functions; other keys are passed over.
     """
+    provider_data: Mapping[str, str] = field(default_factory=dict)
+    """What a provider has said beside the answers of earlier ticks, by tick (see `provider_data`)."""
 
     @property
     def text(self) -> str:
@@ -97,6 +99,8 @@ class Answer:
     """Whether another model has answered than the one that was named."""
     words: str = ""
     """What was said beside the calls, where the tools go as functions (SPEC R12.6); no part of the text."""
+    provider_data: str = ""
+    """What the provider said besides, which its model is to be sent back (see `provider_data`)."""
     findings: tuple[str, ...] = ()
     """What could not be enforced on the wire, one sentence each (SPEC R12.6)."""
 

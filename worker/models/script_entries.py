@@ -26,7 +26,7 @@ from .request import Answer, ModelRequest, Usage, count_of
 
 Entry = Mapping[str, Any]
 
-_TYPES: Final = {"asked": str, "model": str, "words": str, "request": dict, "usage": dict}
+_TYPES: Final = {"asked": str, "model": str, "words": str, "provider_data": str, "request": dict, "usage": dict}
 _ANSWERS: Final = {"output", "answer", "error"}
 _KEYS: Final = {"when", "times", *_TYPES, *_ANSWERS}
 _SHAPE: Final = (
@@ -62,7 +62,8 @@ def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, 
         text = {"text": answer.text} if answer is not None and answer.text else {}
         found["error"] = {"type": type(answered).__name__, "message": str(answered), **text}
     else:
-        found |= {"answer": answered.text, **({"words": answered.words} if answered.words else {})}
+        beside = {"words": answered.words, "provider_data": answered.provider_data}
+        found |= {"answer": answered.text, **{key: text for key, text in beside.items() if text}}
     if answer is not None:
         found |= {"model": answer.model, **({"usage": answer.usage.to_dict()} if answer.usage is not None else {})}
     return recorded(request, found)
@@ -78,7 +79,8 @@ def given(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:
     error = entry.get("error")
     usage = Usage(**entry["usage"]) if "usage" in entry else None
     text, words = _text(entry) if error is None else error.get("text", ""), entry.get("words", "")
-    answer = Answer(text, entry.get("model", name), usage, words=words)
+    own = entry.get("provider_data", "")
+    answer = Answer(text, entry.get("model", name), usage, words=words, provider_data=own)
     if error is None:
         return answer, None
     return answer, _ERRORS[error["type"]](error["message"], answer=answer if usage or answer.text else None)

@@ -7,6 +7,8 @@ streams; one that comes in one piece is read, too. What differs between provider
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -15,12 +17,13 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.requests.functions import REQUIRED
+from acts_celery.protocol.requests.functions import OUTPUT, REQUIRED
 
 from .called import Called, Piece
-from .errors import ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
+from .errors import BadRequest, ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .fitting import Fitted, Fitting
 from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
+from .provider_data import THINKING, packed, restored, whole
 from .request import Answer, ModelRequest, OnText, Reported, Usage, Words
 from .wire_text import WholeCharacters, bounded, events, json_object
 
@@ -28,12 +31,22 @@ _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
+_OF_FIELDS: Final = frozenset({400, 422})
+"""The statuses with which servers refuse fields of messages that they do not know."""
+_GIVER: Final = 16
+_OWN_SHARE: Final = 4
+"""Of what a model says beside its answer this part of a message's size is kept at most."""
+_TOO_MUCH: Final = (
+    "what the provider said beside the answer is not kept, and not sent back: it has more than a fourth of "
+    "ACTS_LIMIT_MESSAGE_BYTES"
+)
 _LONGEST_REASON: Final = 300
 _LONGEST_NAME: Final = 200
 _STRAY: Final = (
     "the answer is a function call, and no functions were offered: answer with the text of one JSON object (a model "
     'that is to call functions has "wire": "tools" in its settings)'
 )
+_THOUGHTS: Final = ("thinking", "redacted_thinking")
 _PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
 """What errors in mid-stream are called that may pass."""
 
@@ -59,6 +72,14 @@ class Written:
     pieces: list[str] = field(default_factory=list)
     told: str = ""
     """What is to be told of words beside calls."""
+    giver: str = ""
+    """Whom the provider's own data is sent back to."""
+    _own: list[Mapping[str, Any]] = field(default_factory=list)
+    """The fields of the message that are not read, in pieces."""
+    _blocks: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
+    """Thoughts, by their place among the blocks of the message, each in pieces."""
+    _first_text: int | None = None
+    _own_size: int = 0
     _characters: WholeCharacters = field(default_factory=WholeCharacters)
 
     def call_itself(self, name: Any) -> None:
@@ -92,6 +113,7 @@ class Written:
         if self.called is None:
             self.has_stray_calls = True
             return ""
+        self._keeps(piece.own)
         return self._bounded(self.called.take(piece))
 
     def end_call(self, index: int) -> str:
@@ -101,6 +123,46 @@ class Written:
     def skip_call(self, index: int) -> str:
         """Take in that what has this index is no function call. Raises `InvalidAnswer` for too much."""
         return self._bounded(self.called.skip(index)) if self.called is not None else ""
+
+    def keep(self, fields: Mapping[str, Any]) -> None:
+        """Take in what a piece of the message says that is not read, for the model to be sent back with its calls."""
+        if self._keeps(fields):
+            self._own.append(fields)
+
+    def keep_block(self, at: int, block: Mapping[str, Any]) -> None:
+        """Take in a block of the message that is no call, or a piece of one: of thoughts all, of words the place."""
+        if block.get("type") == "text" and self._first_text is None:
+            self._first_text = at
+        if (at in self._blocks or block.get("type") in _THOUGHTS) and self._keeps(block):
+            self._blocks.setdefault(at, []).append(block)
+
+    def _keeps(self, fields: Mapping[str, Any]) -> bool:
+        """Whether these are kept: where there are calls to send them back with, and not too much in all."""
+        if not fields or self.called is None:
+            return False
+        self._own_size += len(json.dumps(fields))
+        return not self.has_said_too_much
+
+    @property
+    def has_said_too_much(self) -> bool:
+        """Whether what it says besides is more than is kept."""
+        return self._own_size > self.most_bytes // _OWN_SHARE
+
+    def _provider_data(self, called: Called) -> str:
+        if self.has_said_too_much:
+            return ""
+        message, calls = whole(self._own), list[tuple[bool, str | None, dict[str, Any]]]()
+        left = sorted(self._blocks)
+        for call in called.written:
+            own = dict(call.own)
+            before = [at for at in left if call.index is not None and at < call.index]
+            left = left[len(before) :]
+            first = [at for at in before if not calls and (self._first_text is None or at < self._first_text)]
+            for fields, places in ((message, first), (own, before[len(first) :])):
+                if places:
+                    fields[THINKING] = [whole(self._blocks[at]) for at in places]
+            calls.append((call.name == OUTPUT, call.id, own))
+        return packed(self.giver, message, calls, self.most_bytes // _OWN_SHARE)
 
     def _bounded(self, text: str) -> str:
         """Return a text that calls have come to. Raises `InvalidAnswer` for too much of them."""
@@ -122,8 +184,10 @@ class Written:
 
     def so_far(self) -> Answer:
         """What has come, whole or not."""
-        words = self.called.words if self.called is not None else ""
-        return Answer(self.text, self.model, self.usage_so_far, words=words)
+        if self.called is None:
+            return Answer(self.text, self.model, self.usage_so_far)
+        words, own = self.called.words, self._provider_data(self.called)
+        return Answer(self.text, self.model, self.usage_so_far, words=words, provider_data=own)
 
     @property
     def usage_so_far(self) -> Usage | None:
@@ -183,6 +247,8 @@ class SdkModel:
         self._loading = asyncio.Lock()
         self._sdk: Any = None
         self._fitting = Fitting(configured, dialect.url)
+        self._without_own: set[str] = set()
+        """The models that do not take back what they said beside their answers."""
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """Ask once; and where what is to be enforced may be what the server does not take, without it: first with JSON
@@ -193,7 +259,7 @@ class SdkModel:
         refused: list[tuple[Fitted, str]] = []
         while True:
             try:
-                answer = await self._asked(replace(sent, continues=request.continues), on_text)
+                answer = await self._asked_with_own(request, replace(sent, continues=request.continues), on_text)
             except ModelError as error:
                 reason = str(error)[:_LONGEST_REASON]
                 weaker = self._fitting.weaker(request, sent, reason) if _may_be_of_format(error) else None
@@ -229,15 +295,41 @@ class SdkModel:
             if self._sdk is None:  # it takes a second, in which the loop should turn
                 self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
 
+    async def _asked_with_own(self, request: ModelRequest, sent: Fitted, on_text: OnText) -> Answer:
+        """Ask with what the model said beside its calls; without it, where its server refuses that."""
+        model = str(sent.config["model"])
+        messages = restored(sent.messages, request.provider_data, self._giver(model)) if sent.functions else []
+        if not request.provider_data or model in self._without_own or messages in ([], sent.messages):
+            return await self._asked(sent, on_text)
+        try:
+            return await self._asked(replace(sent, messages=messages), on_text)
+        except BadRequest as error:
+            if error.status not in _OF_FIELDS or isinstance(error, ContextTooLong):
+                raise
+            try:
+                answer = await self._asked(sent, on_text)
+            except BadRequest:
+                raise error from None
+            self._without_own.add(model)
+            return answer
+
+    def _giver(self, model: str) -> str:
+        """The name under which the log has what a model said: it tells providers apart, and shows no address."""
+        base_url = self._configured.base_url
+        url = self._dialect.url if base_url is None else base_url.get_secret_value()
+        return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[:_GIVER]
+
     async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")
         may_say = sent.config.get("tool_choice") != REQUIRED
         called = Called(sent.functions, may_say=may_say) if sent.functions else None
-        written = Written(str(sent.config["model"]), self._bounds.answer_bytes, most_tokens, called=called)
+        name, most_bytes = str(sent.config["model"]), self._bounds.answer_bytes
+        written = Written(name, most_bytes, most_tokens, called=called, giver=self._giver(name))
         try:
             with errors_of(self._sdk, self._configured):
                 await self._answer(sent, written, on_text)
-            return replace(written.answer(), findings=sent.findings)
+            findings = (*sent.findings, *([_TOO_MUCH] * written.has_said_too_much))
+            return replace(written.answer(), findings=findings)
         except ModelError as error:
             if written.text and error.is_transient:
                 raise Truncated(f"the answer broke off: {error}", answer=written.so_far()) from None

@@ -21,15 +21,17 @@ async def ask_for_tick(
     schema: Any,
     config: Mapping[str, Any],
     parts: PartialAnswers,
+    provider_data: Mapping[str, str],
 ) -> dict[str, Any]:
     """`answer` the text, `words` what was said beside it, `model`, `usage` and `seconds`; or, where it is of no use,
     `error` and what has to be paid for it. `parts` sends on what comes meanwhile, where the model streams (SPEC R13.8).
+    `provider_data` is what providers said beside earlier answers, by tick; the result has that of this one.
 
     Raises `ModelError` where there is no answer.
     """
     try:
         with parts as on_text:
-            answer = await models.ask(ModelRequest(messages, schema, config), on_text)
+            answer = await models.ask(ModelRequest(messages, schema, config, provider_data), on_text)
         if _HALF.search(answer.text + answer.words):
             raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
     except (InvalidAnswer, Refused, Truncated) as error:
@@ -48,4 +50,5 @@ def _paid(answer: Answer | None) -> dict[str, Any]:
         "seconds": round(answer.duration_seconds, 3),
         "nanodollars": answer.nanodollars,
         "is_fallback": answer.is_fallback or None,
+        "provider_data": answer.provider_data or None,
     }

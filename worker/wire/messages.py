@@ -85,6 +85,8 @@ class DelegateCall:
     streams: bool = False
     """Whether what has been written of the answer is told meanwhile, as a result `{WRITTEN: TEXT}` (SPEC R13.8)."""
     untrusted: Untrusted | None = None
+    provider_data: Mapping[str, str] = field(default_factory=dict)
+    """What providers have said beside the answers of a loop's earlier ticks, by tick."""
 
 
 WRITTEN: Final = "written"
@@ -189,7 +191,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
 def tick_answer(value: Any) -> Mapping[str, Any]:
     """What a delegate worker says of a tick's request: `written`, what there is of an answer so far, and the `usage`
     where that was reported; or `answer`, its text, and the `words` beside it, or `error`, each with the `model`, its
-    `usage` and `seconds`. Anything else is an invalid answer.
+    `usage`, `seconds` and `provider_data`. Anything else is an invalid answer.
     """
     try:
         said = asdict(_TICK_ANSWER.validate_python(value), dict_factory=_stated)
@@ -245,6 +247,8 @@ class _TickAnswer:
     nanodollars: Count | None = None
     is_fallback: bool | None = None
     """Whether another model has answered than the one that was asked."""
+    provider_data: str | None = None
+    """What its provider said besides (see `DelegateCall`)."""
 
 
 @dataclass(frozen=True, slots=True)
