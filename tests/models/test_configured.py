@@ -25,7 +25,7 @@ from acts_celery.worker.models.errors import (
     Truncated,
     Unreachable,
 )
-from acts_celery.worker.models.request import ModelRequest
+from acts_celery.worker.models.request import ModelRequest, ignore
 from acts_celery.worker.models.window import verify_fits
 from acts_celery.worker.registry.activities import RegisteredModel, Registry
 
@@ -171,6 +171,22 @@ def test_an_answer_of_which_something_was_heard_is_not_asked_for_again() -> None
     candidates = [asking.Candidate(Breaking(), "x")]
     with pytest.raises(Truncated, match="broke off: the connection broke"):
         asyncio.run(asking.answered(candidates, request("a"), lambda _: None, 30, lambda *_: None))
+
+
+def test_loading_what_it_takes_to_ask_a_model_is_not_its_time() -> None:
+    """The SDK of a provider may take seconds to load from a cold disk."""
+    seconds = 0.05
+
+    class Cold:
+        async def load(self) -> None:
+            await asyncio.sleep(4 * seconds)
+
+        async def ask(self, *_: Any) -> Answer:
+            return Answer("{}", "cold")
+
+    asking_it = asking.answered([asking.Candidate(Cold(), "cold")], request("hello"), ignore, seconds, lambda *_: None)
+    answer = asyncio.run(asking_it)
+    assert (answer.text, answer.duration_seconds < seconds) == ("{}", True)
 
 
 def test_an_answer_tells_its_usage_and_how_long_it_took(registry: Registry) -> None:

@@ -34,7 +34,7 @@ from acts_celery.worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole
-from .tool_servers import WIRES, Say
+from .tool_servers import STREAM, WIRES, OpenAIWire, Say
 
 KEY = "sk-test-4711"
 TEXT = '{"output": "Привет, †мир"}'
@@ -83,6 +83,21 @@ def test_a_streamed_answer_is_heard_as_it_comes_and_tells_its_usage() -> None:
     assert (answer.text, answer.model, answer.usage) == (TEXT, "m-2026", USAGE)
     assert "".join(map(str, on_text)) == TEXT
     assert len(on_text) == 5
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_of_content_that_is_a_list_of_parts_the_texts_are_read(*, streams: bool) -> None:
+    """Mistral's reasoning models say what they think in parts of their own, and go on in texts."""
+    thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": '{"output": "no"}'}]}]
+    text = [{"type": "text", "text": TEXT[:9]}]
+    if streams:
+        chunks = [delta(content=thinking), delta(content=text), delta(content=TEXT[9:])]
+        reply = Reply([*chunks, *OpenAIWire.end("stop")], headers=STREAM)
+    else:
+        parts = [*thinking, *text, {"type": "text", "text": TEXT[9:]}, {"type": "text", "text": None}, "no", None]
+        message = {"message": {"content": parts}, "finish_reason": "stop"}
+        reply = Reply([json.dumps({"model": "m", "choices": [message]}).encode()])
+    assert answer_of(reply).text == TEXT
 
 
 def test_an_answer_in_one_piece_is_read_too() -> None:

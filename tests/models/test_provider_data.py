@@ -18,7 +18,11 @@ from .server import ModelServer, Reply, failing, model_server
 from .test_function_wires import asked
 
 SIGNED: dict[str, Any] = {"extra_content": {"google": {"thought_signature": "S"}}}
-CALL: dict[str, Any] = {"id": "t000c0000", "type": "function", "function": {"name": "refund", "arguments": '{"order_id":"1"}'}}
+CALL: dict[str, Any] = {
+    "id": "t000c0000",
+    "type": "function",
+    "function": {"name": "refund", "arguments": '{"order_id":"1"}'},
+}
 TURN: list[dict[str, Any]] = [
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
     {"role": "tool", "tool_call_id": "t000c0000", "content": "done"},

@@ -22,7 +22,7 @@ from acts_celery.worker.backoff import Backoff
 
 from .errors import ModelError, Truncated, Unreachable
 from .prices import price_of
-from .request import Answer, Model, ModelRequest, OnText, Reported, Usage, Words
+from .request import Answer, Loading, Model, ModelRequest, OnText, Reported, Usage, Words
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ async def answered(
                 wait_seconds = _BACKOFF.seconds(attempt + 1)
                 for candidate in candidates:
                     own = replace(request, config={**request.config, "model": candidate.name})
+                    began += await _loaded(candidate.model, deadline)
                     try:
                         answer = await candidate.model.ask(own, partial(take, candidate))
                         return replace(candidate.priced(answer, request), duration_seconds=time.monotonic() - began)
@@ -108,3 +109,15 @@ async def answered(
         if not deadline.expired():
             raise  # a registered function's own
     raise error
+
+
+async def _loaded(model: Model, deadline: asyncio.Timeout) -> float:
+    """Have a model load what it takes to ask it, which is not the time of its answer. Returns the seconds it took."""
+    if not isinstance(model, Loading):
+        return 0.0
+    when, began = deadline.when(), time.monotonic()
+    deadline.reschedule(None)
+    await model.load()
+    seconds = time.monotonic() - began
+    deadline.reschedule(when + seconds if when is not None else None)
+    return seconds

@@ -18,7 +18,7 @@ from acts_celery.worker.errors import WorkerError
 
 from .errors import InvalidAnswer, ModelError, Refused, Truncated
 from .http_client import without_key
-from .request import Answer, Listing, Model, ModelRequest, OnText
+from .request import Answer, Listing, Loading, Model, ModelRequest, OnText
 from .script_entries import entry_of
 from .scripted import NoAnswer, ScriptedModel
 
@@ -53,6 +53,11 @@ class RecordedModel:
             raise
         await self._add(request, answer)
         return answer
+
+    async def load(self) -> None:
+        """Have the model load what it takes to ask it."""
+        if isinstance(self.model, Loading):
+            await self.model.load()
 
     async def names(self, seconds: float) -> list[str]:
         """As the model has it."""

@@ -114,6 +114,15 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class Loading(Protocol):
+    """A model that has to load something before it can be asked, such as an SDK."""
+
+    async def load(self) -> None:
+        """Load it, unless it is there."""
+        ...
+
+
+@runtime_checkable
 class Listing(Protocol):
     """A model of an endpoint that can be asked which models it has."""
 

@@ -93,7 +93,12 @@ class Written:
         return self.called.text if self.called is not None else "".join(self.pieces) + self._characters.half
 
     def add(self, piece: Any) -> str:
-        """Take in a piece of text, and return it; nothing where it is none. Raises `InvalidAnswer` for too much."""
+        """Take in a piece of text, and return it; of a list of parts those of type `text`, and nothing where it is
+        neither. Raises `InvalidAnswer` for too much.
+        """
+        if isinstance(piece, list):
+            parts = [part for part in piece if isinstance(part, dict) and part.get("type") == "text"]
+            return "".join([self.add(part.get("text")) for part in parts])
         if not isinstance(piece, str):
             return ""
         if not (piece := self._characters.of(piece)):
@@ -254,7 +259,7 @@ class SdkModel:
         """Ask once; and where what is to be enforced may be what the server does not take, without it: first with JSON
         mode in its place, where there is one (SPEC R12.6). Raises `ModelError`.
         """
-        await self._load()
+        await self.load()
         sent = self._fitting.fitted(request)
         refused: list[tuple[Fitted, str]] = []
         while True:
@@ -274,7 +279,7 @@ class SdkModel:
 
     async def names(self, seconds: float) -> list[str]:
         """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
-        await self._load()  # takes seconds on a busy machine, which are not the endpoint's
+        await self.load()  # takes seconds on a busy machine, which are not the endpoint's
         with errors_of(self._sdk, self._configured):
             async with (
                 asyncio.timeout(seconds),
@@ -290,7 +295,8 @@ class SdkModel:
         if "_client" in self.__dict__:
             await self.__dict__.pop("_client").close()
 
-    async def _load(self) -> None:
+    async def load(self) -> None:
+        """Load the SDK, unless it is there."""
         async with self._loading:
             if self._sdk is None:  # it takes a second, in which the loop should turn
                 self._sdk = await asyncio.to_thread(import_module, self._dialect.sdk)
