@@ -27,7 +27,8 @@
 `wire_size`   how large a schema is by what providers limit
 `unenforced`  what is not enforced, as findings
 `function_fitting` its tools as functions that a provider takes
-`called`      functions that a model calls, as they come
+`called`      putting together the function calls of an answer as they come
+`provider_data` what a provider says besides, kept for the model that said it
 `anthropic_turns`  a conversation as Anthropic takes it
 `http_client` what the SDKs of providers have in common: their HTTP client, their errors as ours
 `wire_text`   what comes over the wire, of bounded size
