@@ -24,6 +24,7 @@ __all__ = [
     "EXECUTE_INSTANCE",
     "PROBE",
     "SEVERAL",
+    "owner_of",
     "queue",
     "queue_names",
     "queues",
@@ -56,6 +57,19 @@ SEVERAL = ".several"
 def queue_names(settings: Settings) -> tuple[str, ...]:
     """Return the queues a worker serves unless told otherwise, each once."""
     return tuple(dict.fromkeys((settings.queue_instances, settings.queue_delegates, settings.queue_background)))
+
+
+_OF_KOMBU = ("_kombu.", "unacked", "celeryev", "celery.pidbox", "reply.celery.pidbox")
+
+
+def owner_of(name: str, settings: Settings) -> str | None:
+    """Return whose queue, or key of the same server, has that name, where it is none for an activity."""
+    for field in ("queue_instances", "queue_delegates", "queue_background", "queue_reports"):
+        if name == getattr(settings, field):
+            return f"the engine (ACTS_{field.upper()})"
+    if name.startswith(f"{settings.key_prefix}:"):
+        return "the log, whose keys begin so (ACTS_KEY_PREFIX)"
+    return "Celery's transport" if name.startswith(_OF_KOMBU) else None
 
 
 def queue(name: str, settings: Settings) -> Queue:

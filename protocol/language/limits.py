@@ -258,6 +258,8 @@ def _remedy(kind: type) -> str:
         return ""
     if "DataFrame" in kind.__name__:
         return ": write frame.to_dicts()" if library == "polars" else ': write frame.to_dict("records")'
+    if kind.__name__ in ("NAType", "NaTType"):
+        return ": write null (None)"
     return ": write value.to_list()" if library == "polars" else ": write value.tolist()"
 
 

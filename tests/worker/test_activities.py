@@ -11,7 +11,10 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from acts_celery import ActivitiesError, Message, Output
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config import load as load_settings
 from acts_celery.protocol.calls.tools import PLAIN, Tool
+from acts_celery.worker.app.application import make_application
+from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load
 
@@ -302,3 +305,29 @@ def test_a_worker_carries_out_what_it_is_allowed_and_nothing_else(
     assert result.data()["state"] == {"a": 1}
     refused = {call.tool: (call.error or {}).get("type") for call in result.calls if call.status == "failed"}
     assert refused == {"countLetters": "ContractChanged", "ask": "ContractChanged"}
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("background", "ACTS_QUEUE_BACKGROUND"),
+        ("delegates", "ACTS_QUEUE_DELEGATES"),
+        ("instances", "ACTS_QUEUE_INSTANCES"),
+        ("reports", "ACTS_QUEUE_REPORTS"),
+        ("acts:due", "ACTS_KEY_PREFIX"),
+        ("_kombu.binding.instances", "Celery"),
+    ],
+)
+def test_a_queue_that_is_another_ones_is_refused_by_workers_and_clients(name: str, owner: str) -> None:
+    settings = load_settings(env_file=None, broker_url="redis://127.0.0.1:1/0", queue_reports="reports")
+    taken = Registry()
+    taken.add_activity(make_activity(schema, "greet", name, Policy()))
+    for meet in (lambda: make_application(settings, taken), lambda: Checker(settings, taken)):
+        with pytest.raises(ActivitiesError, match=owner):
+            meet()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb"])
+def test_a_queue_without_a_name_is_refused_where_the_function_is_registered(name: str) -> None:
+    with pytest.raises(ActivitiesError, match="queue"):
+        make_activity(schema, "greet", name, Policy())

@@ -7,6 +7,7 @@
 `scheduler`    one runner for each lane of a process
 `health_report` what is wrong with a process, shown and written down
 `returns`      tasks that this version does not read go back to their queue
+`celery_options` which options of Celery's own command a worker takes
 `tasks`        what each queue's workers do
 `pool`         running coroutines on the loop, the rest on threads
 `tracing`      running a coroutine with Celery's signals and errors

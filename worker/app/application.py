@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from celery import Celery
 
@@ -21,7 +21,9 @@ from acts_celery.worker.process.log_setup import set_up_logs
 from acts_celery.worker.process.refusals import RefusalsStep
 from acts_celery.worker.recovery.sweep import SweepStep
 from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.loading import require_own_queues
 
+from .celery_options import refuse_half_patched
 from .garbage import GarbageStep
 from .health_report import HealthStep
 from .operator_step import OperatorStep
@@ -32,6 +34,8 @@ from .tasks import register_tasks
 
 def make_application(settings: Settings, registry: Registry, *, verifies_models: bool = True) -> Celery:
     """A worker's application: configured, with our tasks and the sweep. Raises `broker_config.NotConfigured`."""
+    refuse_half_patched()
+    require_own_queues(registry, settings)
     if verifies_models:  # one that cannot be had is reported when the worker starts, not in every task
         verify_models(settings, registry)
     restrict_decoding(limits_of(settings))
@@ -56,10 +60,25 @@ _ANSWERED_WITHIN: Final = {"read_timeout": 5, "write_timeout": 5}
 """A RabbitMQ that is short of memory or disk takes nothing and says nothing: seconds until that is an error."""
 
 
+class _Application(Celery):  # type: ignore[misc]  # celery has no types
+    """Celery's application, with the servers of the settings. CELERY_BROKER_URL, which Celery makes of BROKER_URL, and
+    CELERY_RESULT_BACKEND belong to other applications.
+    """
+
+    def connection_for_read(self, url: str | None = None, **options: Any) -> Any:
+        return super().connection_for_read(url or self.conf["broker_url"], **options)
+
+    def connection_for_write(self, url: str | None = None, **options: Any) -> Any:
+        return super().connection_for_write(url or self.conf["broker_url"], **options)
+
+    connection = connection_for_write
+
+
 def make_client_application(settings: Settings) -> Celery:
     """An application that only publishes; nothing of its process is changed."""
-    app = Celery("acts", set_as_current=False, events=EVENTS)
+    app = _Application("acts", set_as_current=False, events=EVENTS)
     app.conf.update(celery_configuration(settings))
+    app.backend_cls = app.conf["result_backend"] or "disabled"
     if scheme_of(settings.require_broker()).startswith("amqp"):
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, **_ANSWERED_WITHIN}
     app.amqp.Connection = BackendConnection

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -149,7 +150,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
 
         def on_task_received(message: Any) -> None:
             for task in self._accepted(message, lambda: tasks_of(message)) or ():
-                self._begin(task, partial(self._accepted, task, partial(handle, task)))
+                self._begin(task, partial(self._handled, task, partial(handle, task)))
 
         return on_task_received
 
@@ -183,6 +184,19 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         except Exception as error:
             self._refuse(message, type(error).__name__)
         return None
+
+    def _handled(self, message: Any, handle: Callable[[], object]) -> None:
+        """Give a task that was admitted to Celery. What goes wrong there is no fault of the message: it comes again."""
+        try:
+            handle()
+        except of_connections(*self.connection_errors, *self.channel_errors):
+            raise
+        except Exception as error:
+            # Not its text, which may quote what the message holds.
+            where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+            logger.error("taking a task of %.200r fails: %s\n%s", queue_of(message), type(error).__name__, where)
+            count_refusal("errors")
+            message.reject_log_error(logger, self.connection_errors)
 
     def _taken(self, message: Any) -> Iterable[Any]:
         """The tasks of a message."""

@@ -129,8 +129,15 @@ def _refuse(line: str) -> dict[str, str]:
     return {"error": "refused"}
 
 
+_OF_NEIGHBOURS: Final = "hello"
+"""Asked by each worker of Celery's command when it starts."""
+
+
 class _Handlers(dict[str, Handler]):
     def __missing__(self, name: str) -> Handler:
+        if name == _OF_NEIGHBOURS:  # what it would tell orders nothing of ours
+            return lambda _, **__: {}
+
         def refuse(_: Any, **__: Any) -> dict[str, str]:
             return _refuse(f"the remote-control command {name!r:.100} is refused: see ACTS_REMOTE_CONTROL")
 

@@ -32,6 +32,7 @@ from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.registry.activities import registry as default_registry
+from acts_celery.worker.registry.loading import require_own_queues
 from acts_celery.worker.registry.operator_trust import operator_trust
 from acts_celery.worker.registry.request_definitions import KnownDelegates
 from acts_celery.worker.storage.loop_entries import LOOP
@@ -63,6 +64,7 @@ class Checker:
             load_code(settings)
         self._settings = settings
         self._registry = registry or default_registry
+        require_own_queues(self._registry, settings)
         self._operator = operator_trust(settings)
         self._kept: Environment | None = None
 

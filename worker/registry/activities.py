@@ -24,6 +24,7 @@ from acts_celery.protocol.calls.approvals import ASK_HUMAN
 from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.tools import GRANTED, REASONING
 from acts_celery.protocol.language.errors import Problem
+from acts_celery.protocol.language.limits import has_control_characters
 from acts_celery.protocol.language.messages import DATA_TYPES
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
@@ -353,6 +354,8 @@ def make_activity(function: Function, name: str | None, queue: str | None, polic
     """
     parameters = inspect.signature(function).parameters
     name = name or function.__name__
+    if queue is not None and (not queue.strip() or has_control_characters(queue)):
+        raise ActivitiesError(f"activity {name!r}: queue is {queue!r}: a name, or nothing for the instances' own queue")
     if name == "<lambda>":
         raise ActivitiesError('a lambda has no name: write activity("NAME")(lambda …)')
     if inspect.isasyncgenfunction(function):

@@ -12,7 +12,10 @@ from types import ModuleType
 from typing import Final
 
 from acts_celery.broker_config import Settings
+from acts_celery.broker_config.queues import owner_of
 from acts_celery.worker.errors import ActivitiesError, Terminated
+
+from .activities import Registry
 
 loaded: Final[dict[str, ModuleType]] = {}
 """The modules and files that were asked for and imported, whether they register anything or not."""
@@ -86,3 +89,12 @@ def _frame(error: BaseException) -> traceback.FrameSummary | None:
     frames, paths = traceback.extract_tb(error.__traceback__), sysconfig.get_paths()
     of_others = ("<", f"{Path(__file__).parents[2]}/", paths["stdlib"], paths["purelib"], paths["platlib"])
     return next((frame for frame in reversed(frames) if not frame.filename.startswith(of_others)), None)
+
+
+def require_own_queues(registry: Registry, settings: Settings) -> None:
+    """Raise `ActivitiesError` where an activity names a queue on which its calls would wait for ever."""
+    for activity in registry.activities.values():
+        if activity.queue is not None and (owner := owner_of(activity.queue, settings)) is not None:
+            raise ActivitiesError(
+                f"activity {activity.name!r}: the queue {activity.queue!r} belongs to {owner}: name another one"
+            )

@@ -270,9 +270,23 @@ def _workers(app: Celery, settings: Settings) -> tuple[Layer, dict[str, list[str
                 f"ACTS_TRUST says something else at {', '.join(others)} than here: each holds calls by its own file",
                 "give all clients and workers the same file",
             )
+        _add_refusals(layer, {name: answers[name].get("refused", {}) for name in health})
         for what in differences({name: found.get("code", {}) for name, found in health.items()}):
             layer.warn(what, "start all workers with the same code, unless a new version is being rolled out")
     return layer, serving
+
+
+def _add_refusals(layer: Layer, counts: Mapping[str, Mapping[str, int]]) -> None:
+    """What the workers have refused since they started, and what went wrong in taking tasks."""
+    for name, refused in counts.items():
+        kinds = dict(refused)
+        if errors := kinds.pop("errors", 0):
+            layer.fail(
+                f"{name} failed to take {counted(errors, 'task')}", f"look at the tracebacks in the log of {name}"
+            )
+        if kinds:
+            many = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+            layer.warn(f"{name} has refused {many}", f"look at the log of {name}: each refusal is a line")
 
 
 def _with_another_trust(health: Mapping[str, Mapping[str, Any]], settings: Settings) -> list[str]:
