@@ -5,6 +5,7 @@
 `leniency`      what is wrong for certain while expressions stand for values
 `calls`         what a tool's schema says of a call as a whole: of parameters and of meta-properties
 `addresses`     where references lead
+`dialects`      schemas of older drafts
 `walk`          how schemas are gone through: what they apply and refer to, each once
 `parts`         what of a schema speaks of which place, and such a part as a schema of its own
 `patterns`      regular expressions of ECMA-262, and what they cost

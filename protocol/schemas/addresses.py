@@ -14,6 +14,7 @@ from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import Path
 
+from .dialects import modern
 from .patterns import translated
 from .walk import DEFINITIONS, NAMED, REFERENCES, VALUES, found, reference_to
 
@@ -23,12 +24,12 @@ Readings = Callable[[Path, Path], Iterable[Path]]
 
 
 def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
-    """The document as jsonschema-rs takes it: without names or other dialects, and with patterns translated.
+    """The document as jsonschema-rs takes it: of 2020-12, without names, and with patterns translated.
 
     Every reference that leads into it is a pointer from its root. Those that lead elsewhere or nowhere stay, and so do
     all where a `$dynamicRef` has several `$id` to choose among.
     """
-    document = copied(document)
+    document = copied(modern(document))
     schemas = list(_schemas(document))
     has_bases = any(place and isinstance(part.get("$id"), str) for place, _, part in schemas)
     is_open = has_bases and any("$dynamicRef" in part for *_, part in schemas)

@@ -17,6 +17,7 @@ from acts_celery.protocol.language.errors import Problem, pointer, shortened
 from acts_celery.protocol.language.references import Path
 
 from .addresses import normalized
+from .dialects import modern
 from .leniency import Said, lenient_problems
 from .parts import SchemaError, admits_type, excerpt, parts_at
 from .validation import Checker, Document, Known, schema_error
@@ -45,6 +46,7 @@ class CompiledSchema:
         if reading(schema).is_too_large():
             raise SchemaError(f"{EXCEEDED}: it is too large to be read")
         try:  # it is read as of this dialect, and no address in it is opened
+            schema = schema if entry else modern(schema)
             jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
             self.document = schema if entry else normalized(schema)
             self.applied = found(entry, self.document)

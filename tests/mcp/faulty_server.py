@@ -3,7 +3,8 @@
     python faulty_server.py FOLDER
 
 It keeps in FOLDER what happens: `calls` (one line for each call), `cancelled`, `pid`; and does what is asked of it
-there: a file `list.json` replaces its list of tools, `mute` keeps it from answering anything but the handshake.
+there: a file `list.json` replaces its list of tools, or the whole page, `mute` keeps it from answering anything but the
+handshake.
 """
 
 from __future__ import annotations
@@ -43,6 +44,18 @@ TOOLS = [
     tool("picture", **READS),
     tool("environment", **READS),
     tool("slow", **READS),
+    tool("mean", **READS),
+    tool(
+        "wrapped",
+        outputSchema={
+            "type": "object",
+            "properties": {"result": {"type": "array", "items": {"$ref": "#/$defs/N"}}},
+            "$defs": {"N": {"type": "integer"}},
+            "required": ["result"],
+            "x-fastmcp-wrap-result": True,
+        },
+        **READS,
+    ),
     tool("refuse", inputSchema={"type": "object", "properties": {"code": {"type": "integer"}}}),
     tool("progress", **READS),
     tool(
@@ -107,6 +120,10 @@ def carry_out(name: str, arguments: dict[str, Any], request: dict[str, Any]) -> 
             for step in range(3):
                 say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
             return text("done")
+        case "mean":
+            return text("", structuredContent={"mean": float("nan")})
+        case "wrapped":
+            return text("[3]", structuredContent={"result": [3]})
         case "slow":
             if "refuse" in (FOLDER / "calls").read_text().split():
                 return text("done")
@@ -137,7 +154,8 @@ def answer(request: dict[str, Any]) -> None:
         return
     elif method == "tools/list":
         changed = FOLDER / "list.json"
-        say({"id": request["id"], "result": {"tools": json.loads(changed.read_text()) if changed.exists() else TOOLS}})
+        page = json.loads(changed.read_text()) if changed.exists() else TOOLS
+        say({"id": request["id"], "result": page if isinstance(page, dict) else {"tools": page}})
     elif method == "tools/call":
         note("calls", params["name"])
         if (result := carry_out(params["name"], params.get("arguments") or {}, request)) is not None:

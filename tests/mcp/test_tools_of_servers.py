@@ -229,6 +229,80 @@ def test_a_list_without_an_end_is_not_taken(tmp_path: Path) -> None:
     assert "more than 1000 tools" in str(found)
 
 
+ODD: list[tuple[Any, str, str]] = [
+    ({"name": "odd"}, "odd", "inputSchema: Field required"),
+    ({"name": "odd", "inputSchema": []}, "odd", "inputSchema"),
+    ({"name": "odd", "inputSchema": {"type": "object"}, "annotations": 3}, "odd", "annotations"),
+    ({"inputSchema": {"type": "object"}}, "(number 2 of its page)", "name"),
+    ("odd", "(number 2 of its page)", "by the protocol"),
+]
+
+
+@pytest.mark.parametrize(("odd", "name", "reason"), ODD)
+def test_a_tool_that_is_not_by_the_protocol_takes_no_other_away_not_even_while_workers_have_them(
+    tmp_path: Path, odd: Any, name: str, reason: str
+) -> None:
+    echo = {"name": "echo", "inputSchema": {"type": "object"}}
+    (tmp_path / "list.json").write_text(json.dumps([echo]))
+    servers = {"web": faulty(tmp_path)}
+    with local(**admitted(tmp_path, servers)) as client:
+        (tmp_path / "list.json").write_text(json.dumps([echo, odd]))
+        assert outcome(client, "echo", text="tea") == "tea"
+    found = listed(load(mcp=servers), ["web"])["web"]
+    assert not isinstance(found, WorkerError)
+    states = {each.tool.name: each for each in standings("web", found, {})}
+    assert (states["echo"].state, states[name].state) == ("new", "unfit")
+    assert reason in states[name].problems[0]
+
+
+def test_an_admitted_tool_that_is_one_no_more_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with backend(tmp_path) as client:
+        (tmp_path / "list.json").write_text(json.dumps([{"name": "echo"}]))
+        kind, message = outcome(client, "echo", text="tea")
+        assert (kind, "inputSchema" in message) == ("McpToolChanged", True)
+
+
+def test_a_cursor_that_comes_again_ends_the_list_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}], "nextCursor": "again"}
+    (tmp_path / "list.json").write_text(json.dumps(page))
+    found = listed(load(mcp={"web": faulty(tmp_path)}), ["web"])["web"]
+    assert not isinstance(found, WorkerError)
+    assert [*found] == ["echo"]
+    assert "the same cursor twice ('again')" in caplog.text
+
+
+def test_a_number_that_is_none_fails_the_call_as_that_of_a_function_does(tmp_path: Path) -> None:
+    with backend(tmp_path, retries=2) as client:
+        kind, message = outcome(client, "mean")
+        assert (kind, "/mean" in message, "finite" in message) == ("CallFailed", True, True)
+        assert (tmp_path / "calls").read_text().split() == ["mean"]
+
+
+def test_a_result_that_its_server_wraps_and_says_so_is_what_is_in_it(tmp_path: Path) -> None:
+    with backend(tmp_path) as client:
+        assert outcome(client, "wrapped") == [3]
+
+
+def test_a_tool_of_an_older_draft_is_read_by_that_and_an_annotation_that_is_none_is_left_out(tmp_path: Path) -> None:
+    pair = {"type": "array", "items": [{"type": "number"}, {"type": "number"}], "additionalItems": False}
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"range": pair, "text": {"type": "string", "description": None}},
+    }
+    (tmp_path / "list.json").write_text(json.dumps([{"name": "echo", "inputSchema": schema}]))
+    settings = admitted(tmp_path, {"web": faulty(tmp_path)})
+    [tool] = read_admitted(load(mcp_admitted=settings["mcp_admitted"]))["web"].values()
+    assert tool.notes == ["inputSchema/properties/text/description is left out: it is null"]
+    with local(**settings) as client:
+        assert outcome(client, "echo", range=[1, 2], text="tea") == "tea"
+        for wrong in ([1, "x"], [1, 2, 3]):
+            with pytest.raises(Rejected, match="range"):
+                outcome(client, "echo", range=wrong)
+
+
 def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None:
     (tmp_path / "stay").touch()
     code = (

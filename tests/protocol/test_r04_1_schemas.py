@@ -426,3 +426,42 @@ def test_r4_1_what_is_said_of_calls_inside_a_parameter_is_not_said_of_the_call()
 )
 def test_r4_1_values_are_reported_as_json_has_them(schema: Any, value: Any, said: str) -> None:
     assert [problem.message for problem in compiled(schema).problems(value)] == [said]
+
+
+DRAFT = "http://json-schema.org/draft-0{}/schema#"
+PAIR = {"items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
+
+
+@pytest.mark.parametrize(
+    ("draft", "schema", "good", "bad"),
+    [
+        ("7", PAIR, [1, "a"], [1, "a", 2]),
+        ("6", {"items": [{"type": "integer"}], "additionalItems": {"type": "string"}}, [1, "a"], [1, 2]),
+        ("7", {"items": {"type": "integer"}, "additionalItems": False}, [1, 2], ["a"]),
+        ("7", {"items": []}, [1], None),
+        ("4", {"minimum": 3, "exclusiveMinimum": True}, 4, 3),
+        ("4", {"maximum": 3, "exclusiveMaximum": False}, 3, 4),
+        ("7", {"exclusiveMinimum": 3}, 4, 3),
+        ("7", {"dependencies": {"a": ["b"]}}, {"a": 1, "b": 1}, {"a": 1}),
+        ("4", {"dependencies": {"a": {"required": ["b"]}}}, {"a": 1, "b": 1}, {"a": 1}),
+        ("7", {"$ref": "#/definitions/n", "minimum": 9, "definitions": {"n": {"type": "integer"}}}, 1, "a"),
+        ("7", {"properties": {"a": PAIR, "b": {"$ref": "#/properties/a/items/1"}}}, {"b": "x"}, {"b": 1}),
+        ("6", {"allOf": [{"$ref": "#n"}], "definitions": {"n": {"$id": "#n", "type": "integer"}}}, 1, "a"),
+        ("4", {"properties": {"id": {"type": "integer"}, "items": PAIR}}, {"id": 1, "items": [1]}, {"items": ["a"]}),
+        ("7", {"const": {"items": [1], "dependencies": {"a": ["b"]}}}, {"items": [1], "dependencies": {"a": ["b"]}}, 1),
+    ],
+)
+def test_r4_1_a_schema_of_an_older_draft_means_what_it_means_there(
+    draft: str, schema: dict[str, Any], good: Any, bad: Any
+) -> None:
+    whole = {"$schema": DRAFT.format(draft), **schema}
+    assert compiled(whole).problems(good) == []
+    assert bad is None or compiled(whole).problems(bad) != []
+    assert admitted({"$schema": DRAFT.format(draft), "properties": {"v": schema}}, v=good) or "$ref" in str(schema)
+
+
+def test_r4_1_a_tool_of_an_older_draft_is_held_against_it() -> None:
+    tool = {"$schema": DRAFT.format(7), "type": "object", "properties": {"range": PAIR}}
+    assert admitted(tool, range=[1, "a"])
+    assert not admitted(tool, range=["a", 1])
+    assert not admitted({**tool, "$schema": "https://json-schema.org/draft/2020-12/schema"}, range=[1, "a"])

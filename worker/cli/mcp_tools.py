@@ -130,7 +130,7 @@ def _lines(standing: Standing, *, whole: bool = False) -> Iterator[str]:
     tool = standing.tool
     effects = "has effects" if standing.has_effects else "only reads"
     yield f"{escaped(standing.name)}  {standing.state}  {effects}  {tool.digest[:12]}"
-    yield from (f"    {escaped(problem)}" for problem in standing.problems)
+    yield from (f"    {escaped(problem)}" for problem in (*standing.problems, *tool.notes))
     texts = tool.description.splitlines()
     for line in texts if whole else texts[:1]:
         yield f"    {escaped(line)}"

@@ -3,6 +3,7 @@
 `declarations`  what a server says of a tool, its digest, and the schema of the activity
 `admitted`      the file of the declarations that an operator has admitted
 `registering`   the activities of admitted tools
+`listing`       what a server lists, tool by tool
 `connections`   a session with a server, and what it is asked
 `sessions`      the session that each run has with a server, in whichever process
 `process`       all connections of a process

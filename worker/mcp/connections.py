@@ -24,6 +24,7 @@ from acts_celery.worker.backoff import Backoff
 
 from .declarations import Declaration
 from .errors import McpRefused, McpToolChanged, McpUnavailable, NotAsked, Origin, Told
+from .listing import Sieve, listed
 from .results import value_of
 from .stdio import stdio
 
@@ -33,8 +34,6 @@ LISTED_SECONDS: Final = 30.0
 _OPENING_SECONDS: Final = 30.0
 _LISTING_SECONDS: Final = 10.0
 _PROGRESS_SECONDS: Final = 1.0
-_MOST_PAGES: Final = 100
-_MOST_TOOLS: Final = 1_000
 _CLOSING_SECONDS: Final = 10.0
 _LONGEST_ERROR: Final = 2_000
 _REOPENING: Final = Backoff(0.5, 30.0)
@@ -115,10 +114,11 @@ class Connection:
             raise self._failed(session, error) from error
         finally:
             session.at_work -= 1
-        said = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        # Not as JSON, which would make null of a number that is none: what is measured is what is kept, or an error.
+        said = answer.model_dump(by_alias=True, exclude_none=True)
         if "content" not in said:
             raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {said.get('resultType')!r}")
-        return value_of(said)
+        return value_of(said, is_wrapped=tool.wraps_result)
 
     async def close(self) -> None:
         """End the session, and the server's process where it is one."""
@@ -147,11 +147,12 @@ class Connection:
     async def _serve(self, opening: asyncio.Future[_Session]) -> None:
         ended = _Ended()
         try:
-            client = self._client(ended)
+            sieve = Sieve()
+            client = sieve.client = self._client(ended, sieve)
             timer = asyncio.timeout(_OPENING_SECONDS)
             async with timer, client:
-                session = _Session(client, ended)
-                session.tools = await _list(client, self._most_bytes)
+                session = _Session(client, ended, sieve)
+                session.tools = await listed(client, session.sieve, self._name, self._most_bytes)
                 timer.reschedule(None)
                 self._attempts.failures, self._session, self._opening = 0, session, None
                 opening.set_result(session)
@@ -184,7 +185,7 @@ class Connection:
                 session.is_stale = False
                 try:
                     async with asyncio.timeout(_LISTING_SECONDS):
-                        session.tools = await _list(session.client, self._most_bytes)
+                        session.tools = await listed(session.client, session.sieve, self._name, self._most_bytes)
                 except asyncio.CancelledError:
                     session.is_stale = True
                     raise
@@ -231,7 +232,7 @@ class Connection:
             text = text.replace(secret, MASK)
         return text[:_LONGEST_ERROR]
 
-    def _client(self, ended: _Ended) -> Any:
+    def _client(self, ended: _Ended, sieve: Sieve) -> Any:
         try:
             from mcp import Client
             from mcp_types import Implementation
@@ -243,7 +244,7 @@ class Connection:
                 self._session.is_stale = True
 
         return Client(
-            self._streams(ended),
+            sieve.over(self._streams(ended)),
             message_handler=hear,
             client_info=Implementation(name="acts-celery", version=version("acts-celery")),
             cache=None,
@@ -290,6 +291,7 @@ class _Ended(asyncio.Event):
 class _Session:
     client: Any
     ended: _Ended
+    sieve: Sieve
     tools: Mapping[str, Declaration] = field(default_factory=dict)
     listed_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     is_stale: bool = False
@@ -302,6 +304,8 @@ def require_same(server: str, admitted: Declaration, live: Declaration | None) -
     """Raise `McpToolChanged` for a tool that is not as it was admitted."""
     if live is None:
         raise McpToolChanged(f"MCP server {server} has no tool {admitted.name} any more: see `acts mcp tools {server}`")
+    if live.fault:
+        raise McpToolChanged(f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}")
     if live.digest != admitted.digest:
         changed = [key for key in {**live.said, **admitted.said} if live.said.get(key) != admitted.said.get(key)]
         raise McpToolChanged(
@@ -317,25 +321,3 @@ def _answers() -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
-
-
-async def _list(client: Any, most_bytes: int) -> dict[str, Declaration]:
-    """What a server lists, all pages. Raises `McpRefused` for a list without an end."""
-    from mcp_types import PaginatedRequestParams
-
-    found: dict[str, Declaration] = {}
-    cursor: str | None = None
-    left = most_bytes
-    for _ in range(_MOST_PAGES):
-        page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        for tool in page.tools:
-            said = Declaration.read(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
-            found[said.name] = said
-            left -= len(said.text)
-        cursor = page.next_cursor
-        if cursor is None or left < 0 or len(found) > _MOST_TOOLS:
-            break
-    if cursor is not None or left < 0 or len(found) > _MOST_TOOLS:
-        most = f"{_MOST_TOOLS} tools, {_MOST_PAGES} pages of them or {most_bytes:,} bytes"
-        raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
-    return found

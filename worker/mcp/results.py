@@ -18,14 +18,17 @@ from .errors import McpToolFailed
 _LONGEST_ERROR: Final = 2_000
 
 
-def value_of(answer: Mapping[str, Any]) -> Any:
-    """The value of a `CallToolResult`, as JSON. Raises `McpToolFailed` where the tool says that it has failed."""
+def value_of(answer: Mapping[str, Any], *, is_wrapped: bool = False) -> Any:
+    """The value of a `CallToolResult`; `is_wrapped` where its tool says that (see `declarations`).
+
+    Raises `McpToolFailed` where the tool says that it has failed.
+    """
     parts = [_part(block) for block in answer.get("content") or ()]
     texts = [part["text"] for part in parts if part.keys() == {"text"}]
     if answer.get("isError"):
         raise McpToolFailed("\n".join(texts)[:_LONGEST_ERROR] or "the tool has failed and does not say why")
-    if answer.get("structuredContent") is not None:
-        return answer["structuredContent"]
+    if (found := answer.get("structuredContent")) is not None:
+        return found["result"] if is_wrapped and isinstance(found, dict) and found.keys() == {"result"} else found
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 

@@ -70,6 +70,7 @@ class Standing:
             "effects": self.has_effects,
             "digest": self.tool.digest,
             "problems": self.problems,
+            "notes": self.tool.notes,
             "declaration": dict(self.tool.said),
         }
 

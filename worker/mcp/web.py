@@ -20,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from .errors import Origin, Told, too_large
+from .listing import Heard
 
 _CONNECT_SECONDS: Final = 30.0
 _STREAM: Final = "text/event-stream"
@@ -48,7 +49,7 @@ async def web(url: str, headers: Mapping[str, str], *, most_bytes: int, timeout_
         client,
         streamable_http_client(url, http_client=client, max_sse_event_size=most_bytes) as (reading, writing),
     ):
-        yield _Heard(reading, faults), writing
+        yield Heard(reading, faults.tell), writing
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,10 @@ class _Faults:
         error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INTERNAL_ERROR, message=text))
         return httpx2.Response(500, headers={"Content-Type": "application/json"}, content=error.model_dump_json())
 
-    def tell(self, message: JSONRPCResponse | JSONRPCError) -> None:
+    def tell(self, message: object) -> None:
         """Write into an error where it comes from."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return
         if isinstance(message, JSONRPCError):
             origin = self.origins.pop(message.id, Origin.SERVER)
             if message.id in self.broken and message.error.message.startswith(_BROKEN_OFF):
@@ -154,31 +157,6 @@ class _Watched(httpx2.AsyncByteStream):
             self._faults.broken.add(_id_in(self._request.content))
             raise
         self._faults.broken.add(_id_in(self._request.content))
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Heard:
-    """The messages of the server, each error with its origin."""
-
-    def __init__(self, stream: Any, faults: _Faults) -> None:
-        self._stream = stream
-        self._faults = faults
-
-    async def __aenter__(self) -> _Heard:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self._stream.__aexit__(*raised)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        async for item in self._stream:
-            message = getattr(item, "message", None)
-            if isinstance(message, JSONRPCResponse | JSONRPCError):
-                self._faults.tell(message)
-            yield item
 
     async def aclose(self) -> None:
         await self._stream.aclose()
