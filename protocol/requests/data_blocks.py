@@ -33,7 +33,7 @@ from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.state.operations import Method, Operation, read_operation
 
 from . import texts
-from .untrusted import not_shown, strange_in, without
+from .untrusted import StrangePlaces, not_shown, without
 
 Identity = tuple[str, str | None]
 """Under what data is known: its kind, and the instance that it belongs to."""
@@ -57,12 +57,12 @@ class Budget:
         most_bytes: int = _MOST_BYTES,
         *,
         is_answer_data: bool = False,
-        hides: bool = False,
+        hidden: StrangePlaces | None = None,
         by_schema: bool = False,
     ) -> None:
         self.show_bytes = show_bytes
-        self.hides = hides
-        """Whether what others wrote is left out (SPEC R16.3)."""
+        self.hidden = hidden
+        """Where what others wrote lies, where that is left out (SPEC R16.3)."""
         self._by_schema = by_schema
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
@@ -104,11 +104,11 @@ def identity_blocks(messages: Sequence[Message], budget: Budget) -> dict[Identit
 def _identity_lines(identity: Identity, messages: Sequence[Message], context: Context, budget: Budget) -> Iterator[str]:
     kind, instance = identity
     value, method = context.fold(instance).root(kind), ""
-    strange = context.fold(instance).strange_below(kind) if budget.hides else {}
+    strange = budget.hidden.below(kind, instance) if budget.hidden is not None else {}
     if instance is not None and value is not MISSING and () not in strange:
         value, method = _own(value, context.fold(None).root(kind), {path[0] for path in strange if path})
     yield _heading(_name(Reference(kind)), instance, method)
-    yield from _introduction(messages, hides=budget.hides)
+    yield from _introduction(messages, hides=budget.hidden is not None)
     left, hidden = without(value, Reference(kind), strange)
     if left is not MISSING:
         yield from budget.lines(left, Reference(kind))
@@ -138,9 +138,13 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
         place = operation.place if operation is not None else Reference(kind_of(message))
         method = operation.method.value if operation is not None else ""
         said = "" if place.path and method == Method.SET else method
-        lines = [_heading(_name(place), message.get("_instance"), said), *_introduction([message], hides=budget.hides)]
+        lines = [
+            _heading(_name(place), message.get("_instance"), said),
+            *_introduction([message], hides=budget.hidden is not None),
+        ]
         if operation is not None:
-            left, hidden = without(operation.value, place, strange_in(message, operation) if budget.hides else {})
+            strange = budget.hidden.at(place, message.get("_instance")) if budget.hidden is not None else {}
+            left, hidden = without(operation.value, place, strange)
             lines += [*(budget.lines(left, place) if left is not MISSING else []), *hidden]
         yield "\n".join(lines)
 

@@ -61,7 +61,7 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
     if request.hides and request.asked.result:
         text = f"{text}\n\n{texts.OTHERS}"
     try:
-        rendered = render_context(context, request.budget())
+        rendered = render_context(context, request.budget(context))
     except TooLarge as error:
         raise Rejected([Problem("/context", str(error))]) from None
     empty = [_chat("user", line) for line in _empty(request, context)]
@@ -99,7 +99,7 @@ def render_added(request: Request, messages: Sequence[Message]) -> list[ChatMess
     """What was added to a run before its first request: the places that were written, and what was said. Raises
     `TooLarge`.
     """
-    blocks = list(written_blocks(messages, request.budget()))
+    blocks = list(written_blocks(messages, request.budget([*request.submission.context, *messages])))
     return [*([_chat("user", "\n\n".join(blocks))] if blocks else []), *render_said(messages)]
 
 
@@ -132,7 +132,7 @@ def render_tick(
     show_bytes = request.config.get("show_bytes")
     lines = [*map(receipt, fates)] or [texts.NO_CALLS]
     parts = ["\n".join([texts.tick_heading(tick), *lines, *([texts.repeated(times)] if times > 1 else [])])]
-    parts += written_blocks(new, request.budget())
+    parts += written_blocks(new, request.budget([*before, *new]))
     errors = (compact(told_of_error(message, hides=request.hides)) for message in new if message.get("type") == ERROR)
     parts += [f"{texts.ERROR} {cut(error, show_bytes, '†error')}" for error in errors]
     parts += _empty(request, [*before, *new])
@@ -147,7 +147,7 @@ def render_functions(
     """What follows a tick whose calls were functions: the model's turn, a tool message for each call, and the rest. See
     `render_tick`.
     """
-    tools = ToolMessages(request, turn, fates, new)
+    tools = ToolMessages(request, turn, fates, before, new)
     told, heading = tools.messages(), texts.tick_heading(turn.tick)
     parts = [
         *([texts.repeated(turn.times)] if turn.times > 1 else []),

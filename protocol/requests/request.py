@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
 from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.language.errors import Problem, Rejected
+from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.submission.checking import Environment, asked_of, check_calls, toolbox_of
 from acts_celery.protocol.submission.shapes import shaped
@@ -18,6 +19,7 @@ from acts_celery.protocol.submission.submission import Submission, read_submissi
 from acts_celery.protocol.trust.effects import shows_untrusted
 
 from .data_blocks import Budget
+from .untrusted import StrangePlaces
 from .widening import Definitions, Widening
 
 Explain = Callable[[Rejected], Iterable[Problem]]
@@ -88,10 +90,10 @@ class Request:
         """Whether its model is shown data by path, schema and size alone (SPEC R12.5)."""
         return self.config.get("show") == "schema"
 
-    def budget(self) -> Budget:
-        """How its data is shown in one message."""
+    def budget(self, messages: Sequence[Message]) -> Budget:
+        """How its data is shown in one message, where the log has these messages (SPEC R16.3)."""
         most = self.config.get("show_bytes"), self.known.limits.call_bytes
-        return Budget(*most, hides=self.hides, by_schema=self.shows_no_values)
+        return Budget(*most, hidden=StrangePlaces(messages) if self.hides else None, by_schema=self.shows_no_values)
 
     @cached_property
     def may_say(self) -> bool:

@@ -79,11 +79,15 @@ def render_turn(request: Request, turn: Turn) -> list[ChatMessage]:
 
 
 class ToolMessages:
-    """Tells what has become of the calls of a turn. `new` are the messages that have come since it was asked."""
+    """Tells what has become of the calls of a turn. `before` are the messages of the log as it was asked with, `new`
+    those that have come since.
+    """
 
-    def __init__(self, request: Request, turn: Turn, fates: Iterable[Fate], new: Sequence[Message]) -> None:
+    def __init__(
+        self, request: Request, turn: Turn, fates: Iterable[Fate], before: Sequence[Message], new: Sequence[Message]
+    ) -> None:
         self._turn = turn
-        self._budget = request.budget()
+        self._budget = request.budget([*before, *new])
         self._fates: dict[int, list[Fate]] = {}
         for fate in fates:
             self._fates.setdefault(fate.index - turn.first, []).append(fate)
@@ -129,7 +133,7 @@ class ToolMessages:
         return about != OUTPUT or not self._turn.has_output
 
     def _error(self, message: Message, *parts: str) -> str:
-        said = told_of_error(message, *parts, "error", hides=self._budget.hides)
+        said = told_of_error(message, *parts, "error", hides=self._budget.hidden is not None)
         return f"{texts.ERROR} {cut(compact(said), self._budget.show_bytes, '†error')}"
 
 

@@ -11,16 +11,16 @@ error. It passes values on by their references. Paths, sizes and fates it is tol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import shortened
-from acts_celery.protocol.language.messages import Message, shown
+from acts_celery.protocol.language.messages import DATA_TYPES, Message, shown
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.visible import json_text, one_line
-from acts_celery.protocol.state.labels import Labels, marks_of, places_strange
-from acts_celery.protocol.state.operations import Operation
+from acts_celery.protocol.state.labels import TRUSTED, Labels, MarkedPlaces, marks_of, whole_list
+from acts_celery.protocol.state.operations import read_operation
 
 from . import texts
 
@@ -32,10 +32,35 @@ _MOST_QUOTED: Final = 200
 _POINTER: Final = re.compile(r"/(calls(/\d{1,6})?|output)")
 
 
-def strange_in(message: Message, operation: Operation) -> Strange:
-    """The places in a message's own value where what others wrote begins, from the place of its operation on."""
-    labels, length = marks_of(message).labels, len(operation.place.key)
-    return {key[length:]: labels for key in places_strange(message, operation)} if labels else {}
+class StrangePlaces:
+    """Where what others wrote begins, by all messages of a log: what comes for a promise has the sources that the
+    promise has named, and a place keeps those of all that was written there.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._marked: dict[str | None, MarkedPlaces] = {}
+        for message in messages:
+            is_marked = message.get("type") in DATA_TYPES and marks_of(message)
+            if is_marked and (operation := read_operation(message, "")) is not None:
+                self._marked.setdefault(message.get("_instance"), MarkedPlaces()).note(message, operation)
+
+    def below(self, kind: str, instance: str | None) -> dict[tuple[str, ...], Labels]:
+        """The places of a kind, by their paths, as a reader in an instance finds them, or a global one."""
+        found: dict[tuple[str, ...], Labels] = {}
+        for one in dict.fromkeys((None, instance)):
+            for path, labels in self._marked[one].strange_below(kind) if one in self._marked else ():
+                found[path] = found.get(path, TRUSTED) | labels
+        return found
+
+    def at(self, place: Reference, instance: str | None) -> Strange:
+        """The same of a value that was written at a place, from there on."""
+        own = whole_list(place)[1:]
+        found: dict[tuple[str, ...], Labels] = {}
+        for path, labels in self.below(place.kind, instance).items():
+            if path[: len(own)] == own or own[: len(path)] == path:
+                at = path[len(own) :]
+                found[at] = found.get(at, TRUSTED) | labels
+        return {(): TRUSTED.union(*found.values())} if () in found else found
 
 
 def without(value: Any, place: Reference, strange: Strange) -> tuple[Any, list[str]]:
