@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from acts_celery.protocol.language.errors import ExpressionError, Problem, UnknownName, pointer, unparsed
-from acts_celery.protocol.language.messages import ERROR, EVERYWHERE
+from acts_celery.protocol.language.messages import ERROR, EVERYWHERE, TRUST
 from acts_celery.protocol.language.paths import MISSING, strings, type_name
 from acts_celery.protocol.language.references import (
     DAGGER,
@@ -30,7 +30,7 @@ from acts_celery.protocol.language.templates import (
     expressions_in,
     standing_in,
 )
-from acts_celery.protocol.state.labels import TRUSTED, Labels
+from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
 from acts_celery.protocol.state.operations import Method
 from acts_celery.protocol.state.scopes import read_scope
 
@@ -49,6 +49,7 @@ META_PROPERTIES: Final = (
     "_activity",
     "_output",
     REASONING,
+    TRUST,
     *ALIASES,
 )
 """The properties of a call that mean something to the backend."""
@@ -74,7 +75,7 @@ class Call:
     method: Method
     instance: str | None
     told: Labels = TRUSTED
-    """The sources of what the model that wrote it was shown (SPEC R16.3)."""
+    """The sources of who chose it: of what the model that wrote it was shown (SPEC R16.3), or as it says itself."""
 
     @property
     def tool(self) -> str:
@@ -233,6 +234,8 @@ def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Pro
                 yield Problem(
                     pointer(*at, key), "cannot stand beside _instance: a call with _gather reads in every instance"
                 )
+            case "_trust":
+                yield from label_problems(value, *at, key)
             case "_each":
                 yield from _each_problems(value, properties, *at, key)
             case "_outputMethod" if value not in _METHODS:
@@ -352,6 +355,7 @@ def make_call(
         output=parse_output_path(path) if path is not None else None,
         method=Method(properties.get("_outputMethod", Method.SET)),
         instance=properties.get("_instance"),
+        told=frozenset(properties.get(TRUST, ())),
     )
 
 

@@ -313,7 +313,9 @@ class Tool:
     def _meta_mentioned(self) -> tuple[str, ...]:
         """Patterns for the names of the meta-properties that the schema speaks of, wherever it is applied to a call."""
         names, patterns = self._mentioned
-        named = "|".join(re.escape(name) for name in sorted({*names, "_tool", REASONING}) if name.startswith("_"))
+        named = "|".join(
+            re.escape(name) for name in sorted({*names, "_tool", REASONING, TRUST}) if name.startswith("_")
+        )
         return (f"^(?:{named})$", *sorted(filter(speaks_of_meta_properties, patterns)))
 
     @cached_property

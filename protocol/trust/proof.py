@@ -69,7 +69,7 @@ class Proof:
         self._is_template = is_template
         self._messages = list(_marked_messages(context))
         self._found: dict[int, _Marked] = defaultdict(_Marked)
-        if self._messages or any(trust(call).result for call in self._calls.values()):
+        if self._messages or any(call.told or trust(call).result for call in self._calls.values()):
             self._writers = Readers(self._calls.values(), places=lambda call: map(_whole_list, call.written))
             self._settle()
 
@@ -166,7 +166,7 @@ class Proof:
         while queue:
             index = queue.popleft()
             call, name = self._calls[index], parameter if index == effect.index else None
-            if index != effect.index and label in self._trust(call).result:
+            if index != effect.index and label in self._trust(call).result | call.told:
                 return Way(Source(label, call=index), effect.index, _between(behind, index, effect.index), parameter)
             places = list(_places(call, name))
             for place in places:

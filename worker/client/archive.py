@@ -31,9 +31,10 @@ from acts_celery.protocol.engine.loop_events import Answered, Asked, ToolsChosen
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import value_problems
-from acts_celery.protocol.language.messages import EVERYWHERE
+from acts_celery.protocol.language.messages import EVERYWHERE, TRUST
 from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.requests.staged import emptied
+from acts_celery.protocol.state.labels import MOST_LABELS
 from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import NoLoop, NoSuchTick, RunNotFound
 from acts_celery.worker.models.request import ModelRequest
@@ -124,10 +125,17 @@ def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] 
     named = {name for call in calls for name in (call.tool, call.runner.name)}
     definition = run.definition
     return {
-        "context": [{"type": "plan", "calls": _templates([call.raw for call in calls], run.lanes.keys() - {None})}],
+        "context": [
+            {"type": "plan", "calls": _templates([_with_sources(call) for call in calls], run.lanes.keys() - {None})}
+        ],
         "tools": {name: dict(tool.declaration) for name, tool in definition.tools.items() if name in named},
         "delegates": dict(definition.delegates) if named & definition.delegates.keys() else {},  # they may name others
     }
+
+
+def _with_sources(call: Call) -> Mapping[str, Any]:
+    """A call as it was written, with the sources of who chose it (SPEC R16.1)."""
+    return {**call.raw, TRUST: sorted(call.told)[:MOST_LABELS]} if call.told else call.raw
 
 
 def _is_replaced(end: End | None) -> bool:

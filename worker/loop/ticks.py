@@ -315,7 +315,7 @@ def _told(plan: Layout, labels: Labels) -> Layout:
     """The calls, with the sources of what the model was shown that wrote them (SPEC R16.3)."""
 
     def told(calls: Iterable[Call]) -> tuple[Call, ...]:
-        return tuple(replace(call, told=labels) for call in calls)
+        return tuple(replace(call, told=call.told | labels) for call in calls)
 
     if not labels:
         return plan

@@ -25,7 +25,7 @@ from acts_celery.protocol.calls.contract import Contract
 from acts_celery.protocol.calls.tools import GRANTED, REASONING
 from acts_celery.protocol.language.errors import Problem
 from acts_celery.protocol.language.limits import has_control_characters
-from acts_celery.protocol.language.messages import DATA_TYPES
+from acts_celery.protocol.language.messages import DATA_TYPES, TRUST
 from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
 
@@ -143,7 +143,7 @@ class Activity(Registered):
     ) -> Callable[[], Any]:
         """The function with its arguments: ready to be called, once."""
         if self.takes_call:
-            seen = {key: value for key, value in call.items() if key != REASONING}
+            seen = {key: value for key, value in call.items() if key not in (REASONING, TRUST)}
             return lambda: self.function({**seen, **parameters}, dict(context))
         given = {kind: context.get(kind, {}) for kind in self.scopes}
 
