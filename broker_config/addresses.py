@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from acts_celery.broker_config.errors import NotConfigured
@@ -17,6 +18,15 @@ from acts_celery.broker_config.urls import (
     redis_url_of,
     scheme_of,
 )
+
+FOUND: Final[JsonDict] = {"found": "any"}
+"""In the metadata of a setting: a `.env` that merely lies in the current folder, such as that of a repository that was
+cloned, may say it. It decides neither what runs, nor where data goes, nor what is written or who may enter.
+"""
+TIGHTER: Final[JsonDict] = {"found": "lower"}
+"""Likewise, as long as it is not more than the default."""
+SECRET: Final[JsonDict] = {"secret": True}
+"""In the metadata of a setting: it may hold what must not be shown."""
 
 ENVIRONMENT_PREFIX = "ACTS_"
 """What the name of every environment variable of ours begins with."""
@@ -44,23 +54,32 @@ class AddressSettings(BaseSettings):
         None,
         description="Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or "
         "amqps. Unset: `redis_url`. Do not give a password with --broker: all users of the machine can see it.",
+        json_schema_extra=SECRET,
     )
     redis_url: SecretUrl | None = Field(
         None,
         description="The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset: "
         "the broker, if that is a Redis.",
+        json_schema_extra=SECRET,
     )
-    sentinel_master: str = Field("mymaster", description="The master's name, for sentinel:// addresses.")
+    sentinel_master: str = Field(
+        "mymaster", description="The master's name, for sentinel:// addresses.", json_schema_extra=FOUND
+    )
     sentinel_password: SecretStr | None = Field(
-        None, description="The password of the Sentinels, if they have one of their own."
+        None,
+        description="The password of the Sentinels, if they have one of their own.",
+        json_schema_extra=SECRET | FOUND,
     )
     queue_type: Literal["classic", "quorum"] = Field(
         "classic",
         description="The type of the queues on a RabbitMQ; `quorum` has them on several of its nodes. Queues that are "
         "there keep theirs.",
+        json_schema_extra=FOUND,
     )
     result_backend_url: SecretUrl | None = Field(
-        None, description="Celery's result backend, for Celery tasks of your own. acts-celery needs none."
+        None,
+        description="Celery's result backend, for Celery tasks of your own. acts-celery needs none.",
+        json_schema_extra=SECRET,
     )
 
     @field_validator("*", mode="before")

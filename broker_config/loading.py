@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 from dotenv import dotenv_values
-from pydantic import SecretStr, ValidationError
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
 from acts_celery.broker_config.errors import SettingsError
 from acts_celery.broker_config.settings import Settings
-from acts_celery.broker_config.urls import SecretUrl
 from acts_celery.broker_config.wording import worded
 
 __all__ = ["ENV_FILE", "left_out", "load"]
@@ -23,23 +23,13 @@ ENV_FILE = "ACTS_ENV_FILE"
 """The variable that names a file of settings, as `--env-file` does."""
 FOUND = Path(".env")
 """The file of settings that is read where none is named."""
-_ONLY_IF_NAMED = (
-    *("activities", "delegates", "models", "broker_url", "redis_url", "result_backend_url", "model_base_url"),
-    *("hold_webhook_url", "health_folder", "ui_tokens", "ui_redis_url", "ui_url", "mcp", "mcp_admitted"),
-    *("mcp_tokens", "mcp_url", "mcp_delegates"),
-)
-"""What code is loaded, where keys and data are sent, which folder is written, who may enter: a file that merely lies in
-the current folder, such as that of a repository that was cloned, decides none of it."""
-
-_OF_SECRETS = ("models", "mcp", "model_extra_body")
-"""Settings of JSON, in which a key may stand."""
 
 
 def load(*, env_file: Path | str | None = FOUND, **overrides: object) -> Settings:
     """Return the settings in effect, with `overrides` (a None is "not given") before everything else.
 
-    A `.env` that is not named, but found in the current folder, names no code, no address, no folder and nobody who
-    may enter: these count only in one that is given as `env_file`, or by `ACTS_ENV_FILE` (see `left_out`).
+    A `.env` that is not named, but found in the current folder, gives only settings that are marked so (see
+    `addresses.FOUND`): all others count only in one that is given as `env_file`, or by `ACTS_ENV_FILE`.
 
     Raises `SettingsError`, one line for each bad value, naming its variable; TypeError for an override that
     is no setting.
@@ -70,9 +60,36 @@ def left_out(environment: Mapping[str, str]) -> list[str]:
     """The settings that the `.env` in the current folder gives and that do not count, since that file is not named."""
     if environment.get(ENV_FILE) or not FOUND.is_file():
         return []
-    given = {name.upper() for name, value in dotenv_values(FOUND).items() if value}
-    given -= {name.upper() for name in environment}
-    return [name for name in _ONLY_IF_NAMED if ENVIRONMENT_PREFIX + name.upper() in given]
+    set_elsewhere = {name.upper() for name in environment}
+    given = {name.upper(): value for name, value in dotenv_values(FOUND).items() if value}
+    return [
+        name
+        for name, field in Settings.model_fields.items()
+        if (variable := ENVIRONMENT_PREFIX + name.upper()) in given
+        and variable not in set_elsewhere
+        and not _may_be_found(field, given[variable])
+    ]
+
+
+def _may_be_found(field: FieldInfo, text: str) -> bool:
+    """Whether a file that merely lies here may give a setting this value."""
+    match mark(field, "found"):
+        case "any":
+            return True
+        case "lower":
+            if field.default is None:
+                return True
+            kind: Any = field.annotation
+            try:
+                return bool(TypeAdapter(kind).validate_python(text) <= field.default)
+            except ValidationError:
+                return True  # it is told as any other that is wrong
+    return False
+
+
+def mark(field: FieldInfo, name: str) -> object:
+    """What the metadata of a setting says of it; None where it says nothing."""
+    return field.json_schema_extra.get(name) if isinstance(field.json_schema_extra, dict) else None
 
 
 def _problem(detail: ErrorDetails) -> str:
@@ -87,7 +104,5 @@ def _problem(detail: ErrorDetails) -> str:
 
 
 def _may_hold_a_secret(name: str) -> bool:
-    annotation = Settings.model_fields[name].annotation if name in Settings.model_fields else None
-    kinds = (annotation, *get_args(annotation))
-    is_secret = any(isinstance(kind, type) and issubclass(kind, SecretStr | SecretUrl) for kind in kinds)
-    return is_secret or name.endswith("_url") or name in _OF_SECRETS
+    field = Settings.model_fields.get(name)
+    return name.endswith("_url") or (field is not None and mark(field, "secret") is True)

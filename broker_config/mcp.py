@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
+from acts_celery.broker_config.addresses import SECRET
 from acts_celery.broker_config.errors import NotConfigured
 from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
 from acts_celery.broker_config.urls import MASK, check_site, mask_url
@@ -135,6 +136,7 @@ class McpSettings(ActingSettings):
         '{"NAME": {"command": …, "args": […], "env": {…}}} or {"NAME": {"url": …, "headers": {…}}}; besides '
         '"trusted", "timeout_seconds" (60), "retries" (0), "max_concurrency", "stateless", "max_sessions" (16), '
         '"idle_seconds" (3600), "queue". See mcp.md.',
+        json_schema_extra=SECRET,
     )
     mcp_admitted: str | None = Field(
         None,
@@ -152,6 +154,7 @@ class McpSettings(ActingSettings):
         "ann:submit:TOKEN:runs=5+calls=1000+tokens=200000+money=2.50: runs under way, and what those take together "
         "that it begins on one day (UTC). @FILE reads them from a file. Unset: `acts mcp "
         "--http` makes a token for its own machine.",
+        json_schema_extra=SECRET,
     )
     mcp_delegates: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

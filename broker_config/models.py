@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from acts_celery.broker_config.urls import MASK, SecretUrl, mask_url, scheme_of
+from acts_celery.broker_config.urls import MASK, SecretAddress, SecretUrl, scheme_of
 
 __all__ = [
     "MODEL_PATTERN",
@@ -28,10 +29,14 @@ __all__ = [
     "masked_body",
     "missing_fallbacks",
     "read_models",
+    "secrets_of_body",
 ]
 
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
 """`provider:name`."""
+U = TypeVar("U", bound=SecretUrl | None)
+_KEY_CHARACTERS: Final = 16
+_KEY_NAME: Final = re.compile(r"(?i)passw|pwd|secret|token|credential|key|auth")
 TWO_KEYS = "the address holds a user or password, and {} is set: one request has one of them"
 
 _OWN_KEYS = frozenset(
@@ -100,7 +105,7 @@ class ConfiguredModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
 
     model: str = Field(pattern=MODEL_PATTERN)
-    base_url: SecretUrl | None = None
+    base_url: SecretAddress | None = None
     api_key: SecretStr | None = None
     context_tokens: int | None = Field(None, gt=0)
     """How many tokens it reads at once, its answer included; None where that is not known."""
@@ -123,7 +128,7 @@ class ConfiguredModel(BaseModel):
 
     @field_validator("base_url")
     @classmethod
-    def _check_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+    def _check_base_url(cls, value: SecretAddress | None) -> SecretAddress | None:
         return check_base_url(value)
 
     @field_validator("api_key")
@@ -149,9 +154,19 @@ class ConfiguredModel(BaseModel):
 
     def masked(self) -> dict[str, object]:
         """Fit to be shown."""
-        base_url = None if self.base_url is None else mask_url(self.base_url.get_secret_value())
+        base_url = None if self.base_url is None else str(self.base_url)
         api_key = None if self.api_key is None else MASK
         return self._with(base_url, api_key) | {"extra_body": masked_body(self.extra_body)}
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
+        """Show nothing that is secret."""
+        return self.masked().items()
+
+    def secrets(self) -> Iterator[str]:
+        """What must not be shown wherever it turns up."""
+        yield from secrets_of_body(self.extra_body)
+        yield from self.base_url.secrets() if self.base_url is not None else ()
+        yield from (self.api_key.get_secret_value(),) if self.api_key is not None else ()
 
     def in_clear(self) -> dict[str, object]:
         """With its secrets in clear."""
@@ -168,7 +183,20 @@ def masked_body(extra_body: str | None) -> dict[str, str] | None:
     return None if extra_body is None else dict.fromkeys(json.loads(extra_body), MASK)
 
 
-def check_base_url(value: SecretUrl | None) -> SecretUrl | None:
+def secrets_of_body(extra_body: str | None) -> Iterator[str]:
+    """The values among them that are keys: by their name, or as long as one."""
+    waiting: list[tuple[str, object]] = [("", json.loads(extra_body))] if extra_body is not None else []
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.items())
+        elif isinstance(value, list):
+            waiting.extend((name, one) for one in value)
+        elif isinstance(value, str) and (len(value) >= _KEY_CHARACTERS or _KEY_NAME.search(name)):
+            yield value
+
+
+def check_base_url(value: U) -> U:
     """The address, which names http or https. Raises `ValueError`."""
     if value is not None and scheme_of(value.get_secret_value()) not in ("http", "https"):
         raise ValueError("should begin with http:// or https://, such as http://localhost:11434/v1")

@@ -10,6 +10,8 @@ means the default, and so overrides the file. Sizes may be written as ``256MiB``
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -22,7 +24,8 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, FOUND, SECRET
+from acts_celery.broker_config.errors import SettingsError
 from acts_celery.broker_config.limits import Count, LimitSettings
 from acts_celery.broker_config.mcp import McpSettings
 from acts_celery.broker_config.models import (
@@ -41,16 +44,18 @@ from acts_celery.broker_config.models import (
     masked_body,
     missing_fallbacks,
     read_models,
+    secrets_of_body,
 )
 from acts_celery.broker_config.signing import signing_key
 from acts_celery.broker_config.ui import UiSettings
-from acts_celery.broker_config.urls import MASK, SecretUrl, mask_url
+from acts_celery.broker_config.urls import MASK, SecretAddress, SecretUrl, mask_url
 from acts_celery.broker_config.watching import WatchingSettings
 from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 
 __all__ = ["Settings"]
 
 DEFAULT_PREFIX = "acts"
+_SHORTEST = 3
 
 # pydantic-settings would parse these as JSON; we want `a,b`.
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
@@ -72,12 +77,14 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         (),
         description="The only activities and delegates in code that a worker carries out, separated by commas. "
         "Unset: all that are registered.",
+        json_schema_extra=FOUND,
     )
 
     log_format: Literal["text", "json"] = Field(
         "text",
         description="How a worker writes its log: `text`, lines for people; `json`, one JSON document a line, with "
         "run, instance, call, attempt and trace.",
+        json_schema_extra=FOUND,
     )
     actor: str | None = Field(
         None,
@@ -91,32 +98,39 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         description="The model that is asked if no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, "
         "or one registered with @model.",
     )
-    model_base_url: SecretUrl | None = Field(
+    model_base_url: SecretAddress | None = Field(
         None,
         description="The address where that model is asked: any OpenAI-compatible endpoint. Unset: its provider's.",
+        json_schema_extra=SECRET,
     )
-    model_api_key: SecretStr | None = Field(None, description="The API key of that model.")
+    model_api_key: SecretStr | None = Field(
+        None, description="The API key of that model.", json_schema_extra=SECRET | FOUND
+    )
     model_context_tokens: int | None = Field(
         None,
         gt=0,
         description="How many tokens that model can read in one request. A request that cannot fit is not sent; the "
         "worker's log warns of one that may not.",
+        json_schema_extra=FOUND,
     )
     model_max_output_tokens: int | None = Field(
         None,
         gt=0,
         description="How many tokens an answer of that model may have where `config.max_output_tokens` does not say; "
         "4096 where neither does.",
+        json_schema_extra=FOUND,
     )
     model_price: Annotated[OptionalPrice, NoDecode] = Field(
         None,
         description="What that model costs, in US dollars for a million tokens, as JSON: "
         '{"input": 2.5, "output": 10, "cached": 1.25, "written": 2.5}. Unset: as the list of prices has it that comes '
         "with the extras `openai` and `anthropic`.",
+        json_schema_extra=FOUND,
     )
     model_extra_body: Annotated[ExtraBody, NoDecode] = Field(
         None,
         description='What the requests to that model have besides, as JSON: {"top_k": 40}.',
+        json_schema_extra=SECRET,
     )
     model_recording: str | None = Field(
         None,
@@ -128,16 +142,19 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         "auto",
         description="What that model's provider is told to enforce: `auto`, as much of the answer's schema as it can; "
         "`json`, JSON of any shape; `off`, nothing.",
+        json_schema_extra=FOUND,
     )
     model_profile: ProfileName | None = Field(
         None,
         description="Whose rules hold for what it enforces: openai, azure, anthropic, compatible, json or text. Unset: "
         "those of its host.",
+        json_schema_extra=FOUND,
     )
     model_wire: Wire = Field(
         "json",
         description="How that model is told of tools, and calls them: `json`, in messages and in one JSON object; "
         "`tools`, as functions of the provider's own tool calling.",
+        json_schema_extra=FOUND,
     )
     model_fallbacks: CommaSeparated = Field(
         (),
@@ -149,60 +166,86 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         description="Further models that a `config.model` may name, as JSON: "
         '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "max_output_tokens": …, '
         '"price": …, "extra_body": …, "recording": …, "enforce": …, "profile": …, "fallbacks": ["NAME"]}}.',
+        json_schema_extra=SECRET,
     )
     model_request_seconds: float = Field(
         300,
         gt=0,
         description="Seconds that a request to a model may take, with its retries. A `config` can only shorten it.",
+        json_schema_extra=FOUND,
     )
     strict_meta: bool = Field(
         False,
         description="`additionalProperties: false` in a tool's schema also refuses meta-properties that it does not "
         "name (SPEC R4.1).",
+        json_schema_extra=FOUND,
     )
 
     hold_webhook_url: SecretStr | None = Field(
         None,
         description="Address (http, https) to which workers POST each call that is held for a person (SPEC R14), as "
         "JSON. Unset: none.",
+        json_schema_extra=SECRET,
     )
     hold_webhook_secret: SecretStr | None = Field(
         None,
         description="The secret that signs these requests (HMAC-SHA256, as in Standard Webhooks): whsec_ and base64, "
         "or any text; at least 16 bytes.",
+        json_schema_extra=SECRET,
     )
 
     key_prefix: str = Field(
         DEFAULT_PREFIX,
         pattern=PREFIX_PATTERN,
         description="The first part of all names in Redis; of names of the broker only if it is not the default.",
+        json_schema_extra=FOUND,
     )
-    retention_seconds: Count = Field(7 * 86_400, description="Seconds for which a run that has ended is kept.")
-    queue_instances: QueueName = Field("instances", description="Queue of the tasks that read and write the log.")
-    queue_delegates: QueueName = Field("delegates", description="Queue of the delegates (SPEC R9).")
-    queue_background: QueueName = Field("background", description="Queue of the fire-and-forget calls (SPEC R5).")
+    retention_seconds: Count = Field(
+        7 * 86_400, description="Seconds for which a run that has ended is kept.", json_schema_extra=FOUND
+    )
+    queue_instances: QueueName = Field(
+        "instances", description="Queue of the tasks that read and write the log.", json_schema_extra=FOUND
+    )
+    queue_delegates: QueueName = Field(
+        "delegates", description="Queue of the delegates (SPEC R9).", json_schema_extra=FOUND
+    )
+    queue_background: QueueName = Field(
+        "background", description="Queue of the fire-and-forget calls (SPEC R5).", json_schema_extra=FOUND
+    )
     queue_reports: QueueName = Field(
-        "reports", description="Queue of the heartbeats of calls at work outside of the log's workers."
+        "reports",
+        description="Queue of the heartbeats of calls at work outside of the log's workers.",
+        json_schema_extra=FOUND,
     )
 
     publish_window: Count = Field(
         500,
         description="How many tasks of one run lie in the queue at a time. Its other instances follow as these begin.",
+        json_schema_extra=FOUND,
     )
-    concurrency: Count = Field(256, description="How many tasks one worker process carries out at a time.")
+    concurrency: Count = Field(
+        256, description="How many tasks one worker process carries out at a time.", json_schema_extra=FOUND
+    )
     lease_seconds: float = Field(
-        6, gt=0, description="Seconds without a heartbeat after which a call counts as lost and is published again."
+        6,
+        gt=0,
+        description="Seconds without a heartbeat after which a call counts as lost and is published again.",
+        json_schema_extra=FOUND,
     )
     contract_wait_seconds: float = Field(
-        600, ge=0, description="Seconds for which a call waits for code that admits it (SPEC R17.3). Then it fails."
+        600,
+        ge=0,
+        description="Seconds for which a call waits for code that admits it (SPEC R17.3). Then it fails.",
+        json_schema_extra=FOUND,
     )
     sweep_interval_seconds: float = Field(
-        1, gt=0, description="Seconds between two searches of a worker for lost calls."
+        1, gt=0, description="Seconds between two searches of a worker for lost calls.", json_schema_extra=FOUND
     )
     stop_seconds: float = Field(
         50,
         gt=0,
         description="How long SIGTERM waits for the calls at work. Those that are left then begin again elsewhere.",
+        json_schema_extra=FOUND,
     )
     remote_control: bool = Field(
         False,
@@ -298,7 +341,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
             elif name == "model_extra_body":
                 value = masked_body(self.model_extra_body)
             elif isinstance(value, SecretUrl):
-                value = mask_url(value.get_secret_value())
+                value = str(value)
             elif isinstance(value, tuple):
                 value = list(value)
             elif isinstance(value, dict):
@@ -311,6 +354,27 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         for name, url in (("broker_url", self.effective_broker_url), ("redis_url", self.effective_redis_url)):
             shown[name] = None if url is None else mask_url(url)
         return shown
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
+        """Show nothing that is secret: `celery inspect conf` and `celery report` print this."""
+        return self.masked().items()
+
+    def secrets(self) -> frozenset[str]:
+        """What must not be shown wherever it turns up: passwords and queries of addresses, keys, tokens."""
+        kept = [*secrets_of_body(self.model_extra_body)]
+        for name in type(self).model_fields:
+            match getattr(self, name):
+                case SecretStr() as one:
+                    kept.append(one.get_secret_value())
+                case SecretUrl() as one:
+                    kept += one.secrets()
+                case dict() as several:
+                    kept += [secret for one in several.values() for secret in one.secrets()]
+        for read in (self.read_ui_tokens, self.read_mcp_tokens):
+            with suppress(SettingsError):  # a file that is not here, or not ours to read
+                kept += [token.text for token in read()]
+        # A very short one is no secret, and would be found where it is none.
+        return frozenset(one for one in kept if len(one) > _SHORTEST)
 
     def to_environment(self) -> dict[str, str]:
         """Return the variables that give a child process these settings, SECRETS IN CLEAR: never print them.

@@ -6,6 +6,7 @@ from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator
 
+from acts_celery.broker_config.addresses import FOUND, SECRET
 from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
 from acts_celery.broker_config.urls import REDIS_SCHEMES, SecretUrl, check_site, check_url, redis_url_of
 
@@ -26,18 +27,22 @@ class UiSettings(ActingSettings):
         "`read`, `decide`, `control` and `own`, with + between them; whoever enters may read, with `own` only the runs "
         "of that name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a "
         "file. Unset: `acts ui` makes a token for its own machine.",
+        json_schema_extra=SECRET,
     )
     ui_redis_url: SecretUrl | None = Field(
         None,
         description="The Redis that `acts ui` reads runs from, such as a replica of the log; what it writes goes to "
         "the log. Unset: the log.",
+        json_schema_extra=SECRET,
     )
     ui_url: str | None = Field(
         None,
         description="Where the pages of `acts ui` are, as a browser sees them (http or https): behind a proxy, and "
         "for links to them. Unset: where it listens.",
     )
-    ui_viewers: int = Field(100, gt=0, description="How many pages of `acts ui` may follow runs at a time.")
+    ui_viewers: int = Field(
+        100, gt=0, description="How many pages of `acts ui` may follow runs at a time.", json_schema_extra=FOUND
+    )
 
     @field_validator("ui_tokens")
     @classmethod

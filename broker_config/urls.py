@@ -8,9 +8,10 @@ shows itself masked wherever it is printed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from pydantic import Secret
 
@@ -18,6 +19,7 @@ __all__ = [
     "BROKER_SCHEMES",
     "CLUSTER_SCHEMES",
     "REDIS_SCHEMES",
+    "SecretAddress",
     "SecretUrl",
     "Sentinels",
     "broker_url_of",
@@ -56,6 +58,33 @@ class SecretUrl(Secret[str]):
     def _display(self) -> str:
         """Return what `str` and `repr` show."""
         return mask_url(self.get_secret_value())
+
+    def secrets(self) -> Iterator[str]:
+        """Its passwords, as they are written and as they are meant."""
+        for parts in _split(self.get_secret_value()):
+            yield from (parts.password or "", unquote(parts.password or ""))
+
+
+class SecretAddress(SecretUrl):
+    """A web address that prints without its password and its query, in which a key may stand."""
+
+    def _display(self) -> str:
+        """Return what `str` and `repr` show."""
+        address, question, _ = self.get_secret_value().partition("?")
+        return mask_url(address) + (f"?{MASK}" if question else "")
+
+    def secrets(self) -> Iterator[str]:
+        """Its passwords, and what its query says."""
+        yield from super().secrets()
+        for parts in _split(self.get_secret_value()):
+            yield from (value for _, value in parse_qsl(parts.query))
+            yield from (part.partition("=")[2] for part in parts.query.split("&"))
+
+
+def _split(urls: str) -> Iterator[SplitResult]:
+    for url in urls.split(";"):
+        with suppress(ValueError):
+            yield urlsplit(url)
 
 
 def mask_url(url: str) -> str:

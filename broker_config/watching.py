@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from acts_celery.broker_config.addresses import AddressSettings
+from acts_celery.broker_config.addresses import FOUND, AddressSettings
 
 
 class WatchingSettings(AddressSettings):
     """The settings that say what workers show of themselves, and where."""
 
-    send_events: bool = Field(True, description="Send Celery's task events. Flower and exporters read them.")
+    send_events: bool = Field(
+        True, description="Send Celery's task events. Flower and exporters read them.", json_schema_extra=FOUND
+    )
     health_folder: str | None = Field(
         None,
         description="Folder in which each worker of this machine writes its state for `acts health`. Unset: none.",

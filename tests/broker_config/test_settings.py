@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from acts_celery.broker_config import NotConfigured, Settings, SettingsError, load, unknown_variables
-from acts_celery.broker_config.loading import left_out
+from acts_celery.broker_config.loading import left_out, mark
 
 
 def test_everything_has_a_default() -> None:
@@ -265,3 +265,40 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> No
             load(env_file=None, **given)
         assert key not in str(refused.value)
     assert load(env_file=None, model_api_key="sk-proj_1.2+/=~").model_api_key
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ACTS_MODEL", "scripted:evil.json"),
+        ("ACTS_MODEL_RECORDING", "../prompts.jsonl"),
+        ("ACTS_MODEL_FALLBACKS", "other"),
+        ("ACTS_MODEL_EXTRA_BODY", '{"store": true}'),
+        ("ACTS_REMOTE_CONTROL", "true"),
+        ("ACTS_METRICS_HOST", "0.0.0.0"),
+        ("ACTS_METRICS_PORT", "9101"),
+        ("ACTS_ACTOR", "boss"),
+        ("ACTS_TRUST", "trust.json"),
+        ("ACTS_LIMIT_DEPTH", "1000"),
+        ("ACTS_LIMIT_CALL_BYTES", "1GiB"),
+    ],
+)
+def test_a_file_that_is_found_decides_nothing_that_does_harm(clean_environment: Path, name: str, value: str) -> None:
+    (clean_environment / ".env").write_text(f"{name}={value}\nACTS_CONCURRENCY=3\nACTS_LIMIT_TICKS=5\n")
+    field = name.removeprefix("ACTS_").lower()
+    found = load()
+    assert getattr(found, field) == Settings.model_fields[field].get_default(call_default_factory=True)
+    assert (found.concurrency, found.limit_ticks, left_out({})) == (3, 5, [field])
+
+
+def test_a_setting_counts_in_a_file_that_is_found_only_where_it_says_so() -> None:
+    unmarked = {name for name, field in Settings.model_fields.items() if mark(field, "found") is None}
+    assert unmarked == {
+        *("broker_url", "redis_url", "result_backend_url", "ui_tokens", "ui_redis_url", "ui_url"),
+        *("mcp", "mcp_admitted", "mcp_tokens", "mcp_delegates", "mcp_url", "trust"),
+        *("health_folder", "metrics_port", "metrics_host", "activities", "delegates", "actor", "remote_control"),
+        *("model", "model_base_url", "model_extra_body", "model_recording", "model_fallbacks", "models"),
+        *("hold_webhook_url", "hold_webhook_secret"),
+    }
+    lower = {name for name, field in Settings.model_fields.items() if mark(field, "found") == "lower"}
+    assert lower == {name for name in Settings.model_fields if name.startswith("limit_")}

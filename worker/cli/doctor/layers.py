@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from acts_celery.broker_config import ENVIRONMENT_PREFIX, BrokerConfigError, Settings, unknown_variables
 from acts_celery.worker.cli.failures import DEBUG, Failed
@@ -105,25 +103,6 @@ def _activities(settings: Settings) -> Layer:
 
 def _without_secrets(layer: Layer, settings: Settings) -> Layer:
     """The layer with every password and key masked, wherever an error's text has it from."""
-    for secret in _secrets(settings):
+    for secret in sorted(settings.secrets(), key=len, reverse=True):
         layer.detail = layer.detail.replace(secret, "***")
     return layer
-
-
-def _secrets(settings: Settings) -> Iterator[str]:
-    addresses = (settings.model_base_url, *(each.base_url for each in settings.models.values()))
-    given = (url.get_secret_value() for url in addresses if url is not None)
-    for url in (
-        *(settings.effective_broker_url, settings.effective_redis_url, settings.for_reading.effective_redis_url),
-        *given,
-    ):
-        for one in (url or "").split(";"):
-            password = urlsplit(one).password or ""
-            # A very short one would also be found where it is none.
-            yield from (text for text in (password, unquote(password)) if len(text) > 3)
-    keys = (settings.model_api_key, settings.sentinel_password, *(each.api_key for each in settings.models.values()))
-    for key in keys:
-        if key is not None and len(key.get_secret_value()) > 3:
-            yield key.get_secret_value()
-    for server in settings.mcp.values():
-        yield from server.secrets()
