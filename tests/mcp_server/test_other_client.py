@@ -32,12 +32,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def used(backend: Backend, library: Path, *arguments: str) -> str:
+def used(backend: Backend, library: Path, place: str, **environment: str) -> str:
     bin_ = str(Path(sys.executable).parent)
     done = subprocess.run(
-        ["node", "client.mjs", *arguments],
+        ["node", "client.mjs", place],
         cwd=library,
-        env=backend.environment(PATH=f"{bin_}{os.pathsep}{os.environ['PATH']}"),
+        env=backend.environment(PATH=f"{bin_}{os.pathsep}{os.environ['PATH']}", **environment),
         capture_output=True,
         text=True,
         check=False,
@@ -53,4 +53,4 @@ def test_on_standard_input_and_output(backend: Backend, library: Path) -> None:
 
 def test_over_http(backend: Backend, library: Path) -> None:
     with served(backend, ACTS_MCP_TOKENS=f"ann:submit+decide:{ANN}") as said:
-        assert used(backend, library, said["url"], ANN) == "tea\n"
+        assert used(backend, library, said["url"], TOKEN=ANN) == "tea\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -43,6 +44,7 @@ def exported(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> tupl
     told = command(backend, "export", run.id, "-o", str(file), afresh=True)
     assert (told.code, told.stdout) == (0, "")
     assert list(file.parent.iterdir()) == [file]
+    assert file.stat().st_mode & 0o777 == 0o600, "it holds values"
     return run.id, file
 
 
@@ -194,6 +196,23 @@ def test_a_file_that_was_changed_is_refused_or_can_be_read(exported: tuple[str, 
             assert summary.run == run.id
             list(run.export())
             run.delete()
+
+
+def test_more_than_a_run_may_have_is_refused_and_nothing_is_left(exported: tuple[str, Path]) -> None:
+    lines = exported[1].read_text(encoding="utf-8").splitlines()
+    contents = [bytes([number]) * 100_000 for number in range(40)]
+    files = [
+        json.dumps({"file": hashlib.sha256(content).hexdigest(), "content": base64.b64encode(content).decode()})
+        for content in contents
+    ]
+    with EmbeddedServer() as server:
+        bounds = {"limit_run_bytes": 1_000_000, "limit_submission_bytes": 1_000_000}
+        settings = settings_for(server).model_copy(update=bounds)
+        with Client(settings) as client:
+            with pytest.raises(Rejected, match=r"more than the 2000000 bytes .*ACTS_LIMIT_RUN_BYTES"):
+                client.import_run([lines[0], *files, *lines[1:]])
+            assert list(client.runs()) == []
+            assert client.import_run([lines[0], *files[:10], *lines[1:]]).id == exported[0]
 
 
 def test_the_commands_go_through_a_pipe(backend: Backend, exported: tuple[str, Path]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,21 @@ def test_a_handler_that_somebody_else_has_set_up_is_labelled_and_writes_as_it_di
     assert isinstance(celerys.formatter, MaskedFormatter)
     assert AT_WORK in own.filters
     assert AT_WORK in celerys.filters
+
+
+def test_for_people_nothing_that_a_record_holds_begins_a_line_or_reaches_the_terminal() -> None:
+    forged = "\x1b[2Jx\n[2026-11-28 00:00:00,000: CRITICAL/MainProcess] run=boss approved\u2028by ann\x85\r[2026] y"
+    logger, stream = logging.getLogger("tests.forged"), io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(MaskedFormatter(logging.Formatter("[%(levelname)s] %(message)s"), Masking()))
+    logger.handlers, logger.propagate = [handler], False
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        logger.exception("said %s", forged)
+    lines = re.split("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", stream.getvalue().rstrip("\n"))
+    assert lines[0].startswith("[ERROR] said ")
+    assert [line for line in lines[1:] if not line.startswith("  ")] == []
+    assert sum("run=boss approved\\u2028by ann\\x85\\r[2026] y" in line for line in lines) == 2
+    assert "\x1b" not in stream.getvalue()
+    assert any(line.startswith("  ValueError: ") for line in lines)

@@ -238,3 +238,13 @@ def test_a_worker_without_a_port_loads_nothing_for_figures(backend: Backend) -> 
         check=True,
     )
     assert json.loads(done.stdout.strip().splitlines()[-1].lower()) is False
+
+
+def test_what_the_process_carries_out_has_its_name_whatever_others_have_made_up() -> None:
+    registry = CollectorRegistry()
+    figures = ProcessFigures(registry, (), ["order"])
+    for number in range(300):
+        figures.call_ended(f"alias-{number}", "done")
+    figures.call_ended("order", "done")
+    assert registry.get_sample_value("acts_calls_total", {"tool": "order", "status": "done"}) == 1
+    assert registry.get_sample_value("acts_calls_total", {"tool": OTHER, "status": "done"}) == 100

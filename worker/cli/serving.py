@@ -76,6 +76,7 @@ def log_to_stderr(settings: Settings) -> None:
     as_json = settings.log_format == "json"
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(MaskedFormatter(json_formatter() if as_json else plain, Masking(settings)))
+    inner = json_formatter() if as_json else plain
+    handler.setFormatter(MaskedFormatter(inner, Masking(settings), as_json=as_json))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("acts").setLevel(logging.INFO)

@@ -1,14 +1,20 @@
-"""Writing a file whole or not at all: what was there stays until the last byte of the new one is written."""
+"""Writing a file whole or not at all: what was there stays until the last byte of the new one is written.
+
+What is written holds values of runs: a new file is its owner's alone to read, one that was there keeps its mode.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from .failures import Failed
+
+_OWN: Final = 0o600
 
 
 def write_whole(path: Path, parts: Iterable[str]) -> None:
@@ -24,7 +30,7 @@ def writing_whole(paths: Sequence[Path]) -> Iterator[list[IO[str]]]:
     at = paths[0]
     try:
         with ExitStack() as stack:
-            yield [stack.enter_context(draft.open("w", encoding="utf-8", errors="surrogatepass")) for draft in drafts]
+            yield [stack.enter_context(_opened(draft, path)) for draft, path in zip(drafts, paths, strict=True)]
         for draft, at in zip(drafts, paths, strict=True):
             draft.replace(at)
     except OSError as error:
@@ -32,6 +38,14 @@ def writing_whole(paths: Sequence[Path]) -> Iterator[list[IO[str]]]:
     finally:
         for draft in drafts:
             draft.unlink(missing_ok=True)
+
+
+def _opened(draft: Path, path: Path) -> IO[str]:
+    draft.unlink(missing_ok=True)
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN)
+    if path.is_file():
+        os.fchmod(number, stat.S_IMODE(path.stat().st_mode))
+    return os.fdopen(number, "w", encoding="utf-8", errors="surrogatepass")
 
 
 def make_folder(path: Path) -> None:

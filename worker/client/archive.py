@@ -285,15 +285,19 @@ def _write_log(
 ) -> None:
     lanes = dict[str, str]()
     limits = _deeper(limits_of(settings))
+    most = left = int(settings.limit_run_bytes) + int(settings.limit_submission_bytes)
     last = (0, 0)
     for page in batches(enumerate(rows, start=2), _AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for number, row in page:
                 entry = _read(row, number)
                 if "file" in entry:
-                    pipeline.hset(keys.files, *_file(entry, number))
+                    digest, content = _file(entry, number)
+                    left = _left(left - len(content), most, number)
+                    pipeline.hset(keys.files, digest, content)
                     continue
                 fields = _fields(entry, number, limits)
+                left = _left(left - sum(map(len, fields.values())), most, number)
                 id_, before, last = entry["id"], last, id_key(entry["id"])
                 if last <= before:
                     raise _refused(number, f"the entry {id_} stands behind {before[0]}-{before[1]}: ids only grow")
@@ -310,6 +314,14 @@ def _write_log(
     ended: dict[Any, Any] = {lane: f"{id_}:0" for lane, id_ in lanes.items()}
     if ended:
         redis.hset(keys.lanes, mapping=ended)
+
+
+def _left(left: int, most: int, number: int) -> int:
+    """What may still be written. Raises `Rejected` where that is less than nothing."""
+    if left < 0:
+        limits = "ACTS_LIMIT_RUN_BYTES and ACTS_LIMIT_SUBMISSION_BYTES"
+        raise _refused(number, f"it holds more than the {most} bytes that a run may have ({limits})")
+    return left
 
 
 def _file(entry: Mapping[str, Any], number: int) -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ else that a call does, prometheus-client's counters cost three times as much one
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
@@ -54,9 +54,11 @@ class _Series(dict[tuple[str, ...], M], Generic[M]):
 
 
 class ProcessFigures(Figures, Collector):
-    """Keeps them, and shows them in a registry; `queues` are those that the process serves."""
+    """Keeps them, and shows them in a registry; `queues` are those that the process serves, `code` the names of its
+    activities and delegates, which have a label whatever else takes one.
+    """
 
-    def __init__(self, registry: CollectorRegistry, queues: Collection[str]) -> None:
+    def __init__(self, registry: CollectorRegistry, queues: Collection[str], code: Iterable[str] = ()) -> None:
         kept = self._kept = CollectorRegistry()
         self._lock = Lock()
         self._counted: deque[tuple[Add, str, str, int]] = deque()
@@ -71,7 +73,7 @@ class ProcessFigures(Figures, Collector):
         def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Series[Histogram]:
             return _Series(Histogram(name, about, labels, buckets=buckets, registry=kept).labels)
 
-        name, self._model_name = _labels(BoundedNames()), _labels(BoundedNames(_MOST_MODELS))
+        name, self._model_name = _labels(BoundedNames(known=code)), _labels(BoundedNames(_MOST_MODELS))
         calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
         attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
         at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")

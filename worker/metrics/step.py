@@ -35,7 +35,9 @@ class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has 
         registry = new_registry()
         from .process_figures import ProcessFigures
 
-        keep_figures(ProcessFigures(registry, sorted(parent.app.amqp.queues.consume_from)))
+        code = parent.app.conf.acts_runtimes.registry
+        queues = sorted(parent.app.amqp.queues.consume_from)
+        keep_figures(ProcessFigures(registry, queues, [*code.activities, *code.delegates]))
         port, self._stop = serve(registry, settings.metrics_host, settings.metrics_port)
         logger.info("figures are shown on http://%s:%d/metrics", settings.metrics_host, port)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ class RecordedModel:
         await asyncio.to_thread(self._write, without_key(json_text(entry), self._configured) + "\n")
 
     def _write(self, line: str) -> None:
-        with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        # It holds prompts: a new one is its owner's alone to read.
+        number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(number, "a", encoding="utf-8", errors="backslashreplace") as file:
             fcntl.lockf(file, fcntl.LOCK_EX)  # other processes of the worker write to it, too
             file.write(line)

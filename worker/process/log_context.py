@@ -104,6 +104,11 @@ def one_line(text: str) -> str:
     """The text with what cannot be seen written as Python does in a string, and cut where it is long."""
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]} … ({len(text)} characters)"
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    """The text with what cannot be seen written as Python does in a string."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

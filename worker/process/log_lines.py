@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from acts_celery.protocol.language.visible import json_text
 
-from .log_context import LABELS, one_line, shown_value
+from .log_context import LABELS, escaped, one_line, shown_value
 from .log_secrets import Masking
 
 _OURS: Final = frozenset({"data", "at_work", *LABELS})
@@ -23,16 +24,34 @@ _OURS: Final = frozenset({"data", "at_work", *LABELS})
 
 
 class MaskedFormatter(logging.Formatter):
-    """Writes records as another formatter does, without what is secret."""
+    """Writes records as another formatter does, without what is secret. In lines for people nothing that a record holds
+    begins a line: what has several, such as a traceback, goes on indented, and what cannot be seen is escaped.
+    """
 
-    def __init__(self, inner: logging.Formatter, masking: Masking) -> None:
+    def __init__(self, inner: logging.Formatter, masking: Masking, *, as_json: bool = False) -> None:
         super().__init__()
         self._inner = inner
         self._masking = masking
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, or lines, of a record."""
-        return self._masking(self._inner.format(record))
+        if self._as_json:
+            return self._masking(self._inner.format(record))
+        plain = copy(record)
+        plain.msg, plain.args = _indented(record.getMessage()), ()
+        plain.exc_info = plain.exc_text = plain.stack_info = None
+        parts = [self._inner.format(plain)]
+        if record.exc_info:
+            parts.append(_indented("\n" + self.formatException(record.exc_info))[1:])
+        if record.stack_info:
+            parts.append(_indented("\n" + record.stack_info)[1:])
+        return self._masking("\n".join(parts))
+
+
+def _indented(text: str) -> str:
+    """Lines of which all but the first are indented, with escapes for what cannot be seen."""
+    return "\n  ".join(map(escaped, text.split("\n")))
 
 
 def json_formatter() -> logging.Formatter:

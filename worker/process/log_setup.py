@@ -37,5 +37,6 @@ def _set_up(logger: logging.Logger, masking: Masking, as_json: bool, **_: Any) -
     for handler in logger.handlers:
         handler.addFilter(AT_WORK)
         if isinstance(handler.formatter, ColorFormatter):
-            handler.setFormatter(MaskedFormatter(json_formatter() if as_json else handler.formatter, masking))
+            inner = json_formatter() if as_json else handler.formatter
+            handler.setFormatter(MaskedFormatter(inner, masking, as_json=as_json))
     take_in_structlog(as_json=as_json)

@@ -7,6 +7,7 @@ bound has no name of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _NAME: Final = re.compile(r"\w[\w.:/@+-]{0,99}")
@@ -15,11 +16,11 @@ _MOST: Final = 200
 
 
 class BoundedNames:
-    """The names that were given out; the first ones that were asked for."""
+    """The names that were given out: those that are known beforehand, and the first others that were asked for."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
-        self._given: set[str] = set()
+    def __init__(self, most: int = _MOST, known: Iterable[str] = ()) -> None:
+        self._given = {name for name in known if _NAME.fullmatch(name)}
+        self._most = most + len(self._given)
 
     def bounded(self, name: str) -> str | None:
         """The name, where it is one of those given out; None where it is too long, too odd or one too many."""

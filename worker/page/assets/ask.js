@@ -80,12 +80,17 @@ async function answerOf(response) {
   throw new Refusal(message, { type: said.type ?? (response.ok ? "Unreadable" : "Refused"), status: response.status });
 }
 
-/** The token that a link has brought is taken out of the address at once: it stays in this tab. */
+/**
+ * The token that a link has brought is taken out of the address at once: it stays in this tab. Where the tab has another
+ * one it is asked first: else a link of somebody's would have one decide under their name.
+ */
 function takeToken() {
   const found = /^#token=(.+)$/.exec(location.hash);
   if (found === null) return;
-  sessionStorage.setItem(TOKEN, unescaped(found[1]));
+  const [known, given] = [sessionStorage.getItem(TOKEN), unescaped(found[1])];
   history.replaceState(null, "", "#/");
+  if (known === null || known === given || confirm("Act under the token of this link, in place of the one in use?"))
+    sessionStorage.setItem(TOKEN, given);
 }
 
 /** A part of an address as it is meant; as it is where it was escaped wrongly. */
