@@ -10,17 +10,21 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery import Client, local
-from acts_celery.broker_config import EmbeddedServer, McpServer
+from acts_celery.broker_config import EmbeddedServer, McpServer, load
+from acts_celery.worker.cli.mcp_listing import listed
+from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.mcp.registering import register_tools
 from acts_celery.worker.registry.activities import Registry
 from tests.environment import without_settings
@@ -113,6 +117,24 @@ def test_an_error_that_a_server_answers_over_http_is_its_tools_though_it_reads_l
             "MCP server web refused: SSE stream ended without a response",
         )
         assert web.said("calls") == ["refuse"]
+
+
+def test_an_address_that_speaks_something_else_is_named_by_its_status() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_error(405)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/sse"
+        found = listed(load(mcp={"web": McpServer.model_validate({"url": url})}), ["web"])["web"]
+        server.shutdown()
+    assert isinstance(found, WorkerError)
+    assert all(word in str(found) for word in ("HTTP 405 Method Not Allowed", "only streamable HTTP"))
 
 
 def test_each_server_is_sent_its_own_key_and_one_that_is_not_there_spoils_no_other(

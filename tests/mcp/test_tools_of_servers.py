@@ -303,6 +303,18 @@ def test_a_tool_of_an_older_draft_is_read_by_that_and_an_annotation_that_is_none
                 outcome(client, "echo", range=wrong)
 
 
+def test_why_a_server_does_not_start_is_what_it_has_written_last_without_its_keys(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; print('x' * 3_000, file=sys.stderr); print(*range(20), sep='\\n', file=sys.stderr)\n"
+        "sys.exit('\\x1b[31mAttributeError: ' + os.environ['KEY'])"
+    )
+    server = {"command": sys.executable, "args": ["-c", code], "env": {"KEY": "a-long-key"}}
+    found = listed(load(mcp={"web": McpServer.model_validate(server)}), ["web"])["web"]
+    assert isinstance(found, WorkerError)
+    assert "18 | 19 | \\x1b[31mAttributeError: " in str(found)
+    assert ("a-long-key" in str(found), "xxx" in str(found), len(str(found)) < 3_000) == (False, False, True)
+
+
 def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None:
     (tmp_path / "stay").touch()
     code = (

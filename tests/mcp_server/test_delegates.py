@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import ActivitiesError
-from acts_celery.worker.mcp_server.delegates import delegate_tools
+from acts_celery.worker.errors import ActivitiesError, BadQuery
+from acts_celery.worker.mcp_server.delegates import DelegateTool, delegate_tools
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_apart
 
 from .asking import call, over_http, refused, served
@@ -94,3 +94,13 @@ def test_a_definition_says_what_it_takes_and_what_cannot_be_a_tool_is_named(tmp_
             delegate_tools(settings.model_copy(update={"mcp_delegates": (name,)}), ("submit",))
     with pytest.raises(ActivitiesError, match="is written 'translate'"):
         delegate_tools(settings.model_copy(update={"mcp_delegates": ("translate.json",)}), ())
+
+
+def test_a_parameter_that_comes_as_its_json_text_is_read_where_that_fits_and_a_text_does_not() -> None:
+    properties = {"options": {"type": "object"}, "text": {"type": "string"}, "any": {}}
+    tool = DelegateTool("t", "", {"type": "object", "properties": properties}, {})
+    assert tool.read({"options": '{"a": 1}', "any": "[1]"}).arguments == {"options": {"a": 1}, "any": "[1]"}
+    assert tool.read({"text": '{"a": 1}', "any": "[1]"}).arguments == {"text": '{"a": 1}', "any": "[1]"}
+    for wrong in ("[1]", "{", "tea"):
+        with pytest.raises(BadQuery):
+            tool.read({"options": wrong})

@@ -68,6 +68,21 @@ def test_a_large_document_is_answered_as_a_small_one_is(backend: Backend, url: s
     asyncio.run(ask())
 
 
+def test_a_document_that_comes_as_its_json_text_is_read_as_what_it_holds(url: str) -> None:
+    async def ask() -> None:
+        async with over_http(url, ANN) as ann:
+            assert (await call(ann, "check", document=json.dumps(chain(3))))["valid"] is True
+            run = (await call(ann, "submit", document=f" {json.dumps(chain(3))}\n"))["run"]
+            assert (await call(ann, "result", run=run, wait_seconds=50))["output"] == 1
+            kind, text = await refused(ann, "check", document='{"context": [], "context": []}')
+            assert (kind, "twice" in text) == ("BadArguments", True)
+            kind, text = await refused(ann, "check", document='{"context": [')
+            assert (kind, "not JSON" in text) == ("BadArguments", True)
+            assert (await refused(ann, "check", document="tea"))[0] == "BadArguments"
+
+    asyncio.run(ask())
+
+
 def test_others_are_answered_while_a_large_document_is_checked(url: str) -> None:
     async def ask() -> None:
         async with over_http(url, BEN) as ben, httpx2.AsyncClient(timeout=60) as http:

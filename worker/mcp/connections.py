@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ _LISTING_SECONDS: Final = 10.0
 _PROGRESS_SECONDS: Final = 1.0
 _CLOSING_SECONDS: Final = 10.0
 _LONGEST_ERROR: Final = 2_000
+_LAST_LINES: Final = 5
 _REOPENING: Final = Backoff(0.5, 30.0)
 
 
@@ -159,7 +161,7 @@ class Connection:
                 await ended.wait()
         except BaseException as error:
             if not opening.done():
-                self._refuse(opening, ended.why or self._text(error))
+                self._refuse(opening, f"{ended.why or self._text(error)}{self._last_words(ended)}")
             elif isinstance(error, Exception):
                 logger.info("MCP server %s: its session has ended: %s", self._name, self._text(error))
             if isinstance(error, (asyncio.CancelledError, SystemExit, KeyboardInterrupt)):
@@ -228,9 +230,18 @@ class Connection:
         if isinstance(error, TimeoutError):
             return "it does not answer in time"
         text = " ".join((getattr(error, "message", "") or str(error)).split()) or type(error).__name__
+        return self._masked(text)[:_LONGEST_ERROR]
+
+    def _masked(self, text: str) -> str:
+        """A text without the keys of the server."""
         for secret in self._server.secrets():
             text = text.replace(secret, MASK)
-        return text[:_LONGEST_ERROR]
+        return text
+
+    def _last_words(self, ended: _Ended) -> str:
+        """What the server's process has written last on standard error, escaped, on one line."""
+        lines = [repr(self._masked(line))[1:-1] for line in ended.said]
+        return f"; it wrote: {' | '.join(lines)[-_LONGEST_ERROR:]}" if lines else ""
 
     def _client(self, ended: _Ended, sieve: Sieve) -> Any:
         try:
@@ -278,13 +289,18 @@ class Connection:
             cwd=server.cwd,
             most_bytes=self._most_bytes,
             on_end=on_end,
+            said=ended.said,
         )
 
 
 class _Ended(asyncio.Event):
     """Set when a session has ended; `why`, where that is known."""
 
-    why = ""
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = ""
+        self.said = deque[str](maxlen=_LAST_LINES)
+        """The last lines that a server's process has written on standard error."""
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ import os
 import re
 import socket
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 2.0
 """A server has so long to end when its input is closed, and so long again after SIGTERM."""
+_LAST_WORDS_SECONDS: Final = 1.0
+"""So long what it writes on standard error is waited for when it has closed its output."""
 _MARGIN_SECONDS: Final = 5.0
 _SHOWN: Final = 500
 _CHUNK_BYTES: Final = 4_096
@@ -40,11 +43,13 @@ async def stdio(
     cwd: str | None,
     most_bytes: int,
     on_end: Callable[[str], None],
+    said: deque[str],
 ) -> AsyncIterator[Any]:
     """The streams of a session with a server that is started for it, and ended with it.
 
     `on_end` is told why, when the server closes its output or says more than `most_bytes` in one message; where it was
-    asked one thing, that is the answer. Raises the OSError that starting it met.
+    asked one thing, that is the answer. `said` is filled with what it writes on standard error, as much as it takes.
+    Raises the OSError that starting it met.
     """
     import anyio
 
@@ -67,11 +72,11 @@ async def stdio(
             await _started(ours, command[0])
             told, reading = anyio.create_memory_object_stream[Any](0)
             writing, given = anyio.create_memory_object_stream[Any](0)
-            asked = set[Any]()
+            asked, silent = set[Any](), asyncio.Event()
             async with anyio.create_task_group() as tasks, told, reading, writing, given:
-                tasks.start_soon(_read, name, process, told, asked, most_bytes, on_end)
+                tasks.start_soon(_read, name, process, told, asked, most_bytes, on_end, silent)
                 tasks.start_soon(_write, process, given, asked)
-                tasks.start_soon(_listen, name, process)
+                tasks.start_soon(_listen, name, process, said, silent)
                 yield reading, writing
                 tasks.cancel_scope.cancel()
         finally:
@@ -92,7 +97,13 @@ async def _started(control: socket.socket, command: str) -> None:
 
 
 async def _read(
-    name: str, process: Process, told: Any, asked: set[Any], most_bytes: int, on_end: Callable[[str], None]
+    name: str,
+    process: Process,
+    told: Any,
+    asked: set[Any],
+    most_bytes: int,
+    on_end: Callable[[str], None],
+    silent: asyncio.Event,
 ) -> None:
     """Pass on each message of the server. What is none is logged, and where it is meant as an answer, that answer is
     an error: whoever waits for it need not wait until its time is over.
@@ -129,6 +140,8 @@ async def _read(
                     await fail(next(iter(asked)), why)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
+        with anyio.move_on_after(_LAST_WORDS_SECONDS):
+            await silent.wait()
         on_end(why)
 
 
@@ -158,12 +171,14 @@ async def _write(process: Process, given: Any, asked: set[Any]) -> None:
             await process.stdin.drain()
 
 
-async def _listen(name: str, process: Process) -> None:
+async def _listen(name: str, process: Process, said: deque[str], silent: asyncio.Event) -> None:
     """Log what the server says on standard error, one line for each piece: it forges no line of ours."""
     assert process.stderr is not None
     while piece := await process.stderr.read(_CHUNK_BYTES):
         for line in filter(None, piece.decode(errors="replace").splitlines()):
+            said.append(line[:_SHOWN])
             logger.info("MCP server %s: %r", name, line[:_SHOWN])
+    silent.set()
 
 
 async def _end(process: Process, control: socket.socket) -> None:

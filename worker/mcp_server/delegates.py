@@ -17,6 +17,7 @@ from mcp_types import Tool, ToolAnnotations
 from acts_celery.broker_config import Settings
 from acts_celery.broker_config.tokens import Right
 from acts_celery.protocol.calls.delegates import input_schema
+from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.errors import ActivitiesError, BadQuery, NotPossibleNow
@@ -25,7 +26,7 @@ from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.registry.request_definitions import KnownDelegates
 
 from .reading import LONGEST_WAIT_SECONDS, MOST_BYTES, awaited
-from .tools import Asking
+from .tools import Asking, read_text
 
 TAG: Final = "mcp"
 """The tag of the runs."""
@@ -75,9 +76,16 @@ class DelegateTool:
             raise BadQuery(
                 f"{self.name} has no parameter {meta[0][:100]!r}: names that begin with _ are the engine's own"
             )
-        if problems := compiled(dict(self.input)).problems(dict(arguments)):
-            raise BadQuery("; ".join(map(str, problems[:_MOST_PROBLEMS])))
-        return DelegateCall(self.name, dict(arguments))
+        schema, given = compiled(dict(self.input)), dict(arguments)
+        if problems := schema.problems(given):
+            at_fault = {segments(problem.pointer)[0] for problem in problems if problem.pointer}
+            try:
+                given = {name: read_text(value) if name in at_fault else value for name, value in arguments.items()}
+            except ValueError as error:
+                raise BadQuery(str(error)) from None
+            if given == arguments or schema.problems(given):
+                raise BadQuery("; ".join(map(str, problems[:_MOST_PROBLEMS])))
+        return DelegateCall(self.name, given)
 
 
 @dataclass(frozen=True, slots=True)

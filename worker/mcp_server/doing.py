@@ -11,7 +11,7 @@ from pydantic import Field
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.page.values import within
 
-from .tools import Asking, OfRun, ServerTool
+from .tools import Asking, OfRun, ServerTool, SubmittedDocument
 
 _FINDINGS_BYTES: Final = 20_000
 _TEXT: Final = {"type": "string"}
@@ -27,7 +27,7 @@ class Submit(ServerTool):
     right = "submit"
     is_destructive = True
     output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"run": _TEXT}, "required": ["run"]}
-    document: dict[str, Any] | list[Any] = Field(description="The submission: an object, or a bare list of calls.")
+    document: SubmittedDocument
     key: str | None = Field(None, min_length=1, max_length=200, description="A text of your own for this submission.")
     name: str | None = Field(None, min_length=1, max_length=200, description="What the run is called.")
     tags: list[str] = Field([], max_length=20, description="Texts to find the run by.")

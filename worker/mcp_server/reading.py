@@ -19,7 +19,7 @@ from acts_celery.worker.page.values import SHOW_BYTES, shown, within
 from acts_celery.worker.storage.keys import ENDED
 
 from .runs import NoValue
-from .tools import Asking, OfRun, ServerTool
+from .tools import Asking, OfRun, ServerTool, SubmittedDocument
 
 MOST_BYTES: Final = 500_000
 """The most that an answer may be asked to hold of a value."""
@@ -50,7 +50,7 @@ class Check(ServerTool):
         },
         "required": ["valid", "errors"],
     }
-    document: dict[str, Any] | list[Any] = Field(description="The submission: an object, or a bare list of calls.")
+    document: SubmittedDocument
     allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
 
     async def carry_out(self, asking: Asking) -> dict[str, Any]:

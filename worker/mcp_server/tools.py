@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from mcp_types import Tool, ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from acts_celery.broker_config.tokens import Right
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.submission.decoding import decode
 
 from .principals import Principal
 from .runs import Runs
@@ -65,6 +67,26 @@ class ServerTool(BaseModel):
                 open_world_hint=cls.right in ("submit", "decide"),
             ),
         )
+
+
+def read_text(value: Any) -> Any:
+    """An object or a list that came as its JSON text, as some clients and models send it; else the value.
+
+    Raises `ValueError` for a text that begins like one and is none.
+    """
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return decode(value.encode())
+    except Rejected as error:
+        raise ValueError(f"a text that should be JSON is {error.errors[0].message}") from None
+
+
+SubmittedDocument = Annotated[
+    dict[str, Any] | list[Any],
+    BeforeValidator(read_text),
+    Field(description="The submission: an object, or a bare list of calls."),
+]
 
 
 class OfRun(ServerTool):
