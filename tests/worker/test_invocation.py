@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.decisions import Failure
+from acts_celery.protocol.engine.decisions import Failure, Success
 from acts_celery.worker.lanes.invocation import invoke
 from acts_celery.worker.lanes.threads import Threads
 from acts_celery.worker.registry.activities import Policy, make_activity
@@ -153,3 +157,59 @@ def test_what_no_coroutine_can_raise_is_named_as_it_was_raised(is_async: bool) -
 
     result = attempted(coroutine if is_async else plain, Policy(), is_async=is_async)
     assert result == Failure("StopIteration", "nothing left")
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A Django that is set up, and the threads in which old connections were closed."""
+    threads: list[str] = []
+    executor = ThreadPoolExecutor(1, "queries-of-coroutines")
+
+    def sync_to_async(function: Callable[[], Any]) -> Callable[[], Any]:
+        async def run() -> Any:
+            return await asyncio.get_running_loop().run_in_executor(executor, function)
+
+        return run
+
+    parts: dict[str, dict[str, Any]] = {
+        "django.conf": {"settings": SimpleNamespace(configured=True)},
+        "django.db": {"close_old_connections": lambda: threads.append(threading.current_thread().name)},
+        "asgiref.sync": {"sync_to_async": sync_to_async},
+    }
+    for name, held in parts.items():
+        module = ModuleType(name)
+        vars(module).update(held)
+        monkeypatch.setitem(sys.modules, name, module)
+    yield threads
+    executor.shutdown()
+
+
+def test_where_django_is_set_up_a_functions_thread_closes_old_connections_around_each_attempt(
+    closed: list[str],
+) -> None:
+    def fails() -> None:
+        closed.append("at work")
+        raise OSError
+
+    attempted(fails, Policy(), is_async=False)
+    assert closed == ["acts-activity", "at work", "acts-activity"]
+
+
+def test_around_a_coroutine_they_are_closed_where_django_runs_its_queries(closed: list[str]) -> None:
+    async def works() -> int:
+        closed.append("at work")
+        return 1
+
+    async def attempt() -> None:
+        options: Any = {"is_async": True, "policy": Policy(), "limits": Limits(), "threads": Threads(1)}
+        assert await invoke(works, SECOND, name="works", **options) == Success(1)
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+    asyncio.run(attempt())
+    assert [name.partition("_")[0] for name in closed] == ["queries-of-coroutines", "at work", "queries-of-coroutines"]
+
+
+def test_where_django_is_imported_and_not_set_up_nothing_of_it_is_called(closed: list[str]) -> None:
+    sys.modules["django.conf"].settings.configured = False
+    assert attempted(int, Policy(), is_async=False) == Success(0)
+    assert not closed

@@ -12,6 +12,7 @@
 `inline_calls`  calls that the runner carries out itself
 `invocation`    calling code once, with its timeout
 `threads`       plain functions, so many at a time
+`django_connections` closing those of Django that are unusable
 `values`        what code returns, as JSON values
 `remote`        calls that leave the lane's task
 `children`      the runs of delegates that have tools

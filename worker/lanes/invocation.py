@@ -29,6 +29,7 @@ from acts_celery.worker.registry.activities import Policy, first_fault
 from acts_celery.worker.wire.attempts import Attempt, Result, Retry, enter
 from acts_celery.worker.wire.messages import LONGEST_TYPE
 
+from .django_connections import close_old_async_connections, close_old_async_connections_later
 from .threads import Threads
 from .values import NotPlain, to_json_value
 
@@ -88,7 +89,11 @@ async def _awaited(function: Callable[[], Any], timeout_seconds: float | None, t
     if timeout_seconds is not None:
         async with asyncio.timeout(timeout_seconds):
             return await _awaited(function, None, threads, limits)
-    value = await function()
+    await close_old_async_connections()
+    try:
+        value = await function()
+    finally:
+        close_old_async_connections_later()
     try:
         return to_json_value(value, limits, is_plain=True)
     except NotPlain:

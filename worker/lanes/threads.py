@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from acts_celery.worker.fairness.fair_semaphore import FairSemaphore
 
+from .django_connections import close_old_connections
+
 logger = logging.getLogger(__name__)
 
 MOST_LEFT_BEHIND: Final = 256
@@ -114,10 +116,13 @@ class Threads:
 
 
 def _captured(context: contextvars.Context, function: Callable[[], Any]) -> Ended:
+    close_old_connections()
     try:
         return context.run(function), None
     except BaseException as error:  # some, such as StopIteration, could not be set on a future
         return None, error
+    finally:
+        close_old_connections()
 
 
 def _thread() -> SimpleQueue[Job | None]:
