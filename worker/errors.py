@@ -41,6 +41,17 @@ class RunNotFound(NotPossibleNow):
         super().__init__(f"no run {run}{meant or ': it never was in this log, or its retention is over'}")
 
 
+class RunBroken(NotPossibleNow):
+    """A run of which the log's server has lost a part: it threw keys away, or somebody deleted them."""
+
+    def __init__(self, run: str, lost: Sequence[str]) -> None:
+        super().__init__(
+            f"run {run} is BROKEN, its {' and '.join(lost)} is gone: the server of the log has thrown keys away, or "
+            "somebody has deleted them. Set its maxmemory-policy to noeviction (see `acts doctor`); cancel the run, "
+            "delete it and submit it again"
+        )
+
+
 class AmbiguousRun(NotPossibleNow):
     """Several runs that a text may mean."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 from .checked import Checks, check_options
 from .failures import COMPLETED, documented
 from .naming import Naming, naming_options
 from .options import Common, common_options, load_registry
-from .output import print_either
+from .output import print_either, tell
 from .source import Source, source_options
 
 
@@ -30,10 +32,14 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
         load_registry(settings)
         settings.require_redis()
         from acts_celery.worker.client.client import Client
+        from acts_celery.worker.storage.connections import connect, eviction_warning
 
         with Client(settings) as client:
             plan = client.check_submission(value, allow=source.allowed)
             findings = checks.tell(plan)
             run = client.submit_plan(plan, naming.label(value), files)
+            with closing(connect(settings)) as redis:
+                if (warning := eviction_warning(redis, settings)) is not None:
+                    tell(f"warning: {warning}")
     print_either({"run": run.id, **findings}, [run.id], as_json=common.json)
     return COMPLETED

@@ -36,7 +36,7 @@ from acts_celery.protocol.language.visible import json_text
 from acts_celery.protocol.requests.staged import emptied
 from acts_celery.protocol.state.labels import MOST_LABELS
 from acts_celery.worker.batches import batches
-from acts_celery.worker.errors import NoLoop, NoSuchTick, RunNotFound
+from acts_celery.worker.errors import NoLoop, NoSuchTick
 from acts_celery.worker.models.request import ModelRequest
 from acts_celery.worker.models.script_entries import recorded
 from acts_celery.worker.process.limits import limits_of
@@ -46,7 +46,7 @@ from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.entries import ENTRY_ID, id_key, read_entry
 from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
-from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.history import History, missing
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane_state import End
 from acts_celery.worker.storage.owned_runs import OWNER, note_owned
@@ -159,11 +159,11 @@ def _templates(calls: Sequence[Mapping[str, Any]], instances: Set[str | None]) -
 
 
 def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a run's file. Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
+    """The lines of a run's file. Raises `RunNotFound`, `RunBroken`, `OtherFormat`, `RedisError`."""
     definition: Any = redis.get(keys.definition)
     state: Any = redis.hgetall(keys.state)
     if definition is None or not state:
-        raise RunNotFound(keys.run)
+        raise missing(redis, keys)
     require_format(int(state[b"format"]))
     history = History(redis, keys)
     yield _line(

@@ -12,14 +12,15 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from redis import Redis
 
 from acts_celery.protocol import Problem, Rejected
-from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.errors import InfrastructureError, RunBroken
 from acts_celery.worker.process.open_telemetry import current_place
 from acts_celery.worker.storage.child_links import TRACE
+from acts_celery.worker.storage.history import missing
 from acts_celery.worker.storage.keys import Keys, claim
 from acts_celery.worker.wire.traces import TracePlace
 
@@ -100,21 +101,26 @@ def _digest(value: Any) -> str:
 def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
     """Whether the id is ours to write a run under; else a run has it, and is there now.
 
-    Raises `protocol.Rejected` where that run is another submission's, `InfrastructureError` where the client that has
+    Raises `protocol.Rejected` where that run is another submission's, `RunBroken` where the server has lost a part of
+    it, `InfrastructureError` where the client that has
     claimed the id does not get on, `RedisError`.
     """
     until = time.monotonic() + _CLAIM_SECONDS
     while time.monotonic() < until:
-        digest, status = _found(redis, keys)
+        digest, status, is_whole = _found(redis, keys)
         if status is not None:
             if digest != label.digest:
                 text = (
                     f"the id {keys.run!r} is that of another submission: give another id, or submit the same document"
                 )
                 raise Rejected([Problem("", text)])
-            return False
+            if is_whole:
+                return False
+            if isinstance(error := missing(redis, keys), RunBroken):
+                raise error
+            continue
         if redis.set(claim(keys.prefix, keys.run), label.digest, nx=True, ex=_CLAIM_SECONDS):
-            if _found(redis, keys)[1] is None:
+            if _found(redis, keys).status is None:
                 return True
             release(redis, keys, label)
             continue
@@ -130,7 +136,20 @@ def release(redis: Redis, keys: Keys, label: Label) -> None:
         redis.delete(claim(keys.prefix, keys.run))
 
 
-def _found(redis: Redis, keys: Keys) -> tuple[str, str | None]:
-    fields: Any = redis.hmget(keys.state, "digest", "status")
-    digest, status = fields
-    return (digest or b"").decode(), status.decode() if status is not None else None
+class _Holder(NamedTuple):
+    """The run that has an id."""
+
+    digest: str
+    status: str | None
+    """None where there is no such run."""
+    is_whole: bool
+    """Whether everything is there without which it never runs."""
+
+
+def _found(redis: Redis, keys: Keys) -> _Holder:
+    parts = (keys.definition, keys.log, keys.statuses)
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hmget(keys.state, "digest", "status")
+        pipeline.exists(*parts)
+        (digest, status), found = pipeline.execute()
+    return _Holder((digest or b"").decode(), status.decode() if status is not None else None, found == len(parts))

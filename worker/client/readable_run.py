@@ -17,7 +17,7 @@ from acts_celery.protocol.language.references import DAGGER, Reference
 from acts_celery.protocol.state.scopes import read_scope
 from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunNotFound
 from acts_celery.worker.storage.connections import PASSING, redis_errors
-from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.history import History, missing
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_state import RunState
 
@@ -104,7 +104,8 @@ class ReadableRun(Generic[OutputT]):
             self._progress.wait(deadline)
         except RunNotFound:
             self._state()  # it may be one of another format
-            raise
+            with redis_errors(self._settings):
+                raise missing(self._redis, self._keys) from None
         return self.result()
 
     def follow(

@@ -16,11 +16,11 @@ from acts_celery.protocol.engine.loop import Loop, Tick
 from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.errors import OutputUnfit, RunNotFound
+from acts_celery.worker.errors import OutputUnfit
 from acts_celery.worker.storage.codes import Code, codes_of, read_codes
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import Entry, id_key
-from acts_celery.worker.storage.history import History
+from acts_celery.worker.storage.history import History, missing
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_state import RunState
 
@@ -223,13 +223,13 @@ def _output(definition: Definition, status: str, fold: Fold) -> tuple[Any, str |
 
 @collecting_seldom()
 def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None, waits: bool) -> Result:
-    """What `Run.result` says. Raises `RunNotFound`, `RedisError`."""
+    """What `Run.result` says. Raises `RunNotFound`, `RunBroken`, `RedisError`."""
     history = History(redis, keys)
     with redis.pipeline(transaction=False) as pipeline:
         _ask(pipeline, keys, history)
         (status, running, sent, deleted), definition, instances, page, codes = pipeline.execute()
     if status is None or definition is None:
-        raise RunNotFound(keys.run)
+        raise missing(redis, keys)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
     at_work: Mapping[tuple[str | None, int], int] = {}
     if at is None and int(running or 0):
@@ -264,7 +264,7 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
         pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
         _ask(pipeline, keys, history)
         _, (status, running, sent, _deleted), definition, instances, page, codes = pipeline.execute()
-    if definition is None or status is None or status.decode() not in ENDED or int(running or 0):
+    if definition is None or status is None or not page or status.decode() not in ENDED or int(running or 0):
         return None
     with collecting_seldom():
         assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))

@@ -29,7 +29,7 @@ from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.connections import PASSING, connect
+from acts_celery.worker.storage.connections import PASSING, connect, eviction_warning
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.keys import active_runs, awaiting_code, due_runs, probes, processes, recovery
 from acts_celery.worker.storage.scripts import Script
@@ -83,6 +83,8 @@ class Sweeper:
         self._cursor = 0
         """Where the slow round over all runs is."""
         self._idle_turns = 0
+        self._is_policy_known = False
+        """Whether the server was asked whether it throws keys away."""
         self._duty = Duty(
             "the sweep",
             self.take_turn,
@@ -105,6 +107,10 @@ class Sweeper:
 
         Raises `InfrastructureError` and `RedisError`.
         """
+        if not self._is_policy_known:
+            self._is_policy_known = True
+            if (warning := eviction_warning(self._redis, self._settings)) is not None:
+                logger.warning("%s", warning)
         oldest: Any = self._redis.zrange(active_runs(self._settings.key_prefix), 0, 0, withscores=True)
         if not oldest:
             self._idle_turns += 1

@@ -52,6 +52,7 @@ from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.process.silence import watched
 
 _CONNECTIONS: Final = 32
+_KEEPS: Final = "noeviction"
 SILENT_SECONDS: Final = 30
 """How long a server may owe an answer: longer than any of our blocking reads."""
 _OPTIONS: Final[dict[str, Any]] = {
@@ -224,6 +225,22 @@ def _of_sentinels(settings: Settings) -> dict[str, Any]:
         "socket_connect_timeout": _OPTIONS["socket_connect_timeout"],
         "socket_timeout": _OPTIONS["socket_connect_timeout"],
     }
+
+
+def eviction_warning(redis: redis.Redis, settings: Settings) -> str | None:
+    """What is said where the log's server may throw keys away; None where it may not, or may not be asked."""
+    try:
+        found: Any = redis.info("memory")
+    except (RedisError, RedisClusterException):
+        return None
+    policy = found.get("maxmemory_policy", _KEEPS)
+    if policy == _KEEPS:
+        return None
+    where = mask_url(settings.require_redis())
+    return (
+        f"the log at {where} has maxmemory-policy {policy}: when its memory is full it throws away parts of runs. "
+        "CONFIG SET maxmemory-policy noeviction, and in its file"
+    )
 
 
 @contextmanager

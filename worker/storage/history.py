@@ -10,7 +10,7 @@ from redis import Redis
 from redis.client import Pipeline
 
 from acts_celery.worker.batches import batches
-from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.errors import RunBroken, RunNotFound, WorkerError
 from acts_celery.worker.wire.attempts import CallId, lane_token
 
 from .codes import Code, read_codes
@@ -29,6 +29,18 @@ _CALLS_AT_ONCE: Final = 500
 _LANES_AT_ONCE: Final = 20
 
 
+def missing(redis: Redis, keys: Keys) -> WorkerError:
+    """Why something of a run is not there: there is no such run, or the server has lost a part of it."""
+    parts = {"definition": keys.definition, "log": keys.log, "statuses": keys.statuses}
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hget(keys.state, "status")
+        for key in parts.values():
+            pipeline.exists(key)
+        status, *found = pipeline.execute()
+    lost = [name for name, is_there in zip(parts, found, strict=True) if not is_there]
+    return RunBroken(keys.run, lost) if status is not None and lost else RunNotFound(keys.run)
+
+
 class History:
     """What happened in a run. All of it raises `RedisError`."""
 
@@ -38,10 +50,10 @@ class History:
         self._lane = Script(redis, "lane", is_raw=True)
 
     def definition(self) -> Definition:
-        """What the run is; to be read only. Raises `RunNotFound`, `OtherFormat`."""
+        """What the run is; to be read only. Raises `RunNotFound`, `RunBroken`, `OtherFormat`."""
         data: Any = self._redis.get(self._keys.definition)
         if data is None:
-            raise RunNotFound(self._keys.run)
+            raise missing(self._redis, self._keys)
         return unpack_definition(data)
 
     def ask_first(self, pipeline: Pipeline) -> None:
@@ -69,11 +81,15 @@ class History:
     def raw(
         self, *, after: str = "0-0", until: str = "+", first: Any = None
     ) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
-        """The same, as it lies there."""
+        """The same, as it lies there. Raises `RunBroken` where a run has no log."""
+        is_whole = after == "0-0" and until == "+"
         after, page = f"({after}", first
         while True:
             if page is None:
                 page = self._redis.xrange(self._keys.log, min=after, max=until, count=_PAGE)
+            if is_whole and not page:
+                raise missing(self._redis, self._keys)
+            is_whole = False
             yield from page
             if len(page) < _PAGE:
                 return
