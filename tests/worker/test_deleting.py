@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from acts_celery import Client
+from acts_celery import Client, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.client.deleting import Deleter
 from acts_celery.worker.client.overview import Which
@@ -23,7 +23,7 @@ from acts_celery.worker.storage.retention import expire_runs
 from acts_celery.worker.wire.attempts import CallId
 from acts_celery.worker.wire.task_messages import TaskMessage
 
-from .backend import Backend, Meeting, settings_for
+from .backend import Backend, Meeting, heard, settings_for
 from .test_control_cli import command
 
 DAY_MS = 86_400_000
@@ -237,6 +237,22 @@ def test_a_run_of_another_version_is_shown_and_deleted_only_when_that_is_said(ke
     assert gone.code == 0, gone.stderr
     assert list(kept.client.runs(status="foreign")) == []
     assert kept.keys(run) == set()
+
+
+def test_the_late_result_of_a_deleted_run_is_not_taken_by_another_one_under_its_id(backend: Backend) -> None:
+    def submitted(gate: str) -> Run:
+        calls = [{"_tool": "waitFar", "gate": gate, "_outputPath": "†state.a"}]
+        run = backend.client.submit(solution={"calls": calls}, id="late-result")
+        backend.meeting.take(f"at:{gate}")
+        return run
+
+    backend.redis.delete(*backend.keys(submitted("deleted").id))  # while a worker that hears of nothing is at work
+    run = submitted("anew")
+    backend.meeting.open_gate("deleted")
+    heard(backend, f"a result of {run.id} - 0 is refused")
+    assert run.status()["calls"] == {"running": 1}
+    backend.meeting.open_gate("anew")
+    assert backend.wait(run.id).data() == {"state": {"a": "anew"}}
 
 
 def test_an_id_that_is_used_again_is_another_run(backend: Backend) -> None:

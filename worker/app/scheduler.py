@@ -102,7 +102,7 @@ class Scheduler:
         """
         lane = delivery.attempt.id.run, delivery.attempt.id.instance
         with _task_of(lane):
-            if not (await self._views.run(lane[0])).tokens.admit(delivery.attempt):
+            if not await self._admits(delivery) and not await self._admits(delivery, afresh=True):
                 logger.error(
                     "a result of %.200s is refused: it does not have the token of the attempt", delivery.attempt.id
                 )
@@ -112,6 +112,16 @@ class Scheduler:
             if child is not None and not await self._services.log.is_answered_by(delivery.attempt.id, child):
                 return  # the sweep sends it again where the call has only not been marked yet
             await self._services.turns.take(lane[0], self._hand_over(lane, delivery))
+
+    async def _admits(self, delivery: Delivery, *, afresh: bool = False) -> bool:
+        """Whether a result comes from the worker that was given the attempt, in the run that has its id now. What is
+        kept of the run is read `afresh` where it may be a deleted one's. The call itself says which child run it has.
+        """
+        attempt = delivery.attempt
+        if afresh:
+            self._views.forget(attempt.id.run)
+        tokens = (await self._views.run(attempt.id.run)).tokens
+        return tokens.admit(attempt) and (delivery.child is not None or tokens.is_of_run(attempt))
 
     async def _hand_over(self, lane: LaneId, delivery: Delivery) -> None:
         while (runner := await self._present(lane)) is not None:

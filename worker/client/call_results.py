@@ -25,6 +25,11 @@ UNKNOWN: Final = "Unknown"
 """The type of the error of a call that was at work when its run was ended: nobody heard of its end (SPEC R4.11)."""
 
 
+def cut_short(reason: str) -> dict[str, str]:
+    """The error of a call that was at work when its run was ended for a reason."""
+    return {"type": UNKNOWN, "message": f"{reason}, while it was at work: its end is not known"}
+
+
 @dataclass(frozen=True, slots=True)
 class CallResult:
     """The state of one call of one instance. `id` is stable: it is the call's idempotency key within the run."""
@@ -107,8 +112,7 @@ class LaneCalls:
         """Why the calls were skipped that had not ended when the run was; None where it ended with its last call."""
         reason = self.stop_reason
         self._stopped = End("", Status.SKIPPED, None, reason, None) if reason is not None else None
-        error = {"type": UNKNOWN, "message": f"{reason}, while it was at work: its end is not known"}
-        self._cut_short = End("", Status.FAILED, error, reason, None) if reason is not None else None
+        self._cut_short = End("", Status.FAILED, cut_short(reason), reason, None) if reason is not None else None
 
     def of(self, instance: str | None) -> Iterator[CallResult]:
         """Those of an instance, or the global ones."""

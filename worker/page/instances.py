@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.engine.statuses import FINAL, Status
-from acts_celery.worker.client.call_results import CallResult
+from acts_celery.worker.client.call_results import CallResult, cut_short
 from acts_celery.worker.client.instance_status import DELETED, instance_status
 from acts_celery.worker.errors import BadQuery, NoSuchCall
 from acts_celery.worker.storage.definition import Definition
@@ -18,7 +18,7 @@ from acts_celery.worker.wire.attempts import call_name
 from .opened import OpenedRun
 from .plan import Counts, described_call, read_and_written
 from .sent import given_to
-from .tally import MOST_CALLS, CallTally
+from .tally import MOST_CALLS, NAMED, CallTally, ErrorGroup
 from .values import LIST_BYTES, SHOW_BYTES, shown, within
 
 AT_ONCE: Final = 50
@@ -43,11 +43,20 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
     rows = _rows(run, chosen, index, counts) if chosen else []
     return {
         "call": described_call(found, counts) | _written(found, run.definition),
-        "errors": [group.to_dict() for group in found.errors],
+        "errors": [group.to_dict() for group in (*found.errors, *_cut_short(run, counts, found))],
         "instances": rows,
         "next": following,
         "reading": tally.reading,
     }
+
+
+def _cut_short(run: OpenedRun, counts: Counts, call: CallTally) -> Iterator[ErrorGroup]:
+    """What a call was whose run was ended while it was at work in some instances."""
+    index = call.call.index
+    if run.has_stopped and (number := counts.running(call)):
+        error, lanes = cut_short(run.stop_reason), run.tally.lanes
+        found = islice((name for name in lanes if counts.was_running(name, index)), NAMED)
+        yield ErrorGroup(error["type"], error["message"], number, dict.fromkeys(found))
 
 
 def instances(run: OpenedRun) -> dict[str, Any]:

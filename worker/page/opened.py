@@ -10,6 +10,7 @@ from typing import Final
 from redis import Redis
 
 from acts_celery.broker_config import Settings
+from acts_celery.worker.client.call_results import CANCELLED
 from acts_celery.worker.client.instance_status import deleted_instances
 from acts_celery.worker.client.results import Assembly, Result
 from acts_celery.worker.client.run_status import run_status
@@ -92,6 +93,11 @@ class OpenedRun:
     def has_stopped(self) -> bool:
         """Whether calls that had not ended count as skipped."""
         return self.status == "cancelled" or "exceeded" in self.state
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run was ended as it stood, where it was."""
+        return CANCELLED if self.status == "cancelled" else self.state.get("exceeded", "")
 
     @cached_property
     def instances(self) -> list[str]:

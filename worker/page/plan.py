@@ -46,17 +46,28 @@ class Counts:
     def of(self, call: CallTally) -> dict[str, int]:
         """Those of a call, by status."""
         counts = Counter(call.counts)
-        counts[Status.RUNNING] += self._running[call.call.index]
+        counts[Status.RUNNING] = self.running(call)
         counts[Status.WAITING] = max(0, call.total - counts.total())
         if self.has_stopped:
             for status in [status for status in counts if status not in FINAL]:
                 counts[stopped(status)] += counts.pop(status)
         return {status.value: counts[status] for status in Status if counts[status] > 0}
 
+    def running(self, call: CallTally) -> int:
+        """In how many instances a call is at work, or was when its run was ended as it stood."""
+        return call.counts[Status.RUNNING] + self._running[call.call.index]
+
+    def was_running(self, instance: str | None, index: int) -> bool:
+        """Whether a call of an instance is among those."""
+        return self._standing(instance, index) is Status.RUNNING
+
     def status(self, instance: str | None, index: int) -> str:
         """How a call of an instance stands."""
-        found = self._tally.standing(self._tally.lanes[instance], instance, index, self.at_work)
+        found = self._standing(instance, index)
         return (stopped(found) if self.has_stopped else found).value
+
+    def _standing(self, instance: str | None, index: int) -> Status:
+        return self._tally.standing(self._tally.lanes[instance], instance, index, self.at_work)
 
 
 def stopped(status: Status) -> Status:

@@ -44,7 +44,7 @@ MOST_CALLS: Final = 5_000
 """Calls whose text is kept; those beyond are counted together."""
 MOST_RECORDS: Final = 20
 """Different lanes of one tick that are kept as examples."""
-_NAMED: Final = 5
+NAMED: Final = 5
 _LONGEST: Final = 300
 _VARYING: Final = re.compile(r"[\w.:/@+-]*\d[\w.:/@+-]*")
 _ANSWERED: Final = re.compile(r"[45]\d\d[.:]?")
@@ -252,7 +252,7 @@ class Tally:
                 key, type_, message = ("", _OTHERS), "", _OTHERS
             group = tally.groups.setdefault(key, ErrorGroup(type_, message[:_LONGEST]))
         group.count += 1
-        if len(group.instances) < _NAMED:
+        if len(group.instances) < NAMED:
             group.instances[instance] = None
         self._failed[instance, index] = group
 

@@ -67,6 +67,10 @@ class Tokens:
         """Whether an attempt that came from outside has the right token."""
         return self.agree(self._of(attempt), attempt.token)
 
+    def is_of_run(self, attempt: Attempt) -> bool:
+        """Whether an attempt has the seal of the run that has its id now, and not that of one that was deleted."""
+        return self.agree(self._seal(attempt.id.run), attempt.seal)
+
     @staticmethod
     def agree(right: str, given: str) -> bool:
         """Compare two tokens in a time that says nothing of them."""
