@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from celery import Celery
 
+from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.app.application import make_application
 from acts_celery.worker.cli.doctor.servers import examine_servers
+from acts_celery.worker.registry.activities import Registry
 
 from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, ended, heard, settings_apart
 
@@ -138,3 +142,20 @@ def test_a_neighbour_that_starts_is_no_error(mine: Backend) -> None:
     with celery_worker(mine, "-n", "one@here"), celery_worker(mine, "-n", "two@here"):
         heard(mine, "two@here ready.")
     assert "ERROR" not in mine.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("library", "asked", "threads"),
+    [("gevent.monkey", "is_module_patched", "threading"), ("eventlet.patcher", "is_monkey_patched", "thread")],
+)
+def test_a_process_whose_sockets_are_patched_and_its_threads_not_makes_no_worker(
+    library: str, asked: str, threads: str, mine: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patched = {"socket"}
+    module = ModuleType(library)
+    setattr(module, asked, patched.__contains__)
+    monkeypatch.setitem(sys.modules, library, module)
+    with pytest.raises(ActivitiesError, match="patch"):
+        make_application(mine.settings, Registry())
+    patched.add(threads)
+    make_application(mine.settings, Registry())

@@ -213,3 +213,13 @@ def test_where_django_is_imported_and_not_set_up_nothing_of_it_is_called(closed:
     sys.modules["django.conf"].settings.configured = False
     assert attempted(int, Policy(), is_async=False) == Success(0)
     assert not closed
+
+
+def test_a_group_of_exceptions_names_the_first_of_what_failed() -> None:
+    async def fails() -> None:
+        raise ExceptionGroup("unhandled", [ExceptionGroup("inner", [ValueError("no such item")]), OSError("away")])
+
+    result = attempted(fails, Policy())
+    assert isinstance(result, Failure)
+    assert result.type == "ExceptionGroup"
+    assert result.message == "unhandled (2 sub-exceptions), first ValueError: no such item"

@@ -93,8 +93,11 @@ def test_the_same_id_twice_is_one_run_and_another_document_is_refused(backend: B
     refused = command(backend, "submit", "-", "--json", "--id", name, stdin=ECHO)
     assert (refused.code, refused.json["status"]) == (2, "rejected")
     assert "is that of another submission" in refused.error_lines[0]
-    with pytest.raises(Rejected, match="cannot be the id"):
+    with pytest.raises(Rejected, match="stands for the newest run"):
         backend.client.submit([], {"calls": []}, id="latest")
+    in_other_order = {"calls": [dict(reversed(call.items())) for call in note["solution"]["calls"]]}
+    assert backend.client.submit([], in_other_order, id=f"{name}-order").id == f"{name}-order"
+    assert backend.client.submit([], note["solution"], id=f"{name}-order").id == f"{name}-order"
     assert backend.client.submit([], note["solution"], id=f"{name}-2", name="n", tags=["t"]).id == f"{name}-2"
 
 

@@ -122,8 +122,8 @@ class Client:
         files = files_of(self.settings, options.get("files"))
         given = plain({**options}, limits)
         whole = files.put_into(with_parts(plain(value, limits), given, self.checker.tool_of))
-        checked = self.check_submission(whole, allow=options.get("allow"))
-        run = self.submit_plan(checked, label_of(whole, **label_options(options)), files.contents)
+        checked = self.check_submission(whole, allow=given.get("allow"))
+        run = self.submit_plan(checked, label_of(whole, **label_options(given)), files.contents)
         run.output_type = output_type(options.get("schema"))
         return run
 

@@ -163,9 +163,14 @@ def _found(error: BaseException, policy: Policy) -> Failure | None:
 
 
 def _text(error: BaseException) -> str:
-    """An exception's text, which is foreign code too, fit to travel."""
+    """An exception's text, which is foreign code too, fit to travel; of a group also the first in it."""
+    first = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
     try:
         text = first_fault(error) if isinstance(error, ValidationError) else str(error)
     except Exception:
-        return ""
+        text = ""
+    if first is not error:
+        text = f"{text[: _LONGEST_TEXT // 2]}, first {type(first).__name__[:LONGEST_TYPE]}: {_text(first)}"
     return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]
