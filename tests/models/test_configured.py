@@ -178,7 +178,7 @@ def test_loading_what_it_takes_to_ask_a_model_is_not_its_time() -> None:
     seconds = 0.05
 
     class Cold:
-        async def load(self) -> None:
+        async def prepare(self) -> None:
             await asyncio.sleep(4 * seconds)
 
         async def ask(self, *_: Any) -> Answer:

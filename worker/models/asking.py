@@ -117,7 +117,7 @@ async def _loaded(model: Model, deadline: asyncio.Timeout) -> float:
         return 0.0
     when, began = deadline.when(), time.monotonic()
     deadline.reschedule(None)
-    await model.load()
+    await model.prepare()
     seconds = time.monotonic() - began
     deadline.reschedule(when + seconds if when is not None else None)
     return seconds

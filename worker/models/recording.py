@@ -55,10 +55,10 @@ class RecordedModel:
         await self._add(request, answer)
         return answer
 
-    async def load(self) -> None:
+    async def prepare(self) -> None:
         """Have the model load what it takes to ask it."""
         if isinstance(self.model, Loading):
-            await self.model.load()
+            await self.model.prepare()
 
     async def names(self, seconds: float) -> list[str]:
         """As the model has it."""

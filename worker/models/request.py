@@ -117,8 +117,8 @@ class Model(Protocol):
 class Loading(Protocol):
     """A model that has to load something before it can be asked, such as an SDK."""
 
-    async def load(self) -> None:
-        """Load it, unless it is there."""
+    async def prepare(self) -> None:
+        """Load it, unless that was done."""
         ...
 
 

@@ -259,7 +259,7 @@ class SdkModel:
         """Ask once; and where what is to be enforced may be what the server does not take, without it: first with JSON
         mode in its place, where there is one (SPEC R12.6). Raises `ModelError`.
         """
-        await self.load()
+        await self.prepare()
         sent = self._fitting.fitted(request)
         refused: list[tuple[Fitted, str]] = []
         while True:
@@ -279,7 +279,7 @@ class SdkModel:
 
     async def names(self, seconds: float) -> list[str]:
         """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
-        await self.load()  # takes seconds on a busy machine, which are not the endpoint's
+        await self.prepare()  # takes seconds on a busy machine, which are not the endpoint's
         with errors_of(self._sdk, self._configured):
             async with (
                 asyncio.timeout(seconds),
@@ -295,7 +295,7 @@ class SdkModel:
         if "_client" in self.__dict__:
             await self.__dict__.pop("_client").close()
 
-    async def load(self) -> None:
+    async def prepare(self) -> None:
         """Load the SDK, unless it is there."""
         async with self._loading:
             if self._sdk is None:  # it takes a second, in which the loop should turn
