@@ -22,18 +22,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, Message, is_written, kind_of
+from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, Message, is_promise, is_written, kind_of
 from acts_celery.protocol.language.paths import MISSING, copied
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.templates import escaped
 from acts_celery.protocol.language.visible import json_text, one_line
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.state.labels import Labels, marks_of
 from acts_celery.protocol.state.operations import Method, Operation, read_operation
 
 from . import texts
-from .untrusted import StrangePlaces, not_shown, without
+from .untrusted import StrangePlaces, not_shown, structure, without
 
 Identity = tuple[str, str | None]
 """Under what data is known: its kind, and the instance that it belongs to."""
@@ -66,6 +66,10 @@ class Budget:
         self._by_schema = by_schema
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
+
+    def without(self, value: Any, place: Reference, strange: Mapping[tuple[str, ...], Labels]) -> tuple[Any, list[str]]:
+        """What may be shown of the value at a place, and a line for each part that is not (see `untrusted`)."""
+        return without(value, place, strange, self.hidden.is_named) if self.hidden is not None else (value, [])
 
     def lines(self, value: Any, place: Reference) -> list[str]:
         """The line of the value at a place; by schema a line for each part that says how large it is, and no value.
@@ -108,8 +112,8 @@ def _identity_lines(identity: Identity, messages: Sequence[Message], context: Co
     if instance is not None and value is not MISSING and () not in strange:
         value, method = _own(value, context.fold(None).root(kind), {path[0] for path in strange if path})
     yield _heading(_name(Reference(kind)), instance, method)
-    yield from _introduction(messages, hides=budget.hidden is not None)
-    left, hidden = without(value, Reference(kind), strange)
+    yield from _introduction(messages, budget.hidden)
+    left, hidden = budget.without(value, Reference(kind), strange)
     if left is not MISSING:
         yield from budget.lines(left, Reference(kind))
     yield from hidden
@@ -138,13 +142,12 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
         place = operation.place if operation is not None else Reference(kind_of(message))
         method = operation.method.value if operation is not None else ""
         said = "" if place.path and method == Method.SET else method
-        lines = [
-            _heading(_name(place), message.get("_instance"), said),
-            *_introduction([message], hides=budget.hidden is not None),
-        ]
+        is_named = budget.hidden is None or budget.hidden.is_named(place)
+        heading = _heading(_name(place if is_named else Reference(place.kind)), message.get("_instance"), said)
+        lines = [heading, *_introduction([message], budget.hidden)]
         if operation is not None:
             strange = budget.hidden.at(place, message.get("_instance")) if budget.hidden is not None else {}
-            left, hidden = without(operation.value, place, strange)
+            left, hidden = budget.without(operation.value, place, strange)
             lines += [*(budget.lines(left, place) if left is not MISSING else []), *hidden]
         yield "\n".join(lines)
 
@@ -165,11 +168,17 @@ def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | Non
     return found[::-1]
 
 
-def _introduction(messages: Sequence[Message], *, hides: bool = False) -> Iterator[str]:
-    """What is said of data beside its value: the newest description and the newest schema."""
-    said = [one for one in messages if not (hides and is_written(one) and marks_of(one))]
+def _introduction(messages: Sequence[Message], hidden: StrangePlaces | None = None) -> Iterator[str]:
+    """What is said of data beside its value: the newest description and the newest schema. Beside what others wrote
+    there are none: they may be theirs; of a promise there is its structure.
+    """
+    said = [one for one in messages if hidden is None or not hidden.hold(one)]
     descriptions = [one["description"] for one in said if isinstance(one.get("description"), str)]
-    schemas = [one["schema"] for one in messages if "schema" in one and not is_written(one)]
+    schemas = [
+        structure(one["schema"]) if hidden is not None and marks_of(one) else one["schema"]
+        for one in messages
+        if "schema" in one and not is_written(one) and (hidden is None or is_promise(one) or not hidden.hold(one))
+    ]
     yield from (f"Description: {one_line(' '.join(text.split()))}" for text in descriptions[-1:])
     yield from (f"Schema: {compact(schema)}" for schema in schemas[-1:])
 

@@ -12,6 +12,7 @@ from acts_celery.protocol.language.references import Reference, parse_output_pat
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.schemas import conjuncts
 from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.labels import marks_of
 
 from .request import Request
 
@@ -24,7 +25,7 @@ def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
     """Each place that is empty somewhere: its reference, the tools that are pinned to it, and where instances differ in
     how many of them.
     """
-    schema = next((one["schema"] for one in reversed(messages) if _says_what_state_is(one)), None)
+    schema = next((one["schema"] for one in reversed(messages) if _says_what_state_is(one, request)), None)
     if schema is None:
         return []
     context = Context.trusted(messages)
@@ -41,9 +42,10 @@ def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
     return found
 
 
-def _says_what_state_is(message: Message) -> bool:
+def _says_what_state_is(message: Message, request: Request) -> bool:
+    is_strange = request.hides and bool(marks_of(message))  # its names may be theirs
     is_data = message.get("type") in DATA_TYPES and kind_of(message) == STATE
-    return is_data and "schema" in message and not is_written(message)
+    return is_data and "schema" in message and not (is_written(message) or is_strange)
 
 
 def _required(schema: Any, document: Any, path: tuple[str, ...]) -> Iterator[Reference]:

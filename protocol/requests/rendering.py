@@ -15,6 +15,7 @@ from acts_celery.protocol.language.errors import Problem, Rejected
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, shown
 from acts_celery.protocol.language.visible import one_line
 from acts_celery.protocol.state.allowance import TooLarge
+from acts_celery.protocol.state.labels import marks_of
 
 from . import texts
 from .composition import compose, properties_of_calls
@@ -32,7 +33,7 @@ ChatMessage = dict[str, Any]
 _TEXT_KEYS: Final = ("message", "text", "content")
 
 
-def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
+def render(request: Request) -> list[ChatMessage]:
     """The messages of the first request. What the root request holds as `†input` was written by whoever asks, and may
     instruct; a delegate's parameters, its child run's input, may not. Raises `Rejected` where they are too large.
     """
@@ -52,9 +53,9 @@ def render(request: Request, *, is_child: bool = False) -> list[ChatMessage]:
             else texts.opening(tools, output_text(request), shown, **said)
         )
     context = request.submission.context
-    data = [message for message in context if message.get("type") in DATA_TYPES and not is_child]
+    data = [message for message in context if message.get("type") in DATA_TYPES and not request.is_child]
     inputs = [message for message in data if identity_of(message) == ("input", None)]
-    if inputs and not any(map(is_written, inputs)):
+    if inputs and not any(is_written(one) or marks_of(one) for one in inputs):
         text = f"{text}\n\n{texts.ASKER}"
     if request.shows_no_values:
         text = f"{text}\n\n{texts.BY_SCHEMA}"

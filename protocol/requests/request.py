@@ -44,6 +44,8 @@ class Request:
     """What makes the problems of an answer say what to do about them; it needs more than what is known here."""
     is_native: bool = False
     """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
+    is_child: bool = False
+    """Whether it is a delegate's: the names at the top of what it is given are the parent's, as its parameters are."""
 
     @property
     def schema(self) -> Any:
@@ -93,7 +95,8 @@ class Request:
     def budget(self, messages: Sequence[Message]) -> Budget:
         """How its data is shown in one message, where the log has these messages (SPEC R16.3)."""
         most = self.config.get("show_bytes"), self.known.limits.call_bytes
-        return Budget(*most, hidden=StrangePlaces(messages) if self.hides else None, by_schema=self.shows_no_values)
+        hidden = StrangePlaces(messages, hides_names=not self.is_child) if self.hides else None
+        return Budget(*most, hidden=hidden, by_schema=self.shows_no_values)
 
     @cached_property
     def may_say(self) -> bool:

@@ -229,6 +229,12 @@ def not_shown(place: str, size: int, sources: Sequence[str]) -> str:
     return f"Not shown: {place}, {size} bytes" + (f" that others wrote ({', '.join(sources)})" if sources else "")
 
 
+def fields_not_shown(kind: str, count: int, size: int, sources: Sequence[str]) -> str:
+    """Fields of a kind whose names others chose, too."""
+    fields = "1 field" if count == 1 else f"{count} fields"
+    return f"Not shown: {fields} of †{kind}, {size} bytes that others wrote ({', '.join(sources)})"
+
+
 def error_not_shown(sources: Sequence[str]) -> str:
     """The text of an error that may quote what others wrote."""
     return f"not shown, since it may quote what others wrote ({', '.join(sources)})"

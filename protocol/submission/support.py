@@ -6,17 +6,22 @@ cannot be honoured is never ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.protocol.calls.delegates import declares_tools
 from acts_celery.protocol.language.errors import Problem, pointer
+from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.trust.effects import shows_untrusted
 
 from .config import SETTINGS, settings_of
 from .layout import Layout, Promised
+
+_WORD: Final = re.compile(r"\S{1,64}")
 
 
 def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
@@ -47,6 +52,21 @@ def _shown(plan: Layout) -> Iterator[Problem]:
     if is_request and hides and config.get("plan") == "staged":  # it offers the places inside of values (SPEC R12.7)
         text = f"a staged plan shows what is in values, and others write to {', '.join(sorted(plan.asked.result))}"
         yield Problem(pointer("config", "plan"), f"{text}: leave config.plan out")
+    if is_request and hides:
+        yield from told_names(plan.submission.context, "context")
+
+
+def told_names(messages: Sequence[Message], *at: str | int) -> Iterator[Problem]:
+    """The names of instances and kinds that only data of others has, and that may be sentences: a model is told them
+    that is not shown the data (SPEC R16.3).
+    """
+    for key, what in (("_instance", "an instance"), ("kind", "a kind")):
+        own = {message.get(key) for message in messages if not marks_of(message)}
+        for position, message in enumerate(messages):
+            name = message.get(key)
+            if isinstance(name, str) and name not in own and not _WORD.fullmatch(name):
+                text = f"a model is told the name of {what}, also where it is not shown the data: write it as one word"
+                yield Problem(pointer(*at, position, key), text)
 
 
 def _delegate_settings(plan: Layout) -> Iterator[Problem]:

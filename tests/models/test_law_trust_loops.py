@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from random import Random
 from typing import Annotated, Any
 
@@ -16,12 +17,14 @@ import pytest
 
 from acts_celery import Content, activity, local, random_answers
 from acts_celery.worker.client.local import LocalClient
+from acts_celery.worker.client.runs import Run
 
 WORDS = ["YAK", "EMU", "GNU", "ELK"]
 """What others write is made of these, names of fields included; nothing else in a run holds them."""
 _PLACE = re.compile(r"(?:Not shown: |## Data: )(†[^\s,]+)")
 written: dict[str, Any] = {}
 started: list[tuple[Any, ...]] = []
+_runs = count()
 
 
 @activity(untrusted="mail")
@@ -38,8 +41,8 @@ def think_of(value: Any) -> Any:
 
 @activity
 def refuse_value(value: Any) -> None:
-    """Fails, and says why."""
-    raise ValueError(f"cannot be: {value}")
+    """Fails, and says why, also by the type of its error."""
+    raise type(re.sub(r"\W", "_", f"Not{value}")[:40], (Exception,), {})(f"cannot be: {value}")
 
 
 @activity
@@ -66,11 +69,14 @@ TOOLS: list[Callable[..., Any]] = [read_mail, think_of, refuse_value, take_numbe
 SEEDS = [*range(25), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(25, 1000))]
 
 
-def model_of(seed: int) -> Callable[..., dict[str, Any]]:
-    """A model that answers at random, and puts what it was told of into its calls."""
-    at_random = random_answers(seed)
+def model_of(seed: int, send: Callable[[int], None]) -> Callable[..., dict[str, Any]]:
+    """A model that answers at random, and puts what it was told of into its calls. `send` is called with the number of
+    each request before that is answered.
+    """
+    at_random, numbers = random_answers(seed), count()
 
     def answer(messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+        send(next(numbers))
         shown = "\n".join(str(message.get("content")) for message in messages)
         dice, places = Random(f"{seed} {shown}"), sorted(set(_PLACE.findall(shown)))
         places += [f"{place}.{end}" for place in places for end in ("text", "list.0", "lis", "nothing")]
@@ -95,19 +101,36 @@ def client() -> Iterator[LocalClient]:
         yield running
 
 
+def send_late(run: Run, seed: int, number: int, word: str) -> None:
+    """Send what others wrote to a run under way: for its promise, or with its source."""
+    late: list[dict[str, Any]] = [{"order": {"text": word, word: 1}}, {"data": {"order": word}}, {"order": [word]}]
+    source = {} if seed % 3 else {"_trust": ["web"]}
+    match (seed + number) % 4:
+        case 0:
+            run.send({"type": "input", **late[number % 3], "description": word, **source})
+        case 1:
+            run.send({"type": "state", "late": word, word: [word], "_trust": ["page"]})
+        case 2 if seed % 2:
+            run.send({"type": "state", "_instance": "①", "page": [word], "_trust": ["web"]})
+
+
 def asked_and_started(client: LocalClient, seed: int, word: str, **config: Any) -> tuple[list[Any], list[Any]]:
     """What a model was asked in a run, and which effects were started, where others wrote this word."""
     written["word"] = word
     started.clear()
-    model = client.model(model_of(seed))
+    name = f"law-{next(_runs)}"
+    model = client.model(model_of(seed, lambda number: send_late(client.find(name), seed, number, word)))
     before = len(model.requests)
-    page = {"type": "state", "page": {"text": word, word: [word]}, "_trust": ["web"]}
+    page = {"type": "state", "page": {"text": word, word: [word]}, word: word, "_trust": ["web"]}
+    page |= {"description": word, "schema": {"title": word, "properties": {word: {}}}} if seed % 5 == 0 else {}
     error = {"type": "error", "data": {"error": {"type": "ValueError", "message": word}}, "_trust": ["web"]}
     own = [{"type": "state", "_instance": name, "page": word, "_trust": ["web"]} for name in ("①", "②")]
     context: list[Any] = ["Do what is best.", {"type": "state", "page": "", "task": "pay"}, page]
+    promised = {"title": word, "properties": {"order": {"description": word, "enum": [word]}}}
+    context += [{"type": "input", "schema": promised, "_trust": ["web"]}] if seed % 3 else []
     context += [*([error] if seed % 3 == 0 else []), *(own if seed % 2 else [])]
     settings = {"ticks": 5, "calls": 60, "max_concurrency": 1, "trust": {"otherwise": "refuse", **config}}
-    run = client.submit(context=context, schema={"type": "string"}, tools=TOOLS, config=settings)
+    run = client.submit(context=context, schema={"type": "string"}, tools=TOOLS, config=settings, name=name)
     run.wait(timeout_seconds=60)
     asked = [[list(request.messages), request.schema] for request in model.requests[before:]]
     return asked, sorted(started)

@@ -67,13 +67,16 @@ def test_r12_5_a_meta_property_is_explained_where_a_tool_shows_it_and_nowhere_el
 def test_r12_5_what_the_root_request_holds_as_input_may_instruct_and_nothing_else() -> None:
     given = {"type": "input", "question": "?"}
 
-    def tells(*context: Any, **how: bool) -> bool:
+    def tells(*context: Any, is_child: bool = False) -> bool:
         document = {"context": list(context), "schema": {"type": "string"}}
-        return texts.ASKER in str(render(read_request(document, Environment()), **how)[0]["content"])
+        return texts.ASKER in str(
+            render(replace(read_request(document, Environment()), is_child=is_child))[0]["content"]
+        )
 
     assert tells(given)
     assert tells({"type": "data", "kind": "input", "data": 1}, {"role": "user", "content": "Hello."})
     assert not tells(given, is_child=True)
+    assert not tells({**given, "_trust": ["mail"]})
     assert not tells({**given, "_instance": "①"})
     assert not tells({"type": "state", "input": given}, {"type": "text", "message": "Hello."})
     assert not tells({**given, "_call": {"_tool": "t"}, "_outputPath": "†input"})

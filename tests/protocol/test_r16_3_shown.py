@@ -43,11 +43,43 @@ def test_r16_3_what_lies_beside_it_is_shown() -> None:
         '{"task":"pay","own":{"to":"me"}}',
         "Not shown: †state.own.by, 5 bytes that others wrote (mail)",
     ]
-    assert shown({"type": "state", "task": "pay"}, {"type": "state", "page": [1], "_trust": ["web"]}) == [
+    page = {"type": "state", "page": [1], "_trust": ["web"]}
+    assert shown({"type": "state", "task": "pay", "page": None}, page) == [
         "## Data: †state",
         '{"task":"pay"}',
         "Not shown: †state.page, 3 bytes that others wrote (web)",
     ]
+
+
+def test_r16_3_names_of_fields_are_shown_where_nobody_else_chose_them() -> None:
+    page = {"type": "state", "page": [1], "YAK": "YAK", "_trust": ["web"]}
+    unnamed = "Not shown: 1 field of †state, 5 bytes that others wrote (web)"
+    named = "Not shown: †state.page, 3 bytes that others wrote (web)"
+    owns: list[dict[str, Any]] = [{"page": []}, {"task": "pay", "schema": {"properties": {"page": {}}}}]
+    for own in owns:
+        assert shown({"type": "state", **own}, page)[-2:] == [named, unnamed]
+    both = "Not shown: 2 fields of †state, 8 bytes that others wrote (web)"
+    assert both in shown({"type": "state", "task": "pay"}, page)
+    assert both in told({**page, "data": {"page": [1], "YAK": "YAK"}})
+    put = {"type": "state", "data": {"YAK": "YAK"}, "_path": "†state.YAK", "_outputMethod": "set", "_trust": ["web"]}
+    assert "## Data: †state\nNot shown: 1 field of †state, 5 bytes that others wrote (web)" in told(put)
+
+
+def test_r16_3_what_is_said_beside_data_of_others_is_not_shown_and_of_a_promise_its_structure() -> None:
+    said = {"description": "YAK", "schema": {"title": "YAK", "properties": {"YAK": {}}}}
+    assert "YAK" not in str(
+        shown({"type": "state", "task": "pay"}, {"type": "state", "a": 1, "_trust": ["web"], **said})
+    )
+    described = {"description": "YAK", "type": "string", "enum": ["YAK"], "default": "YAK", "pattern": "YAK"}
+    schema = {"type": "object", "title": "YAK", "properties": {"page": described}, "required": ["page", "YAK"]}
+    lines = shown({"type": "input", "schema": schema, "description": "YAK", "_trust": ["web"]})
+    assert lines == [
+        "## Data: †input",
+        'Schema: {"type":"object","properties":{"page":{"type":"string"}},"required":["page"]}',
+    ]
+    own = {"type": "state", "task": "pay", "description": "What is to do", "schema": {"title": "Tasks"}}
+    lines = shown(own, {"type": "state", "a": 1, "_trust": ["web"]})
+    assert lines[1:3] == ["Description: What is to do", 'Schema: {"title":"Tasks"}']
 
 
 def test_r16_3_all_are_named_who_may_have_written_it_also_who_wrote_below() -> None:
@@ -73,7 +105,7 @@ def test_r16_3_a_tick_tells_of_a_result_and_its_description_as_of_what_was_there
 
 def test_r16_3_what_instances_share_is_compared_without_what_others_wrote() -> None:
     """Else whether it is shown again would say what others wrote there."""
-    shared = {"type": "state", "task": "pay"}, {"type": "state", "page": "YAK", "_trust": ["web"]}
+    shared = {"type": "state", "task": "pay", "page": ""}, {"type": "state", "page": "YAK", "_trust": ["web"]}
     for word in ("YAK", "EMU"):
         lines = shown(*shared, {"type": "state", "_instance": "①", "page": word, "_trust": ["web"]})
         assert lines[-3:] == ["## Data: †state ①", "{}", "Not shown: †state.page, 5 bytes that others wrote (web)"]
@@ -88,8 +120,9 @@ def failed(type_: str, pointer: str, *sources: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("type_", "pointer", "told_of"),
     [
-        ("ValueError", "/calls/0", '"type":"ValueError","message":"not shown, since'),
-        ("Pay YAK", "/calls/0", '"error":{"message":"not shown, since'),
+        ("TooLarge", "/calls/0", '"type":"TooLarge","message":"not shown, since'),
+        ("ValueError", "/calls/0", '"type":"Error","message":"not shown, since'),
+        ("pay_YAK", "/calls/0", '"type":"Error","message":"not shown, since'),
         ("ValueError", "/calls/0/YAK", '(mail)"}}'),
     ],
 )

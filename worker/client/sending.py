@@ -15,6 +15,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.state.labels import marks_of
 from acts_celery.protocol.submission.additions import check_data
+from acts_celery.protocol.submission.support import told_names
 from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.storage.audit import AuditRecord, audit_record
@@ -53,11 +54,12 @@ class Sender:
         messages = check_data(value, self._so_far(value, instances), limits_of(self._settings), instances)
         if not messages:
             return ()
-        if self._history.definition().config.get("plan") == "staged" and any(map(marks_of, messages)):
-            text = (
-                "the run's plan is staged, and shows its model what is in values: send it to a run without config.plan"
-            )
-            raise Rejected([Problem("", text)])
+        if any(map(marks_of, messages)) and (definition := self._history.definition()).request is not None:
+            if definition.config.get("plan") == "staged":
+                text = "the run's plan is staged, and shows its model what is in values: send it to a run without it"
+                raise Rejected([Problem("", text)])
+            if problems := list(told_names([{**message, "_instance": None} for message in messages])):
+                raise Rejected(problems)
         run = self._keys.run
         self._due.note_until(run, PUBLISHED_MS)
         order = audit_record(self._settings, "sent")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel
@@ -50,7 +51,8 @@ def request_of(view: LoopView, checker: Checker) -> Request:
         }
         approved, operator = config.get("approve", ()), view.definition.submitted_with
         allow = view.definition.allow
-        view.asks = checker.request(whole, allow=allow, approved=approved, operator=operator, wire=view.wire)
+        request = checker.request(whole, allow=allow, approved=approved, operator=operator, wire=view.wire)
+        view.asks = replace(request, is_child=view.parent is not None)
     return view.asks
 
 
@@ -132,7 +134,7 @@ def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits)
 def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     tick = view.loop.last
     if tick is None:
-        first = render(request, is_child=view.parent is not None)
+        first = render(request)
         return [*first, *render_added(request, view.messages[len(view.context) :])]
     assert tick.solution is not None
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]

@@ -14,6 +14,7 @@ from typing import Any, Final
 from acts_celery.protocol.engine.loop import Tick
 from acts_celery.protocol.engine.solution_output import holds_references
 from acts_celery.protocol.requests.own_places import given_places
+from acts_celery.protocol.requests.untrusted import told_type
 from acts_celery.worker.wire.packing import pack
 
 from .loop_view import Ended, LoopView
@@ -86,7 +87,7 @@ def _said(end: Ended, *, hides: bool) -> list[Any]:
     """What a call has ended with; of what its model is not shown, how much that is."""
     data = [message.get("data") for message in end.messages]
     if hides and end.labels:
-        return [(end.error or {}).get("type"), [len(pack(each)) for each in data]]
+        return [told_type(end.error["type"]) if end.error is not None else None, [len(pack(each)) for each in data]]
     return [end.error, data]
 
 

@@ -34,6 +34,7 @@ from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.function_answers import with_words
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
+from acts_celery.protocol.requests.untrusted import told_type
 from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.worker.lanes.checking import Checker
@@ -355,18 +356,23 @@ def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
 
 
 def fates_of(view: LoopView) -> Iterator[Fate]:
-    """What became of the calls of the current tick. The reason of one that is done quotes the errors of elements."""
+    """What became of the calls of the current tick; where others had a say in it, the reason why one was skipped, and
+    of an error its type alone, in the engine's words.
+    """
     for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
         call = view.call((instance, index))
         path = str(call.output) if call.output is not None else None
-        is_hidden = view.hides and bool(ended.labels) and ended.status is Status.DONE
+        reason, type_ = ended.reason, (ended.error or {}).get("type")
+        if view.hides and ended.labels:
+            reason = reason if ended.status is Status.SKIPPED else None
+            type_ = told_type(type_) if type_ is not None else None
         yield Fate(
             index,
             call.tool,
             instance,
             ended.status.value,
             path,
-            None if is_hidden else ended.reason or (ended.error or {}).get("type"),
+            reason or type_,
             ended.messages,
         )
 
