@@ -2,7 +2,8 @@
 
     python sdk_server.py FOLDER [SOCKET KEY]
 
-It keeps in FOLDER what happens: `calls` (one line for each call), `keys` (each key that it was sent). A file
+It keeps in FOLDER what happens: `calls` (one line for each call), `keys` (each key that it was sent),
+`sessions` (the session that each request is of). A file
 `description` there is what it says of its tool `echo`.
 """
 
@@ -99,6 +100,7 @@ async def over_http(listening: socket.socket, key: str) -> None:
         assert scope["type"] == "http"
         sent = dict(scope["headers"]).get(b"authorization", b"").decode()
         note("keys", sent)
+        note("sessions", dict(scope["headers"]).get(b"mcp-session-id", b"").decode())
         if sent == f"Bearer {key}":
             await manager.handle_request(scope, receive, send)
         else:

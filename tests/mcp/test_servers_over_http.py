@@ -119,6 +119,20 @@ def test_an_error_that_a_server_answers_over_http_is_its_tools_though_it_reads_l
         assert web.said("calls") == ["refuse"]
 
 
+def test_a_server_of_the_version_without_sessions_has_one_for_each_run_and_none_where_it_is_stateless(
+    tmp_path: Path, web: At
+) -> None:
+    servers = {"web": web.named(), "shared": web.named(stateless=True)}
+    with web.server(), local(**admitted(tmp_path, servers)) as client:
+        assert not any(web.said("sessions"))
+        for _ in range(2):
+            assert outcome(client, "shared.echo", text="tea") == "tea"
+        assert not any(web.said("sessions"))
+        for _ in range(2):
+            assert outcome(client, "web.echo", text="tea") == "tea"
+        assert len(set(filter(None, web.said("sessions")))) == 2
+
+
 def test_an_address_that_speaks_something_else_is_named_by_its_status() -> None:
     class Other(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:

@@ -12,9 +12,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -147,10 +148,18 @@ class Connection:
         return await asyncio.shield(self._opening)
 
     async def _serve(self, opening: asyncio.Future[_Session]) -> None:
-        ended = _Ended()
+        await asyncio.to_thread(_load_sdk)  # seconds on a cold disk, in which the loop has other calls to serve
+        # The specification of 2026-07-28 has no sessions: what a server keeps for one needs the handshake before that.
+        modes = ("auto",) if self._reopens else ("legacy", "auto")
+        for mode in modes:
+            if await self._served(opening, mode, is_last=mode == modes[-1]):
+                return
+
+    async def _served(self, opening: asyncio.Future[_Session], mode: str, *, is_last: bool) -> bool:
+        """Open a session and keep it until it ends; False where the server refuses this way of opening one."""
+        ended, sieve = _Ended(), Sieve()
         try:
-            sieve = Sieve()
-            client = sieve.client = self._client(ended, sieve)
+            client = sieve.client = self._client(ended, sieve, mode)
             timer = asyncio.timeout(_OPENING_SECONDS)
             async with timer, client:
                 session = _Session(client, ended, sieve)
@@ -160,6 +169,8 @@ class Connection:
                 opening.set_result(session)
                 await ended.wait()
         except BaseException as error:
+            if not opening.done() and not is_last and _origin(error) is Origin.SERVER:
+                return False
             if not opening.done():
                 self._refuse(opening, f"{ended.why or self._text(error)}{self._last_words(ended)}")
             elif isinstance(error, Exception):
@@ -168,6 +179,7 @@ class Connection:
                 raise
         finally:
             ended.set()
+        return True
 
     def _refuse(self, opening: asyncio.Future[_Session], why: str) -> None:
         """Tell those who wait that the server cannot be opened, and those who come for a while."""
@@ -205,13 +217,11 @@ class Connection:
 
     def _failed(self, session: _Session, error: Exception) -> Exception:
         """What an error of a session is for a call."""
-        from mcp import MCPError
-
         if isinstance(error, McpRefused):
             return error
         if isinstance(error, (RuntimeError, ValueError)):  # the SDK's words for an answer that is not by the protocol
             return McpRefused(f"MCP server {self._name} answered what its tool does not give: {self._text(error)}")
-        origin = error.data.origin if isinstance(error, MCPError) and isinstance(error.data, Told) else None
+        origin = _origin(error)
         if origin is Origin.SERVER:
             return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
         if origin is Origin.UNFIT:
@@ -243,7 +253,7 @@ class Connection:
         lines = [repr(self._masked(line))[1:-1] for line in ended.said]
         return f"; it wrote: {' | '.join(lines)[-_LONGEST_ERROR:]}" if lines else ""
 
-    def _client(self, ended: _Ended, sieve: Sieve) -> Any:
+    def _client(self, ended: _Ended, sieve: Sieve, mode: str) -> Any:
         try:
             from mcp import Client
             from mcp_types import Implementation
@@ -259,6 +269,7 @@ class Connection:
             message_handler=hear,
             client_info=Implementation(name="acts-celery", version=version("acts-celery")),
             cache=None,
+            mode=mode,
         )
 
     def _streams(self, ended: _Ended) -> AbstractAsyncContextManager[Any]:
@@ -328,6 +339,21 @@ def require_same(server: str, admitted: Declaration, live: Declaration | None) -
             f"MCP server {server} says something else of {admitted.name} than was admitted ({', '.join(changed)}): "
             f"look at it with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
         )
+
+
+def _load_sdk() -> None:
+    """Have the SDK imported; whether it is there is seen where it is used."""
+    with suppress(ImportError):
+        import_module("mcp")
+        import_module(".web", __package__)
+
+
+def _origin(error: BaseException) -> Origin | None:
+    """Where an error of a session comes from; None where the session itself has ended."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    data = getattr(error, "data", None)
+    return data.origin if isinstance(data, Told) else None
 
 
 @cache

@@ -32,6 +32,9 @@ _NO_PLACE: Final = frozenset({400, 404, 405, 406, 415})
 _SESSION: Final = "mcp-session-id"
 _BROKEN_OFF: Final = "SSE stream ended"
 """How the SDK's error begins for a stream that has ended without an answer."""
+_FAILED: Final = "SSE stream failed"
+_TOO_LARGE: Final = "byte limit"
+"""How its error begins for a stream that it cannot read, and what it says of an event beyond the limit."""
 
 
 @asynccontextmanager
@@ -39,9 +42,9 @@ async def web(url: str, headers: Mapping[str, str], *, most_bytes: int, timeout_
     """The streams of a session with a server at that address. A message has at most `most_bytes`, and comes within
     `timeout_seconds` of the one before.
     """
-    faults = _Faults()
+    faults = _Faults(most_bytes)
     client = httpx2.AsyncClient(
-        transport=_Bounded(most_bytes, faults),
+        transport=_Bounded(faults),
         headers={**headers, "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=timeout_seconds),
     )
@@ -56,6 +59,7 @@ async def web(url: str, headers: Mapping[str, str], *, most_bytes: int, timeout_
 class _Faults:
     """The requests that the server has not answered, by their ids."""
 
+    most_bytes: int
     origins: dict[Any, Origin] = field(default_factory=dict)
     """Those to which this module has answered itself."""
     broken: set[Any] = field(default_factory=set)
@@ -73,6 +77,8 @@ class _Faults:
             return
         if isinstance(message, JSONRPCError):
             origin = self.origins.pop(message.id, Origin.SERVER)
+            if message.error.message.startswith(_FAILED) and _TOO_LARGE in message.error.message:
+                origin, message.error.message = Origin.UNFIT, f"it answered {too_large(self.most_bytes)}"
             if message.id in self.broken and message.error.message.startswith(_BROKEN_OFF):
                 origin = Origin.UNREACHABLE
             message.error.data = Told(origin, message.error.data)
@@ -82,9 +88,8 @@ class _Faults:
 class _Bounded(httpx2.AsyncHTTPTransport):
     """Reads no answer beyond the limit; of a stream the SDK bounds each event."""
 
-    def __init__(self, most_bytes: int, faults: _Faults) -> None:
+    def __init__(self, faults: _Faults) -> None:
         super().__init__()
-        self._most_bytes = most_bytes
         self._faults = faults
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -100,7 +105,7 @@ class _Bounded(httpx2.AsyncHTTPTransport):
         except httpx2.TransportError as error:
             return self._faults.answer(request, Origin.UNREACHABLE, f"{type(error).__name__}: {error}")
         if body is None:
-            return self._faults.answer(request, Origin.UNFIT, f"it answered {too_large(self._most_bytes)}")
+            return self._faults.answer(request, Origin.UNFIT, f"it answered {too_large(self._faults.most_bytes)}")
         response.stream = httpx2.ByteStream(body)
         if request.method != "POST" or response.status_code < HTTPStatus.BAD_REQUEST:
             return response
@@ -113,7 +118,7 @@ class _Bounded(httpx2.AsyncHTTPTransport):
         try:
             async for piece in stream:
                 body += piece
-                if len(body) > self._most_bytes:
+                if len(body) > self._faults.most_bytes:
                     return None
         finally:
             await stream.aclose()
