@@ -8,7 +8,9 @@ loads this file too, so it uses only what the first version offered.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,19 @@ from typing import Any, NoReturn
 from acts_celery import Output, activity, delegate
 
 RECORDS = Path(os.environ.get("CHAOS_RECORDS", os.devnull))
+KEEP_LOCK = signal.SIGUSR2
+KEPT_SECONDS = 9
+"""Longer than a lease."""
 FAILURES_OF_FLAKY = 2
+
+
+def _keep_lock(*_: object) -> None:
+    """Let no other thread of this process run for some time, as code in C may."""
+    ctypes.PyDLL(None).sleep(KEPT_SECONDS)
+
+
+if "CHAOS_RECORDS" in os.environ:  # in a worker
+    signal.signal(KEEP_LOCK, _keep_lock)
 
 
 class Refused(Exception):

@@ -15,6 +15,8 @@ from typing import Final
 
 from acts_celery.broker_config import GuardedProcess
 
+from .activities import KEEP_LOCK
+
 _READY_SECONDS: Final = 60
 _MOST_READ_BYTES: Final = 1_000_000
 
@@ -73,6 +75,14 @@ class Member:
     def terminate(self) -> int:
         """SIGTERM the process, which finishes what it is at; another takes its place. Returns the group."""
         return self._signal(signal.SIGTERM)
+
+    def keep_lock(self) -> bool:
+        """Have the process keep its interpreter's lock for some time, if it takes tasks. Says whether it will."""
+        with self._lock:
+            is_there = self._present.ready.is_set() and self._present.process.poll() is None
+            if is_there:
+                os.kill(self.group, KEEP_LOCK)
+        return is_there
 
     def stop(self) -> None:
         """End for good, at once; returns when nothing is left."""

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from acts_celery.broker_config import GuardedProcess
 from tests.security import rabbitmq
 
+from .activities import KEPT_SECONDS
 from .proxy import Proxy
 from .records import Note
 from .server import ROOT
@@ -138,6 +139,29 @@ class ConnectionsDropped:
         with _timed("connections dropped") as over:
             site.redis.client_kill_filter(_type="normal", skipme=True)
             site.redis.client_kill_filter(_type="pubsub")
+        return over()
+
+
+class ConnectionsSwallowed:
+    """Nothing comes through on the connections through the proxy any more, and nobody is told."""
+
+    def strike(self, site: Site, random: Random) -> Incident:
+        with _timed("connections swallowed") as over:
+            site.proxy.swallow()
+        return over()
+
+
+@dataclass(frozen=True)
+class LockKept:
+    """A worker's interpreter runs nothing for longer than a lease, though the process is there."""
+
+    names: tuple[str, ...]
+
+    def strike(self, site: Site, random: Random) -> Incident:
+        member = random.choice([member for member in site.crew if member.name in self.names])
+        with _timed("lock kept") as over:
+            if member.keep_lock():
+                _pass(KEPT_SECONDS)
         return over()
 
 

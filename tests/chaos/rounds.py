@@ -15,8 +15,10 @@ from .auditor import Audit, Auditor
 from .faults import (
     ClientKilled,
     ConnectionsDropped,
+    ConnectionsSwallowed,
     Fault,
     Incident,
+    LockKept,
     NetworkCut,
     NetworkSlow,
     ServerFull,
@@ -113,6 +115,7 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float, at_broke
                 WorkerKilled(("far",)),
                 WorkerKilled(("hands",)),
                 WorkerReplaced(),
+                LockKept(("near", "far", "hands")),
                 ClientKilled(halved[-1], random.randrange(200, 40_000)),
             )
         )
@@ -124,6 +127,7 @@ def random_round(site: Site, seed: int, number: int, *, seconds: float, at_broke
                 ServerSilent(random.choice((1.0, 5.0))),
                 ServerFull(random.choice((1.0, 3.0))),
                 ConnectionsDropped(),
+                ConnectionsSwallowed(),
                 NetworkCut(),
                 NetworkSlow(),
             )

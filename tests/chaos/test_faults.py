@@ -11,7 +11,9 @@ import pytest
 from .faults import (
     ClientKilled,
     ConnectionsDropped,
+    ConnectionsSwallowed,
     Fault,
+    LockKept,
     NetworkCut,
     NetworkSlow,
     PoolProcessKilled,
@@ -124,6 +126,19 @@ def test_a_full_server(site: Site) -> None:
 
 def test_dropped_connections(site: Site) -> None:
     assert_unharmed(struck(site, ConnectionsDropped(), NetworkCut()))
+
+
+@pytest.mark.nightly
+def test_swallowed_connections(site: Site) -> None:
+    assert_unharmed(struck(site, ConnectionsSwallowed(), ConnectionsSwallowed()))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["near", "hands"])
+def test_a_worker_whose_interpreters_lock_is_kept_longer_than_a_lease(site: Site, name: str) -> None:
+    one = struck(site, LockKept((name,)))
+    assert_unharmed(one)
+    assert set(one.audit.executions) == {1}
 
 
 @pytest.mark.nightly
