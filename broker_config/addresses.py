@@ -76,6 +76,13 @@ class AddressSettings(BaseSettings):
         "there keep theirs.",
         json_schema_extra=FOUND,
     )
+    broker_connections: int = Field(
+        4,
+        ge=2,
+        description="Connections to the broker on which a worker process publishes and reports, at most; who needs one "
+        "more waits. Those on which it takes tasks come in addition: see docs/capacity.md.",
+        json_schema_extra=FOUND,
+    )
     result_backend_url: SecretUrl | None = Field(
         None,
         description="Celery's result backend, for Celery tasks of your own. acts-celery needs none.",

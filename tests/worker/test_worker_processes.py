@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.worker.cli.doctor.servers import examine_servers
 from acts_celery.worker.cli.processors import _quotas, usable_processors
+from tests.chaos.server import Server
 
-from .backend import DEADLINE_SECONDS, Backend, Meeting, ends, meeting_url, settings_for
+from .backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting, ends, meeting_url, settings_for
 
 
 class Workers:
@@ -167,3 +169,29 @@ def test_a_control_group_and_those_above_it_grant_processors(tmp_path: Path) -> 
     (tmp_path / "outer" / "inner" / "cpu.max").write_text("max 100000\n")
     assert list(_quotas(tmp_path, tmp_path / "own")) == [1.5]
     assert list(_quotas(tmp_path, tmp_path / "none")) == []
+
+
+def test_two_processes_get_along_on_a_server_that_takes_few_connections(tmp_path: Path) -> None:
+    server = Server(tmp_path / "server")
+    server.start()
+    try:
+        settings = load(env_file=None, broker_url=server.url, redis_url=server.url, activities=(str(ACTIVITIES),))
+        backend = Backend(settings, Meeting(server.url), tmp_path)
+        backend.redis.config_set("maxclients", 30)
+        instances = [f"i{n}" for n in range(40)]
+        context = [{"type": "state", "_instance": name} for name in instances]
+        calls = [
+            {"_tool": tool, **given, "_instance": name, "_outputPath": f"†state.{tool}"}
+            for tool, given in (("echoPlain", {"value": 1}), ("remoteAdd", {"a": 1, "b": 2}))
+            for name in instances
+        ]
+        with backend.worker("--processes", "2"):
+            runs = [backend.client.submit(context, {"calls": calls}) for _ in range(5)]
+            assert [backend.wait(run.id).status for run in runs] == ["completed"] * 5
+        (broker,) = (layer for layer in examine_servers(settings) if layer.layer == "broker")
+        assert "connections" not in broker.detail
+        backend.redis.config_set("maxclients", few := int(backend.redis.info("clients")["connected_clients"]) + 2)
+        (broker,) = (layer for layer in examine_servers(settings) if layer.layer == "broker")
+        assert f"of its {few} connections are in use" in broker.detail
+    finally:
+        server.stop()

@@ -41,6 +41,7 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     restrict_decoding(limits_of(settings))
     app = make_client_application(settings)
     app.conf.acts_settings = settings
+    app.conf.broker_pool_limit = settings.broker_connections
     app.conf.worker_consumer = CONSUMER
     app.amqp.Consumer = QueueConsumer
     set_up_logs(app, settings)

@@ -120,6 +120,10 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
         watched(pool)
         return pool
 
+    @property
+    def pool(self) -> Any:
+        return self.async_pool  # kombu has a second one, and so an idle connection more for each channel
+
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         return []
 

@@ -51,7 +51,7 @@ class Presence:
         self._sidecar = sidecar
         self._name = owner_token()
         self._drivers: dict[str, set[str]] = defaultdict(set)
-        self._is_said = False
+        self._is_said = self._is_connected = False
         self._lock = threading.Lock()
         self._duty = Duty(
             "saying that this process lives",
@@ -89,6 +89,8 @@ class Presence:
             holds = {run: sorted(owners) for run, owners in self._drivers.items()}
         runs, key = list(holds), processes(self._prefix)
         if not runs and not self._is_said:
+            if not self._is_connected:
+                self._is_connected = self._redis.ping()  # the connection is there, should the server be full later
             return
         blocked = self._watchdog.blocked() if self._watchdog is not None else None
         if blocked is not None:

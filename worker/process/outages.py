@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
+ON_FAILURE: Final[list[Callable[[Exception], None]]] = []
+"""What is called with each failure."""
 _SILENT_SECONDS: Final = 30.0
 """What has not succeeded for so long is a problem of the process."""
 
@@ -21,6 +24,8 @@ class Outage:
 
     def failed(self, error: Exception, *, is_unexpected: bool = False) -> None:
         """It failed, maybe not for the first time; what is unexpected is logged with its traceback."""
+        for call in ON_FAILURE:
+            call(error)
         if self._is_told:
             return
         self._is_told = True

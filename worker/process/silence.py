@@ -24,11 +24,13 @@ from weakref import WeakSet
 from redis.exceptions import RedisError
 
 from .duties import Duty
+from .outages import ON_FAILURE
 
 logger = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 2.0
+_TOO_MANY: Final = "max number of clients"
 _SLOW_SECONDS: Final = 0.2
 """How much later than on a new connection an answer may come on an old one."""
 
@@ -46,6 +48,7 @@ def watched(pool: Any) -> None:
 
 def watch_connections() -> None:
     """Begin to watch in this process, unless it does already."""
+    ON_FAILURE[:] = [give_back_idle]
     with _lock:
         if os.getpid() in _watches:
             return
@@ -58,6 +61,17 @@ def watch_connections() -> None:
             passing=(RedisError, OSError),
         )
     duty.start()
+
+
+def give_back_idle(error: Exception) -> None:
+    """Close the connections of this process that are not in use, where a server says that it has too many clients."""
+    if _TOO_MANY not in str(error):
+        return
+    with _lock:
+        pools = [pool for pool in _pools if not _is_async(pool)]
+    for pool in pools:
+        with suppress(RedisError, OSError):
+            pool.disconnect(inuse_connections=False)
 
 
 class SilenceWatch:

@@ -35,6 +35,7 @@ ANSWER_SECONDS: Final = 1.5
 PINGS: Final = 3
 CLOCK_SECONDS: Final = 5
 """Clocks that differ by more are told of."""
+_MANY_CLIENTS: Final = 0.8
 ALONE_SECONDS: Final = 60
 """Without a sweep for so long, no worker looks after the runs; one comes every second."""
 
@@ -209,6 +210,12 @@ def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bo
         layer.warn(
             f"its clock is {abs(ahead_seconds):.0f} s {how} this machine's",
             "have both set by chrony or systemd-timesyncd; times of the log are those of its server",
+        )
+    clients, most = int(facts.get("connected_clients", 0)), int(facts.get("maxclients", 0))
+    if most and clients > _MANY_CLIENTS * most:
+        layer.warn(
+            f"{clients} of its {most} connections are in use",
+            "raise its maxclients: a worker process takes up to 15 of them, fewer with ACTS_BROKER_CONNECTIONS=2",
         )
     if facts.get("role") == "slave" and not is_read_only:
         layer.fail("it is a replica, which takes no writes", "give the address of the primary")
