@@ -211,7 +211,12 @@ def test_the_audit_says_what_a_person_has_changed(orders: Callable[..., Finished
         pass
     (call,) = held
     assert call["parameters"] == {"order": "bad", "amount": 90}
-    assert orders("approve", run, call["call"], "--parameters", '{"order": "good", "amount": 10}').code == 0
+    assert (
+        orders(
+            "approve", run, call["call"], "--shown", call["shown"], "--parameters", '{"order": "good", "amount": 10}'
+        ).code
+        == 0
+    )
     assert orders("wait", run).code == 0
     told = orders("log", run, "--audit")
     assert ("90" in told.stdout, "10" in told.stdout, "good" in told.stdout) == (True, True, True), told

@@ -11,8 +11,9 @@ from redis.exceptions import NoPermissionError
 
 from acts_celery.broker_config import load
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.storage.queue_notes import QueueNotes
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
-from tests.worker.figures import metrics_command, page, value
+from tests.worker.figures import metrics_command, page, page_until, value
 
 from .servers import free_port, redis_server
 from .users import USERS
@@ -35,5 +36,23 @@ def test_a_user_of_redis_that_may_only_read_is_enough(tmp_path: Path) -> None:
             found = page(address)
         with Redis.from_url(url) as redis, pytest.raises(NoPermissionError):
             redis.set("acts:x", "y")
+        with Redis.from_url(url) as redis:
+            for read in (("LRANGE", "instances", 0, -1), ("LINDEX", "instances", 0), ("RPOP", "instances")):
+                with pytest.raises(NoPermissionError):
+                    redis.execute_command(*read)
+        with Redis.from_url(everything) as redis:
+            QueueNotes(redis, redis, "acts", "", ["instances", "delegates"]).note()
+        with metrics_command(reading) as address:
+            noted = page(address)
+        assert value(noted, "acts_queue_tasks", queue="instances") == 1
+        assert 0 < value(noted, "acts_queue_oldest_seconds", queue="instances") < 60
+        assert value(noted, "acts_queue_tasks", queue="delegates") == 0
+        with Redis.from_url(everything) as redis, backend.worker(), metrics_command(reading) as address:
+            redis.delete("acts:queues")
+            backend.client.submit(
+                [], {"calls": [{"_tool": "waitAtGate", "gate": "g", "value": 1, "_outputPath": "†state.c"}]}
+            )
+            page_until(address, lambda _: redis.hexists("acts:queues", "background"))
+            backend.meeting.open_gate("g")
     assert value(found, "acts_log_up") == value(found, "acts_broker_up") == 1, found
     assert value(found, "acts_queue_tasks", queue="instances") == value(found, "acts_runs", status="running") == 1

@@ -112,11 +112,18 @@ def _outliving(name: str, handler: Handler) -> Handler:
 
     def handle(state: Any, **arguments: Any) -> Any:
         try:
-            return handler(state, **arguments)
+            return _with_text_keys(handler(state, **arguments))
         except Exception as error:
             return _refuse(f"the remote-control command {name!r} fails: {type(error).__name__}")
 
     return handle
+
+
+def _with_text_keys(value: Any) -> Any:
+    """An answer whose objects have texts for keys, as whoever asks decodes it: options of sockets have numbers."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(each) for key, each in value.items()}
+    return [_with_text_keys(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _keep_the_clock(_: object) -> None:

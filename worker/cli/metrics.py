@@ -70,4 +70,5 @@ def _collection(settings: Settings) -> Collector:
     broker = connect_once(settings, url, timeout_seconds=_ANSWER_SECONDS) if url is not None else None
     names = dict.fromkeys((*queue_names(settings), *registry.queues()))
     app = make_client_application(settings)
-    return Collection(LogReader(log, settings), QueueReader(app, broker, queue_prefix(settings), names))
+    queues = QueueReader(app, broker, queue_prefix(settings), names, log=log, key_prefix=settings.key_prefix)
+    return Collection(LogReader(log, settings), queues)

@@ -8,19 +8,20 @@ has come, whatever lies there; a queue that is long when it is read for the firs
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from celery import Celery
 from redis import Redis
+from redis.exceptions import NoPermissionError
 
 from acts_celery.worker.broker.failures import broker_failures
-from acts_celery.worker.wire.task_messages import SENT, TASKS
+from acts_celery.worker.storage.keys import queue_notes
+from acts_celery.worker.storage.queue_notes import QueuedMessage, QueueNote
 
 _SECONDS: Final = 2.0
 """How long a reading may take; the next one goes on."""
@@ -28,10 +29,8 @@ _BYTES_AT_ONCE: Final = 2 * 2**20
 _MOST_AT_ONCE: Final = 500
 _END: Final = 50
 """How many messages at the right end are looked at each time."""
-_LATEST: Final = 10**12
-"""No time in seconds is later."""
-_MOST_TASKS: Final = 100
-"""How many tasks are believed to be in one message."""
+_FRESH_SECONDS: Final = 30.0
+"""A note that is older says nothing of now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +42,13 @@ class QueueFigures:
     """How long its oldest message lies there, 0 where there is none; None where it is not known, in RabbitMQ."""
 
 
-class _Message(NamedTuple):
-    tag: str
-    tasks: int
-    sent: float | None
-
-    @classmethod
-    def read(cls, raw: bytes) -> _Message:
-        """Who writes to the queue may write anything."""
-        try:
-            said = json.loads(raw)
-            headers, tag = said["headers"], str(said["properties"]["delivery_tag"])
-            tasks, sent = headers.get(TASKS, 1), headers.get(SENT)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            return cls("", 1, None)
-        is_number = isinstance(tasks, int) and not isinstance(tasks, bool) and 0 < tasks <= _MOST_TASKS
-        is_time = isinstance(sent, int | float) and 0 <= sent <= _LATEST
-        return cls(tag, tasks if is_number else 1, sent if is_time else None)
-
-
 class RedisQueue:
     """A queue in Redis, by what was read of it. All of it raises `RedisError`."""
 
     def __init__(self, redis: Redis, key: str) -> None:
         self._redis = redis
         self._key = key
-        self._known: deque[_Message] = deque()
+        self._known: deque[QueuedMessage] = deque()
         """From the left end without a gap."""
         self._mean_bytes = float(_BYTES_AT_ONCE)  # so that the first reading is of one message
 
@@ -87,7 +67,7 @@ class RedisQueue:
         unread = length - len(self._known)
         return QueueFigures(sum(message.tasks for message in self._known) + unread, waited)
 
-    def _look(self) -> tuple[int, list[_Message]]:
+    def _look(self) -> tuple[int, list[QueuedMessage]]:
         """The length of the queue and its right end at one moment; what was new at its left end is known now."""
         size = self._page_size() if not self._known else min(_END, self._page_size())
         while True:
@@ -121,25 +101,76 @@ class RedisQueue:
     def _page_size(self) -> int:
         return max(1, min(_MOST_AT_ONCE, int(_BYTES_AT_ONCE / self._mean_bytes)))
 
-    def _read(self, found: Any) -> list[_Message]:
+    def _read(self, found: Any) -> list[QueuedMessage]:
         if found:
             self._mean_bytes = max(1.0, sum(map(len, found)) / len(found))
-        return [_Message.read(raw) for raw in found]
+        return [QueuedMessage.read(raw) for raw in found]
+
+
+class UnreadQueue:
+    """A queue in Redis whose messages are not to be read. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, key: str, log: Redis, notes: str, name: str) -> None:
+        self._redis = redis
+        self._key = key
+        self._log = log
+        self._notes = notes
+        self._name = name
+        self._filled_since: float | None = None
+
+    def read(self) -> QueueFigures:
+        """As it is now, about: as many tasks to a message as in those looked at; as old as a worker has said or, where
+        none has for a while, as long as messages have been seen there.
+        """
+        length: Any = self._redis.llen(self._key)
+        field: Any = self._log.hget(self._notes, self._name)
+        now, note = time.time(), QueueNote.read(field)
+        if not length:
+            self._filled_since = None
+            return QueueFigures(0, 0.0)
+        self._filled_since = now if self._filled_since is None else self._filled_since
+        if note is None or now - note.at > _FRESH_SECONDS:
+            return QueueFigures(length, now - self._filled_since)
+        return QueueFigures(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
 
 
 class QueueReader:
-    """Reads the queues of these names; `redis` is the broker where it is one, whose keys begin with `prefix`."""
+    """Reads the queues of these names; `redis` is the broker where it is one, whose keys begin with `prefix`. In the
+    `log` is what workers note of queues that may only be counted.
+    """
 
-    def __init__(self, app: Celery, redis: Redis | None, prefix: str, names: Iterable[str]) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        redis: Redis | None,
+        prefix: str,
+        names: Iterable[str],
+        *,
+        log: Redis | None = None,
+        key_prefix: str = "acts",
+    ) -> None:
         self._app = app
         self._names = tuple(names)
-        self._queues = {} if redis is None else {name: RedisQueue(redis, f"{prefix}{name}") for name in self._names}
+        self._queues: dict[str, RedisQueue] = {}
+        self._unread: dict[str, UnreadQueue] = {}
+        for name in self._names:
+            if redis is None:
+                break
+            key = f"{prefix}{name}"
+            self._queues[name] = RedisQueue(redis, key)
+            self._unread[name] = UnreadQueue(redis, key, log or redis, queue_notes(key_prefix), name)
+        self._is_refused = False
 
     def read(self) -> Mapping[str, QueueFigures]:
         """Each queue. Raises `RedisError` and `InfrastructureError`."""
-        if self._queues:
+        if self._queues and not self._is_refused:
             until = time.monotonic() + _SECONDS
-            return {name: queue.read(until) for name, queue in self._queues.items()}
+            try:
+                return {name: queue.read(until) for name, queue in self._queues.items()}
+            except NoPermissionError:
+                self._is_refused = True
+        if self._queues:
+            return {name: queue.read() for name, queue in self._unread.items()}
         with broker_failures("the broker does not answer"), self._app.connection_for_read() as connection:
             return {name: QueueFigures(queue_length(connection, name), None) for name in self._names}
 

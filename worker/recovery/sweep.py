@@ -23,15 +23,17 @@ from celery.worker import WorkController
 from redis import Redis
 from redis.exceptions import LockError, RedisError
 
-from acts_celery.broker_config import Settings
+from acts_celery.broker_config import Settings, queue_names, redis_url_of
+from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.liveness.report_queue import ReportQueue
 from acts_celery.worker.process.duties import Duty
 from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.connections import PASSING, connect, eviction_warning
+from acts_celery.worker.storage.connections import PASSING, connect, connect_once, eviction_warning
 from acts_celery.worker.storage.due import DueRuns
 from acts_celery.worker.storage.keys import active_runs, awaiting_code, due_runs, probes, processes, recovery
+from acts_celery.worker.storage.queue_notes import QueueNotes
 from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.set_aside import move_other_types, readable
 from acts_celery.worker.storage.slots import SlotKeeper
@@ -50,6 +52,7 @@ _ROUND: Final = 20
 """How many of all runs each sweep looks at, whatever is due."""
 _IDLE_TURNS: Final = 60
 """While there is no run, the reports are read in one of so many turns: workers that begin send some."""
+_BROKER_SECONDS: Final = 5.0
 _NEVER: Final = -1
 """Redis' answer for a key that does not expire."""
 _LONGEST_TURNS: Final = 10
@@ -59,8 +62,16 @@ _LONGEST_TURNS: Final = 10
 class Sweeper:
     """Sweeps every `sweep_interval_seconds`, in a thread of its own."""
 
-    def __init__(self, redis: Redis, publisher: Publisher, reports: ReportQueue, settings: Settings) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        publisher: Publisher,
+        reports: ReportQueue,
+        settings: Settings,
+        queues: QueueNotes | None = None,
+    ) -> None:
         self._redis = redis
+        self._queues = queues
         self._reports = reports
         self._settings = settings
         broken, outbox = BrokenRuns(), Outbox(redis, publisher, settings)
@@ -139,6 +150,7 @@ class Sweeper:
             self._look_at_due,
             self._go_round,
             self._send_probes,
+            self._note_queues,
         ):
             self._do(part)
         if self._failed:
@@ -218,6 +230,11 @@ class Sweeper:
         """Send probes through the queues from which one is awaited."""
         self._probes.send(self._runs.take_awaited())
 
+    def _note_queues(self) -> None:
+        """Note what lies in the queues, for those who may not read them."""
+        if self._queues is not None:
+            self._queues.note()
+
     def _keep_turn(self, intervals: float = 1.0) -> None:
         """Keep the others from sweeping; where the lock has run out meanwhile, two sweep at a time and do no harm."""
         try:
@@ -240,7 +257,13 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
         settings: Settings = parent.app.conf.acts_settings
         if settings.queue_instances in parent.app.amqp.queues.consume_from:
             reports = ReportQueue(parent.app, settings)
-            self._sweeper = Sweeper(connect(settings), Publisher(parent.app), reports, settings)
+            log, names = connect(settings), (*queue_names(settings), *parent.app.conf.acts_runtimes.registry.queues())
+            url = redis_url_of(settings.require_broker())
+            queues = None
+            if url is not None:
+                broker = connect_once(settings, url, timeout_seconds=_BROKER_SECONDS)
+                queues = QueueNotes(log, broker, settings.key_prefix, queue_prefix(settings), names)
+            self._sweeper = Sweeper(log, Publisher(parent.app), reports, settings, queues)
             self._sweeper.start()
 
     def stop(self, parent: WorkController) -> None:

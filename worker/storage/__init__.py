@@ -37,6 +37,7 @@
 `retention`    giving a run's keys their expiry, deleting them
 `slots`         how many calls of a name are at work at a time
 `packed_calls`  calls and tools in definitions and records
+`queue_notes`   what the sweep notes of queues, for those who may only count what lies there
 `set_aside`     what stands in a key and was written by nothing of ours
 `secret`        what the tokens of remote attempts are made from
 `dead_letters`  calls that failed for good

@@ -256,6 +256,11 @@ def recovery(prefix: str) -> str:
     return f"{prefix}:recovery"
 
 
+def queue_notes(prefix: str) -> str:
+    """Hash: a queue's name -> what the sweep has noted of it (see `queue_notes`)."""
+    return f"{prefix}:queues"
+
+
 def processes(prefix: str) -> str:
     """Hash: a process that sees the log -> what it holds, and when it said so (see `liveness.presence`)."""
     return f"{prefix}:processes"
