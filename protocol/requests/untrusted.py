@@ -69,7 +69,8 @@ class StrangePlaces:
 
     def is_named(self, place: Reference) -> bool:
         """Whether the name at the top of a place may be shown: others did not choose it, or not they alone."""
-        return not self._hides_names or not place.path or str(place.path[0]) in self._named.get(place.kind, ())
+        is_any = not (self._hides_names and self._marked and place.path)
+        return is_any or str(place.path[0]) in self._named.get(place.kind, ())
 
     def hold(self, message: Message) -> bool:
         """Whether something of a message's data is among them."""

@@ -61,6 +61,9 @@ def test_r16_3_names_of_fields_are_shown_where_nobody_else_chose_them() -> None:
     both = "Not shown: 2 fields of †state, 8 bytes that others wrote (web)"
     assert both in shown({"type": "state", "task": "pay"}, page)
     assert both in told({**page, "data": {"page": [1], "YAK": "YAK"}})
+    for labelled in ([], [{"type": "state", "page": 1, "_trust": ["web"]}]):
+        (*_, last) = render_tick(request(), 0, NOTHING, (), labelled, [wrote("†state.a", "state", {"a": 1})])
+        assert "## Data: †state.a\n1" in last["content"]
     put = {"type": "state", "data": {"YAK": "YAK"}, "_path": "†state.YAK", "_outputMethod": "set", "_trust": ["web"]}
     assert "## Data: †state\nNot shown: 1 field of †state, 5 bytes that others wrote (web)" in told(put)
 
