@@ -153,19 +153,37 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
 
 
 def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | None]]:
-    """The messages, and what each does, without those whose place a later one sets anew."""
-    anew: set[tuple[Any, ...]] = set()
+    """The messages, and what each does, without those whose place a later one sets anew.
+
+    One that makes a container stays where another message, before that later one, goes into the container by digits:
+    without it they would be taken for the index of a new list (SPEC R3.5).
+    """
+    anew: dict[tuple[Any, ...], int] = {}
+    entered: dict[tuple[Any, ...], int] = {}
+    """Containers, each with the first message that goes into it by digits; both are counted from the end."""
     found: list[tuple[Message, Operation | None]] = []
-    for message in reversed(messages):
+    for number, message in enumerate(reversed(messages)):
         operation, instance = read_operation(message, ""), message.get("_instance")
         if operation is not None:
             at = (instance, operation.place.kind, *operation.place.path)
-            if not any(_introduction([message])) and any(at[:length] in anew for length in range(2, len(at) + 1)):
+            if not any(_introduction([message])) and _is_replaced(at, anew, entered):
                 continue
             if operation.method is Method.SET:
-                anew.add(at)
+                anew[at] = number
+            entered |= {at[:length]: number for length in range(3, len(at)) if str(at[length]).isdecimal()}
         found.append((message, operation))
     return found[::-1]
+
+
+def _is_replaced(
+    at: tuple[Any, ...], anew: Mapping[tuple[Any, ...], int], entered: Mapping[tuple[Any, ...], int]
+) -> bool:
+    """Whether a place is set anew later, and nothing before that rests on the containers that lead to it."""
+    return any(
+        all(entered.get(at[:above], -1) <= number for above in range(3, length))
+        for length in range(2, len(at) + 1)
+        if (number := anew.get(at[:length])) is not None
+    )
 
 
 def _introduction(messages: Sequence[Message], hidden: StrangePlaces | None = None) -> Iterator[str]:

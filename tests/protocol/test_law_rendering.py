@@ -77,6 +77,11 @@ def values(messages: list[Any], instance: str | None) -> dict[str, Any]:
 def told(first: list[Any], ticks: list[Any]) -> tuple[list[Any], list[Any]]:
     """A log in which every write fits, and what a reader knows who is shown it tick by tick."""
     assume(not Context.trusted([*first, *(one for new in ticks for one in new)]).conflicts())
+    return shown(first, ticks)
+
+
+def shown(first: list[Any], ticks: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The same of any log."""
     asked = request(first)
     rendered, so_far = render(asked), first
     ticks_at = len(rendered)
@@ -99,6 +104,26 @@ def test_who_reads_from_top_to_bottom_knows_every_global_value(first: list[Any],
 def test_who_reads_from_top_to_bottom_knows_what_an_instance_sees(first: list[Any], ticks: list[Any]) -> None:
     log, read = told(first, ticks)
     assert values(read, "①") == values(log, "①")
+
+
+def test_what_is_replaced_is_shown_where_digits_would_be_an_index_without_it() -> None:
+    def written(place: str, value: Any, method: str = "set") -> dict[str, Any]:
+        at = parse(place).references[0]
+        call = {"_tool": "t", "_outputPath": place}
+        return {
+            "type": "data",
+            "kind": "state",
+            "data": nest(value, at.path),
+            "_call": call,
+            "_outputMethod": method,
+            "_instance": "①",
+        }
+
+    new = [written("†state.a.b.0", 1), written("†state.a.1", 2, "push"), written("†state.a.b.0", 3)]
+    log, read = shown([], [new])
+    assert values(read, "①") == values(log, "①") == {"state": {"a": {"b": [3], "1": [2]}}}
+    log, read = shown([], [[new[0], new[2]]])
+    assert len(read) == 1, "what nothing rests on is left out"
 
 
 def test_r12_5_after_a_gather_over_many_instances_what_is_shown_is_as_long_as_what_there_is() -> None:
