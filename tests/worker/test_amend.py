@@ -11,6 +11,7 @@ import pytest
 
 from acts_celery import BeingAmended, Run, RunNotFound, RunOver
 from acts_celery.protocol import Problem, Rejected
+from acts_celery.worker.client.amendment import Amender
 from acts_celery.worker.client.amendment_steps import AmendmentSteps
 from acts_celery.worker.storage.audit import Actor, AuditRecord
 from acts_celery.worker.storage.keys import Keys, active_runs
@@ -240,6 +241,21 @@ def begun_by_another(backend: Backend, run: Run) -> AmendmentSteps:
     another = AmendmentSteps(backend.redis, Keys(backend.settings.key_prefix, run.id))
     another.do("begin")
     return another
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_run_goes_on_though_the_client_dies_between_its_amendment_and_its_resumption(
+    backend: Backend, meeting: Meeting, gate: str, adds: bool
+) -> None:
+    run = held(backend, meeting, gate)
+    if adds:
+        meeting.open_gate(gate)
+        backend.wait(run.id)
+    amender = Amender(run.id, backend.redis, backend.settings, backend.client._check_amendment)
+    amend = amender.add if adds else amender.amend
+    amend({"calls": [echo(2, "†state.new")]}, resume=lambda: None)
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data() == {"state": {"a": 1, "new": 2}}
 
 
 def test_another_amendment_may_take_the_place_of_one_that_was_left_in_the_midst(

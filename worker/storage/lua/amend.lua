@@ -2,7 +2,7 @@
 -- `remaining` counts one more than there are calls, so that it does not end with those that are at work.
 --
 -- `state` has amending (who is at it), amending:by (which amendment, once it is known to fit), amending:since (the last id
--- before it), amending:resumes ("1": the run goes on when it is over, unless it is paused meanwhile), amending:gathers (gather calls that wait for its end), amended (for each amendment the last id before it and its own last,
+-- before it), amending:resumes ("1": the run goes on with its end, unless it is paused meanwhile), amending:gathers (gather calls that wait for its end), amended (for each amendment the last id before it and its own last,
 -- joined by colons), amending:written (the number of the last lane that was written by who is at it: a client of a cluster
 -- sends a step again whose answer was lost).
 --
@@ -112,6 +112,8 @@ local function finish()
     end
     if redis.call('HINCRBY', state, 'remaining', -1) == 0 then
         change(end_status())
+    elseif resumes and status == 'paused' then -- in one step: a client that dies now leaves the lanes to the sweep
+        change('running')
     end
 end
 
