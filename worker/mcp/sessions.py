@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
+from msgpack import UnpackException
 from redis.exceptions import RedisError
 
 from acts_celery.broker_config import McpServer
@@ -179,8 +180,8 @@ class RunSessions:
                     if await self._table.withdraw(process, message):
                         return None
                     raise McpUnavailable(
-                        f"MCP server {server} did not answer: {_DIED.replace('it', 'the session of the run')}, and "
-                        "what that held is lost; the next call opens another"
+                        f"MCP server {server} did not answer: the worker process that had the run's session has ended, "
+                        "and what the session held is lost; the next call opens another"
                     )
         except asyncio.CancelledError:
             self._spawn(self._table.send(process, pack({"id": id_, "cancel": True})))
@@ -201,7 +202,7 @@ class RunSessions:
             if data is not None:
                 try:
                     self._take(unpack(data))
-                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                except (ValueError, TypeError, KeyError, AttributeError, UnpackException) as error:
                     logger.warning("a message about a session with an MCP server cannot be read: %s", error)
 
     def _take(self, message: Mapping[str, Any]) -> None:
@@ -221,21 +222,22 @@ class RunSessions:
 
     async def _serve(self, id_: str, process: str, asked: Mapping[str, Any]) -> None:
         """Carry out a call of another process, and answer it."""
-        run, server = asked["run"], asked["server"]
-        answer: dict[str, Any] = {"id": id_}
         try:
+            run, server = str(asked["run"]), str(asked["server"])
+            answer = {"id": id_}
             own = await self._claimed(run, server)
             if isinstance(own, _Own):
                 async with asyncio.timeout(self._servers[server].timeout_seconds + _MARGIN_SECONDS):
                     tool = Declaration(asked["tool"])
                     answer["value"] = await self._here(run, server, own, tool, asked["arguments"])
-        except CallFailed as error:
-            answer |= {"error": type(error).__name__, "text": str(error)}
+            packed = pack(answer)
+        except CallFailed as raised:
+            packed = _failed(id_, raised)
         except TimeoutError:
-            answer |= {"error": McpUnavailable.__name__, "text": f"MCP server {server} does not answer in time"}
-        except (KeyError, TypeError, ValueError) as error:
-            answer |= {"error": McpRefused.__name__, "text": f"MCP server {server} cannot be asked here: {error!r}"}
-        await self._table.send(process, pack(answer))
+            packed = _failed(id_, McpUnavailable("the MCP server does not answer in time"))
+        except (KeyError, TypeError, ValueError, OverflowError) as raised:
+            packed = _failed(id_, McpRefused(f"what the MCP server is asked, or answers, cannot be sent: {raised!r}"))
+        await self._table.send(process, packed)
 
     # What is done every second
 
@@ -356,6 +358,12 @@ class RunSessions:
         self._others.add(task)
         task.add_done_callback(self._others.discard)
         return task
+
+
+def _failed(id_: str, error: CallFailed) -> bytes:
+    """The answer to a call of another process that has failed."""
+    text = str(error).encode("utf-8", "replace").decode()
+    return pack({"id": id_, "error": type(error).__name__, "text": text})
 
 
 def _lost(own: _Own) -> str:
