@@ -78,7 +78,6 @@ def transport_options(settings: Settings) -> dict[str, object]:
         "socket_timeout": _SOCKET_TIMEOUT_SECONDS,
         "socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
         "socket_keepalive": True,
-        "socket_keepalive_options": KEEPALIVE,
         # Finds half-open sockets, also the blocking BRPOP's.
         "health_check_interval": 5,
         # `retry_on_timeout` stays out: it switches batch publishing off.

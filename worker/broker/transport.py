@@ -23,6 +23,7 @@ from kombu.connection import ConnectionPool, PooledConnection
 from kombu.utils.collections import HashedSeq
 from kombu.utils.json import loads
 
+from acts_celery.broker_config import KEEPALIVE
 from acts_celery.worker.process.refusals import count_refusal
 from acts_celery.worker.process.silence import watched
 
@@ -114,6 +115,13 @@ class _ChannelParts(_BASE):  # type: ignore[misc]  # of whichever of kombu's cla
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
         return bool(self._size(queue))  # kombu asks for the key without its prefix
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        """kombu's, and options of the socket. Numbers are their keys: among the transport's options, which workers tell
+        in their statistics, they could not be read by who asks.
+        """
+        found: dict[str, Any] = super()._connparams(asynchronous=asynchronous)
+        return found | ({"socket_keepalive_options": KEEPALIVE} if found.get("socket_keepalive") else {})
 
     def _get_pool(self, asynchronous: bool = False) -> Any:
         pool = super()._get_pool(asynchronous=asynchronous)
