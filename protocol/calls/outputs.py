@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acts_celery.protocol.language.errors import ExpressionError, OutputError, Problem
+from acts_celery.protocol.language.errors import ExpressionError, OutputError, Problem, segments
 from acts_celery.protocol.language.messages import TRUST, kind_of, read_data, riders, written_message
-from acts_celery.protocol.language.paths import MISSING, lookup, nest, type_name
+from acts_celery.protocol.language.paths import MISSING, index_or_key, lookup, nest, type_name
 from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.fold import Fold
@@ -144,7 +144,8 @@ def verify_result(tool: Tool, result: Any, writes: list[Write]) -> None:
             declared = tool.compiled_choice
             is_declared = declared is not None and declared.problems(value, known=())
             who = "the tool's _output" if is_declared else "the function's return annotation"
-            told = f"{_joined(problems)}; it is of type {type_name(value)}"
+            part = lookup(value, tuple(map(index_or_key, segments(problems[0].pointer))))
+            told = f"{_joined(problems)}; it is of type {type_name(value if part is MISSING else part)}"
             raise OutputError(f"the result is not what {who} promises: {told}")
 
 

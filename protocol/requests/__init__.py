@@ -29,6 +29,7 @@
 `narrowing`     a schema in which listed references may stand for values that they provably fit
 `offered_places`  what such calls may refer to
 `dependents`    calls that cannot run because those that were to write what they need do not
+`unfit_parts`   the parts of an answer that cannot be kept, each by itself
 `wire`          what only a provider's format requires, dropped again
 """
 

@@ -6,8 +6,10 @@ written `††`, or the tool says of the parameter `"_literal": true`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
@@ -22,7 +24,9 @@ from acts_celery.protocol.slips.naming import NamedPlaces
 from acts_celery.protocol.slips.slip import Literals, Slips, named_by
 from acts_celery.protocol.state.context import Context
 
+from .answer_texts import Unreadable, decoded
 from .dependents import WrittenPlaces, places_written
+from .functions import names_in
 from .request import Request
 
 _MOST_INSTANCES: Final = 100
@@ -31,6 +35,11 @@ _MOST_LOOKED_UP: Final = 20_000
 """Of an answer with more names of places than this no more is looked at."""
 _MOST_LISTED: Final = 100
 """Of an answer with more slips the first of each further call is listed."""
+_AROUND: Final = re.compile(r"</?\|?/?tool_calls?\|?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|```(?:json)?")
+"""What open models write around their calls."""
+_FUNCTION: Final = re.compile(r"\s*<function=([^\s>]{1,200})>.*</function>\s*", re.DOTALL)
+_VISIBLE: Final = re.compile(r"\S")
+_DECODER: Final = json.JSONDecoder()
 
 
 class _TooMany(Exception):
@@ -94,6 +103,64 @@ def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Ma
             return None
     why = f"has the text {shortened(text)!r}, where only a reference may stand: write {meant}"
     return (mended, why) if meant is not None else None
+
+
+def with_json_meant(value: Any, at: Sequence[str]) -> tuple[Any, str] | None:
+    """Where a text at a place holds an object or a list as JSON: the value with that in its place, and what is said of
+    it.
+    """
+    if not at:
+        if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+            return None
+        with suppress(Unreadable):
+            held = decoded(value)
+            kind = "object" if isinstance(held, dict) else "list"
+            return held, f"is a text that holds JSON: write the {kind} itself, without the quotes around it"
+        return None
+    key, rest = at[0], at[1:]
+    if isinstance(value, dict) and key in value:
+        found = with_json_meant(value[key], rest)
+        return ({**value, key: found[0]}, found[1]) if found is not None else None
+    if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        found = with_json_meant(value[int(key)], rest)
+        return ([*value[: int(key)], found[0], *value[int(key) + 1 :]], found[1]) if found is not None else None
+    return None
+
+
+def call_in_text(request: Request, text: str) -> Iterator[Problem]:
+    """What is wrong with an output that is nothing but calls as a text, which some servers leak."""
+    if not request.is_native or not text.lstrip().startswith(("{", "[", "<", "`")):
+        return
+    names = {name: tool for tool, name in names_in(request).items()} | {tool: tool for tool in request.tools}
+    written = _FUNCTION.fullmatch(text)
+    called = iter([written[1]]) if written is not None else map(_called, _values(_AROUND.sub(" ", text)))
+    first = tool = names.get(next(called, ""))
+    while tool is not None and (name := next(called, None)) is not None:
+        tool = names.get(name)
+    if tool is not None and not Literals(request.schema).has((), text):
+        why = f"the text is a call of {first}, which has not run: call the function itself, and give no text"
+        yield Problem(pointer("solution", "output"), why)
+
+
+def _values(text: str) -> Iterator[Any]:
+    """The values of a text that is nothing but JSON, those of a list one by one; else nothing that is a call."""
+    at = 0
+    while (begins := _VISIBLE.search(text, at)) is not None:
+        try:
+            value, at = _DECODER.raw_decode(text, begins.start())
+        except (ValueError, RecursionError):
+            value, at = None, len(text)
+        yield from value if isinstance(value, list) else [value]
+
+
+def _called(value: Any) -> str:
+    """The tool of a call that is written as JSON; nothing where the value is none."""
+    match value:
+        case {"name": str(name), "arguments": dict() | str()} | {"name": str(name), "parameters": dict()}:
+            return name
+        case {"type": "function", "function": {"name": str(name)}} | {"_tool": str(name)}:
+            return name
+    return ""
 
 
 def _as_reference(text: str, inside: str = "") -> str | None:

@@ -31,6 +31,7 @@ _STRING_END: Final = re.compile(r'"|\\.?', re.DOTALL)
 _LEFT_OUT: Final = ("...", "…")
 """What stands for something else: a text that has it shows the shape of an answer, and is none."""
 _PAIRS: Final = {"}": "{", "]": "["}
+_MOST_DIGITS: Final = 4_000
 _MOST_BROKEN: Final = 1_000
 """So many texts that begin like JSON and are none are passed over,"""
 _MOST_PASSED: Final = 3
@@ -41,31 +42,33 @@ class Unreadable(ValueError):
     """A text that is not JSON, in which a key stands twice, or that has no answer."""
 
 
-def decoded(text: str) -> Any:
-    """The value of a JSON text that is nothing else. Raises `Unreadable`."""
+def decoded(text: str, *, is_lenient: bool = False) -> Any:
+    """The value of a JSON text that is nothing else. Raises `Unreadable`. Where it is lenient, numbers that cannot be
+    kept are read all the same: what holds one is refused by itself (SPEC R4.1).
+    """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refused)
+        return (_LENIENT if is_lenient else _DECODER).decode(text)
     except (ValueError, RecursionError) as error:
         raise _not_json(error) from None
 
 
-def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS) -> dict[str, Any]:
-    """The object in a text that has one of these keys. Raises `Unreadable` where there is none, or where several
-    differ.
+def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS, *, is_lenient: bool = False) -> dict[str, Any]:
+    """The object in a text that has one of these keys; lenient as in `decoded`. Raises `Unreadable` where there is
+    none, or where several differ.
     """
-    return _found(text, keys)[0][0]
+    return _found(text, keys, _LENIENT if is_lenient else _DECODER)[0][0]
 
 
 def words_beside(text: str) -> str:
     """What stands around that object; nothing where there is none."""
     words, at = "", 0
     with suppress(Unreadable):
-        for _, start, end in _found(text, ANSWER_KEYS):
+        for _, start, end in _found(text, ANSWER_KEYS, _LENIENT):
             words, at = words + text[at:start], end
     return (words + text[at:]).strip() if at else ""
 
 
-def _found(text: str, keys: Collection[str]) -> list[tuple[dict[str, Any], int, int]]:
+def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[tuple[dict[str, Any], int, int]]:
     """The object as often as it stands there, each time with its place."""
     found: list[tuple[dict[str, Any], int, int]] = []
     at, left, broken = 0, _MOST_PASSED * len(text), 0
@@ -81,7 +84,7 @@ def _found(text: str, keys: Collection[str]) -> list[tuple[dict[str, Any], int, 
         else:
             start = at
             try:
-                value, at = _DECODER.raw_decode(text, start)
+                value, at = decoder.raw_decode(text, start)
             except (ValueError, RecursionError) as error:
                 behind = _end_of(text, at)
                 if not _is_shape(text, error) and _names(text[at:behind], keys):
@@ -169,4 +172,10 @@ def _refused(name: str) -> Any:
     raise Unreadable(f"{name} is not a JSON value")
 
 
+def _integer(text: str) -> int:
+    """An integer; of one of more digits than Python reads, the first: it is beyond 64 bits in any case."""
+    return int(text[:_MOST_DIGITS])
+
+
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refused)
+_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)

@@ -24,7 +24,7 @@ from acts_celery.protocol.submission.checking import RejectedCalls, check_calls
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.submission.output import misfit_problems
 
-from .answer_slips import slips_in, with_reference_meant
+from .answer_slips import call_in_text, slips_in, with_json_meant, with_reference_meant
 from .answer_texts import ANSWER_KEYS, Unreadable, find_answer, missing
 from .asides import advice_findings, judge_asides
 from .composition import compose
@@ -33,6 +33,7 @@ from .early_results import premature
 from .function_answers import ARGUMENTS, arguments_problem, output_problem
 from .own_places import with_places
 from .request import Explain, Request
+from .unfit_parts import with_likenesses
 from .wire import with_texts_read, without_nulls
 
 _SHOWN: Final = 500
@@ -42,6 +43,8 @@ _ROUNDS: Final = 8
 _MOST_REPEATED_BYTES: Final = 1_000_000
 """Each error of a call is logged and shown with the whole call: so much of that beyond the first error of each."""
 _BYTES_PER_ERROR: Final = 1_000
+_MOST_MENDED: Final = 10
+"""So many problems of an answer are held against what a text holds as JSON, since each takes a validation."""
 _TWICE: Final = "the function output is called twice, with different values: call it once"
 _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
 
@@ -114,7 +117,7 @@ def read_answer(
     errors: list[AnswerError] = []
     value: Mapping[str, Any] = {"calls": [], "output": None}
     try:
-        value = read_value(request, answer)
+        value = _read_object(request, answer, ANSWER_KEYS)
     except Unreadable as error:
         errors = [unreadable(error, answer)]
     messages = request.submission.context if messages is None else messages
@@ -144,9 +147,17 @@ def read_value(
     request: Request, answer: str | Mapping[str, Any], keys: Collection[str] = ANSWER_KEYS
 ) -> dict[str, Any]:
     """The object that an answer is, which has one of these keys at least. Raises `Unreadable`."""
-    value = find_answer(answer, keys) if isinstance(answer, str) else plain(answer, request.known.limits)
+    value = _read_object(request, answer, keys)
     if unfit := next(value_problems(value, request.known.limits), None):
         raise Unreadable(str(unfit))
+    return value
+
+
+def _read_object(request: Request, answer: str | Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """That object, of which parts may be unfit to be kept. Raises `Unreadable`."""
+    if isinstance(answer, str):
+        return find_answer(answer, keys, is_lenient=True)
+    value = plain(answer, request.known.limits)
     if not isinstance(value, dict) or not value.keys() & set(keys):
         raise Unreadable(missing(keys))
     return value
@@ -171,17 +182,21 @@ class _Reading:
 
     def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
         """The answer that a value is."""
-        value, unread = with_texts_read(value, "solution")
-        if (unfit := next(value_problems(value, self.request.known.limits), None)) is not None:
-            errors = (*errors, AnswerError(None, "InvalidAnswer", str(unfit), ""))
-            value, unread = {"calls": [], "output": None}, []
+        limits = self.request.known.limits
+        value, unfit = with_likenesses(value, limits)
+        read, unread = with_texts_read(value, "solution")
+        value, unfit_texts = with_likenesses(read, limits)
+        if value is not read and (problem := next(value_problems(value, limits), None)) is not None:
+            errors = (*errors, AnswerError(None, "InvalidAnswer", str(problem), ""))
+            value, unread, unfit, unfit_texts = {"calls": [], "output": None}, [], [], []
         value = with_places(self.request, without_nulls(self.request, value), self.first)
         found = [*errors, *(self._error(problem, value) for problem in self._shape_problems(value))]
         calls = value.get("calls")
         left = dict(enumerate(calls if isinstance(calls, list) else []))
         output = value.get("output")
-        problems = [problem for problem in unread if _call_of(problem) is not None]
+        problems = [problem for problem in (*unfit, *unfit_texts, *unread) if _call_of(problem) is not None]
         problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
+        problems += call_in_text(self.request, output) if isinstance(output, str) else ()
         if output is not None and not any(_call_of(problem) == "output" for problem in problems):
             problems += self.truth.output_problems(output)
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
@@ -208,7 +223,7 @@ class _Reading:
                 break
         assert layout is not None
         listed = _listed(sorted(dict.fromkeys(problems), key=_place), value)
-        found += [self._error(problem, value) for problem in listed]
+        found += [self._error(each, value, is_mended=number < _MOST_MENDED) for number, each in enumerate(listed)]
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
         findings = tuple(advice_findings(self.request, value))
         return Answer(solution, layout, tuple(left), output, tuple(found), findings)
@@ -290,24 +305,39 @@ class _Reading:
             yield from schema.problems(value[key], "solution", key)
         yield from judge_asides(self.request, value)
 
-    def _error(self, problem: Problem, value: Mapping[str, Any]) -> AnswerError:
-        """A problem as an error, its pointer into the answer."""
+    def _error(self, problem: Problem, value: Mapping[str, Any], *, is_mended: bool = False) -> AnswerError:
+        """A problem as an error, its pointer into the answer; it may say how to mend a text that holds JSON."""
         about, place = _call_of(problem), problem.pointer.removeprefix("/solution")
         if isinstance(about, int):
             call = value["calls"][about]
             if not isinstance(call, dict):
                 return AnswerError(None, "InvalidCall", problem.message, place)
-            return AnswerError(call, "InvalidCall", self._corrected(problem, about, call), place)
-        return AnswerError(None, "InvalidOutput" if about == "output" else "InvalidAnswer", problem.message, place)
+            message = self._corrected(problem, about, call, is_mended=is_mended)
+            return AnswerError(call, "InvalidCall", message, place)
+        if about == "output":
+            message = self._corrected_output(problem, value["output"]) if is_mended else problem.message
+            return AnswerError(None, "InvalidOutput", message, place)
+        return AnswerError(None, "InvalidAnswer", problem.message, place)
 
-    def _corrected(self, problem: Problem, index: int, call: dict[str, Any]) -> str:
-        """What is said of a call; where only a dagger is missing, the reference that was meant (SPEC R12.6b)."""
-        found = with_reference_meant(call, segments(problem.pointer)[3:])
+    def _corrected(self, problem: Problem, index: int, call: dict[str, Any], *, is_mended: bool) -> str:
+        """What is said of a call; where only a dagger is missing, the reference that was meant (SPEC R12.6b), and where
+        a text holds the JSON that was wanted, that.
+        """
+        at = segments(problem.pointer)[3:]
+        found = with_reference_meant(call, at) or (with_json_meant(call, at) if is_mended else None)
         if found is None or call.get("_tool") not in self.request.tools:
             return problem.message
         mended, why = found
-        is_mended = all(one.pointer != problem.pointer for one in self.truth.call_problems(index, mended))
-        return why if is_mended else problem.message
+        fits = all(one.pointer != problem.pointer for one in self.truth.call_problems(index, mended))
+        return why if fits else problem.message
+
+    def _corrected_output(self, problem: Problem, output: Any) -> str:
+        """What is said of an output; where a text holds the JSON that was wanted, that."""
+        found = with_json_meant(output, segments(problem.pointer)[2:])
+        if found is None:
+            return problem.message
+        fits = all(one.pointer != problem.pointer for one in self.truth.output_problems(found[0]))
+        return found[1] if fits else problem.message
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,13 @@ _NO_CALL: Final = (
 )
 
 
+SAYS_NOTHING: Final = (
+    "the answer has no calls and no output, so it brings the result no nearer: write the calls that are to be made "
+    "next, or the output"
+)
+"""What is said of such an answer where it is a JSON object: the schema admits it, and it costs a tick (SPEC R12.3)."""
+
+
 class FunctionAnswer:
     """Writes the answer call by call, so that calls can begin while others are written.
 

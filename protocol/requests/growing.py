@@ -69,7 +69,7 @@ class GrowingAnswer:
         calls: list[Any] = []
         while (mark := self._next()) is not None:
             if (end := self._take(mark)) is not None:
-                calls.append(decoded(self._between(self._began, end)))
+                calls.append(decoded(self._between(self._began, end), is_lenient=True))
                 self._end = end
         return calls
 

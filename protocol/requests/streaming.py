@@ -46,7 +46,7 @@ def end_answer(
     """The whole answer, of which the calls with these indexes have begun. Raises `Unreadable` where it is none, or
     where one of those would not run by it.
     """
-    find_answer(text)
+    find_answer(text, is_lenient=True)
     answer = read_answer(request, text, messages, first=first)
     if not {call.index for call in answer.calls}.issuperset(begun):
         raise Unreadable(joined_messages(answer.errors))

@@ -255,3 +255,11 @@ def test_r4_6_a_result_that_breaks_a_return_annotation_says_that_it_is_the_funct
     message = (result.outcome(0).error or {})["message"]
     assert message.startswith("the result is not what the function's return annotation promises: the value is not")
     assert "; it is of type " in message
+
+
+def test_r4_6_a_part_of_a_result_that_does_not_fit_is_named_with_its_own_type() -> None:
+    promised = {"give": {"_output": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+    result = run(call(to="†state.a", value={"n": "1"}), tools=promised)
+    message = (result.outcome(0).error or {})["message"]
+    assert "/n: the value is not" in message
+    assert message.endswith("it is of type string")

@@ -225,3 +225,70 @@ def test_each_call_of_a_turn_has_one_id_and_one_message_whatever_has_become_of_i
     assert messages[-1]["role"] in ("tool", "user")
     assert all(message["content"] or message.get("tool_calls") for message in messages)
     assert messages == render_functions(request, turn, fates, request.submission.context, ())
+
+
+LEAKED = [
+    '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>',
+    '{"name": "add", "arguments": {"a": 1}}\n{"name": "a_b", "parameters": {}}',
+    '[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}]',
+    '```json\n{"name": "add", "parameters": {"a": 1}}\n```',
+    '<|python_tag|>{"type": "function", "function": {"name": "add", "arguments": "{}"}}',
+    "<function=add><parameter=a>1</parameter></function>",
+]
+TEXTS = [
+    "I call add.",
+    'I call {"name": "add", "arguments": {}}',
+    '{"name": "Ann", "arguments": {"a": 1}}',
+    '{"name": "add"}',
+    "[]",
+    "<b>",
+    "{" * 10_000,
+]
+
+
+@pytest.mark.parametrize("text", LEAKED)
+def test_a_text_that_is_nothing_but_a_call_is_no_output(text: str) -> None:
+    request = asked({"add": ADD, "a.b": ADD}, {"type": "string"})
+    words = with_words(request, {"calls": [], "output": None}, text)
+    for answer in (words, answered(request, ("output", {"output": text}))):
+        read = read_answer(request, answer)
+        assert [(error.type, error.pointer) for error in read.errors] == [("InvalidOutput", "/output")]
+        assert "is a call of add" in read.errors[0].message
+        assert read.output is None
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_another_text_is_an_output(text: str) -> None:
+    request = asked({"add": ADD}, {"type": "string"})
+    assert read_answer(request, {"calls": [], "output": text}).output == text
+    literal = asked({"add": ADD}, {"type": "string", "_literal": True})
+    assert read_answer(literal, {"calls": [], "output": LEAKED[0]}).output == LEAKED[0]
+
+
+def test_the_error_of_a_text_that_holds_the_json_that_is_wanted_says_so() -> None:
+    tool = {"properties": {"options": {"anyOf": [{"type": "object"}, {"type": "null"}]}, "tags": {"type": "array"}}}
+    request = asked({"add": tool}, {"type": "object"})
+    calls = [{"_tool": "add", "options": '{"a": 1}', "tags": '["b"]'}, {"_tool": "add", "options": '["b"]'}]
+    read = read_answer(request, {"calls": calls, "output": '{"a": 1}'})
+    said = {error.pointer: error.message for error in read.errors}
+    assert "write the object itself" in said["/calls/0/options"]
+    assert "write the list itself" in said["/calls/0/tags"]
+    assert "itself" not in said["/calls/1/options"]  # what it holds would not fit
+    assert "write the object itself" in said["/output"]
+
+
+def test_a_value_that_cannot_be_kept_refuses_its_call_alone() -> None:
+    deep: Any = {}
+    for _ in range(500):
+        deep = {"a": deep}
+    request = asked({"add": {"properties": {"a": {}}}})
+    unfit = [2**64, float("nan"), "\ud800", deep, {"\ud800": 1}, {"_json": "[" * 70 + "]" * 70}]
+    for value in unfit:
+        calls = [{"_tool": "add", "a": value}, {"_tool": "add", "a": 1}]
+        for answer in ({"calls": calls, "output": 5}, json.dumps({"calls": calls, "output": 5})):
+            read = read_answer(request, answer)
+            assert [error.pointer.split("/")[:3] for error in read.errors] == [["", "calls", "0"]], read.errors
+            assert (read.positions, read.output) == ((1,), 5)
+            json.dumps(read.solution, allow_nan=False).encode()
+    read = read_answer(request, f'{{"calls": [{{"_tool": "add", "a": {"9" * 5_000}}}], "output": 5}}')
+    assert [error.pointer for error in read.errors] == ["/calls/0/a"]

@@ -192,7 +192,8 @@ def unread_texts() -> Iterator[tuple[str, Row]]:
     yield "an object inside another", written(f'{{"answer": {CALLS}}}', *unread, expected)
     yield "a text of JSON", written(json.dumps(CALLS), *unread, expected)
     yield "a key twice", written('{"calls": [], "output": 7, "output": 8}', *unread, "'output' occurs twice")
-    yield "no number", written('{"output": NaN}', *unread, "NaN is not a JSON value")
+    yield "no number", written('{"output": NaN}', "InvalidOutput", "not a finite number")
+    yield "no calls and no output", written(text(), "InvalidAnswer", "has no calls and no output")
     yield "broken JSON", written('{"calls": [}', *unread, "it is not JSON")
     yield "deep", written('{"output": ' + "[" * 5_000, *unread, "nested too deeply")
     yield "ten megabytes", written("x" * 10_000_000, "InvalidAnswer", "bytes", is_charged=False)
@@ -234,10 +235,14 @@ def unread_calls() -> Iterator[tuple[str, Row]]:
     in_text = Say([("add", json.dumps('{"a": 1}')), add])
     yield "arguments that are a text of JSON", functions(in_text, invalid, "are not a JSON object", **done)
     yield "arguments that name a tool", functions(Say([("add", {"_tool": "add"})]), invalid, "have `_tool`")
-    yield "no arguments", functions(Say([("add", ""), add]), invalid, '"a" is a required property', **done)
-    yield "no name", functions(Say([("", {"a": 1}), add]), invalid, "the name of a tool", **done)
-    half = Say([("add", '{"a": "\\ud800"}')])
-    yield "half a character in arguments", functions(half, "InvalidAnswer", "not valid Unicode")
+    openai = [way for way in BY_CALLS if way.provider == "openai"]
+    yield (
+        "no arguments",
+        functions(Say([("add", ""), add]), invalid, "arguments are missing", **done | {"ways": openai}),
+    )
+    yield "no name", functions(Say([("", {"a": 1}), add]), "InvalidAnswer", "without the name of its function")
+    half = Say([("add", '{"a": "\\ud800"}'), add])
+    yield "half a character in arguments", functions(half, invalid, "Unicode", **done)
     of_output = ("InvalidAnswer", "arguments of output cannot be read: it is not JSON")
     yield "an output of broken JSON", functions(Say([("output", '{"output": '), add]), *of_output, **as_text)
     named = Say([("output", {"result": 8}), add])
@@ -276,6 +281,13 @@ def wrong_answers() -> Iterator[tuple[str, Row]]:
             ways=IN_TEXT,
         ),
     )
+    large = {"_tool": "add", "a": 2**64}
+    yield "an integer beyond 64 bits", Row(answered(large, SUM), ("InvalidCall", "64"), **done)
+    deep: Any = 1
+    for _ in range(70):
+        deep = [deep]
+    yield "too many levels", Row(answered({"_tool": "add", "a": deep}, SUM), ("InvalidCall", "64 levels"), **done)
+    yield "an output beyond 64 bits", Row(answered(SUM, output=2**64), ("InvalidOutput", "64"), **done)
     yield "an unknown tool", Row(answered({"_tool": "sum", "a": 1}), ("InvalidCall", "it declares: add"))
     yield (
         "a reference in a text",

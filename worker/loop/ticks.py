@@ -31,7 +31,7 @@ from acts_celery.protocol.language.messages import TRUST, error_message
 from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer, words_beside
 from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.protocol.requests.function_answers import with_words
+from acts_celery.protocol.requests.function_answers import SAYS_NOTHING, with_words
 from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.requests.untrusted import told_type
@@ -97,7 +97,9 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
         written = with_words(request, said["answer"], said.get("words", ""))
     except Unreadable as error:
         return unanswered({"type": "InvalidAnswer", "message": str(error)})
-    return read_solution(request, written, view, checker)
+    solved = read_solution(request, written, view, checker)
+    is_nothing = not solved.errors and solved.solution == _NOTHING.solution
+    return unanswered({"type": "InvalidAnswer", "message": SAYS_NOTHING}) if is_nothing else solved
 
 
 def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
@@ -105,7 +107,9 @@ def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] |
     not. It is not read any further, since that takes a time that grows with the calls.
     """
     try:
-        value = find_answer(said["answer"]) if isinstance(said.get("answer"), str) else said.get("answer")
+        value = (
+            find_answer(said["answer"], is_lenient=True) if isinstance(said.get("answer"), str) else said.get("answer")
+        )
     except Unreadable:
         return None
     calls = value.get("calls") if isinstance(value, Mapping) else None
