@@ -15,7 +15,7 @@ from acts_celery import Run, RunNotFound, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.storage.keys import Keys
 
-from .backend import Backend, Meeting, settings_apart, status_of
+from .backend import Backend, Meeting, heard, settings_apart, status_of
 
 _names = count()
 
@@ -205,6 +205,21 @@ def test_remote_calls_of_a_cancelled_run_are_cancelled_and_those_in_the_queue_dr
         assert alone.run([last]).status == "completed"
         assert meeting.count(f"waiting:{gate}{1 - at_work}") == 0
     assert alone.wait(run.id).status == "cancelled"
+
+
+@pytest.mark.parametrize("pool", ["coroutines", "prefork"])
+def test_a_remote_coroutine_of_a_cancelled_run_is_stopped_while_its_worker_ends_and_in_any_pool(
+    alone: Backend, meeting: Meeting, gate: str, pool: str
+) -> None:
+    call = {"_tool": "x", "_delegate": "neverAnswers", "name": gate, "_outputPath": "†state.a"}
+    with alone.worker("--pool", pool, "-c", "2") as worker:
+        run = alone.client.submit(solution={"calls": [call]})
+        meeting.take(f"waiting:{gate}")
+        worker.terminate()
+        heard(alone, "told to end")
+        run.cancel()
+        meeting.take(f"cancelled:{gate}")
+        assert worker.wait(20) == 0
 
 
 def test_what_was_sent_and_forgotten_has_left_a_run_that_is_cancelled(alone: Backend, meeting: Meeting) -> None:

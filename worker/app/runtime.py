@@ -167,6 +167,7 @@ class Runtime:
             soon,
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
+            remote_runs=lambda: self._cancellations.runs,
             on_cancelled=self.cancel,
             watchdog=self._watchdog,
             sidecar=self.sidecar,
@@ -203,7 +204,7 @@ class Runtime:
             coroutine.close()
             return None
         working = asyncio.ensure_future(coroutine)
-        with self._cancellations.watching(attempt.seal, lambda: self.call_soon(working.cancel)):
+        with self._cancellations.watching(attempt.id.run, attempt.seal, lambda: self.call_soon(working.cancel)):
             await asyncio.wait([working])
         if working.cancelled():
             return None if attempt.seal in self._cancellations else CANCELLED_ITSELF
@@ -217,7 +218,8 @@ class Runtime:
         await self._deliveries.send(delivery)
 
     def cancel(self, run: str) -> None:
-        """A run was cancelled: stop its drives here."""
+        """A run was cancelled: stop its drives here, and its remote calls."""
+        self._cancellations.cancel_named(run)
         self._loop.call_soon_threadsafe(self.scheduler.cancel, run)
 
     def leave_after(self, leaving: int) -> None:

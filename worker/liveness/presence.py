@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from redis import Redis
@@ -31,7 +31,8 @@ _NOTICE_SECONDS: Final = 1.0
 class Presence:
     """What this process drives; said three times in a lease's length.
 
-    Going round, it also looks whether the runs were cancelled, and calls `on_cancelled`.
+    Going round, it also looks whether the runs were cancelled, those of remote calls at work too, and calls
+    `on_cancelled`.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class Presence:
         prefix: str,
         lease_seconds: float,
         on_cancelled: Callable[[str], None],
+        remote_runs: Callable[[], Iterable[str]] = tuple,
         watchdog: LoopWatchdog | None = None,
         sidecar: Sidecar | None = None,
     ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._on_cancelled = on_cancelled
+        self._remote_runs = remote_runs
         self._watchdog = watchdog
         self._sidecar = sidecar
         self._name = owner_token()
@@ -87,7 +90,8 @@ class Presence:
     def _say(self) -> None:
         with self._lock:
             holds = {run: sorted(owners) for run, owners in self._drivers.items()}
-        runs, key = list(holds), processes(self._prefix)
+        drives, key = bool(holds), processes(self._prefix)
+        runs = list({**holds, **dict.fromkeys(self._remote_runs())})
         if not runs and not self._is_said:
             if not self._is_connected:
                 self._is_connected = self._redis.ping()  # the connection is there, should the server be full later
@@ -96,13 +100,16 @@ class Presence:
         if blocked is not None:
             id_ = blocked.attempt.id if blocked.attempt is not None else None
             holds = {id_.run: [id_.member]} if id_ is not None and id_.run in holds else {}
-        said = pack({"at": server_ms(self._redis), "holds": holds})
+        said = pack({"at": server_ms(self._redis), "holds": holds}) if drives else b""
         with self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.hset(key, self._name, said) if runs else pipeline.hdel(key, self._name)
             for run in runs:
                 pipeline.hget(Keys(self._prefix, run).state, "status")
-            _, *statuses = pipeline.execute()
-        self._is_said = bool(runs)
+            if said:
+                pipeline.hset(key, self._name, said)
+            elif self._is_said:
+                pipeline.hdel(key, self._name)
+            statuses = pipeline.execute()[: len(runs)]
+        self._is_said = drives
         for run, status in zip(runs, statuses, strict=True):
             if status == b"cancelled":
                 self._on_cancelled(run)
