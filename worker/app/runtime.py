@@ -80,7 +80,9 @@ class Runtime:
         self._thread = threading.Thread(target=self._loop.run_forever, name="acts-loop", daemon=True)
         self._thread.start()
         self._watchdog = LoopWatchdog(self._loop, most_silent_seconds=settings.lease_seconds / 2)
-        self.sidecar = Sidecar(settings, worker)
+        self._sees_log = settings.queue_instances in app.amqp.queues.consume_from
+        """Whether this is a worker that drives lanes; another one's user may have no access to keys of runs."""
+        self.sidecar = Sidecar(settings, worker, sees_log=self._sees_log)
         self._presence: Presence | None = None
         interval = report_interval_seconds(settings)
         queue = ReportQueue(app, settings)
@@ -167,7 +169,7 @@ class Runtime:
             soon,
             prefix=settings.key_prefix,
             lease_seconds=settings.lease_seconds,
-            remote_runs=lambda: self._cancellations.runs,
+            remote_runs=lambda: self._cancellations.runs if self._sees_log else (),
             on_cancelled=self.cancel,
             watchdog=self._watchdog,
             sidecar=self.sidecar,

@@ -103,6 +103,8 @@ class Heartbeat:
             if attempt.is_repeated:
                 await self._at_once.send(Report(begun=(ref,)))
             with self._lock:
+                if not self._at_work and self._sidecar is not None:
+                    self._sidecar.note(Voice.REPORTS)  # nothing was to be reported until now
                 self._at_work[ref] = attempt.is_repeated
                 self._duty.start()
             is_sent = False

@@ -63,6 +63,8 @@ class Presence:
             interval_seconds=min(lease_seconds / 3, _NOTICE_SECONDS),
             passing=(RedisError,),
         )
+        if sidecar is not None:
+            sidecar.note(Voice.PRESENCE)
         self._duty.start()
 
     def close(self) -> None:

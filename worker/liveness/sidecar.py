@@ -56,8 +56,11 @@ class Voice(IntEnum):
 class Sidecar:
     """The sidecar of one worker process. May be used from any thread."""
 
-    def __init__(self, settings: Settings, worker: str) -> None:
-        """Start it; where that fails, the log says so and it is tried again. `worker` is the name in its reports."""
+    def __init__(self, settings: Settings, worker: str, *, sees_log: bool) -> None:
+        """Start it; where that fails, the log says so and it is tried again. `worker` is the name in its reports;
+        `sees_log` says whether it reports to the log, too.
+        """
+        self._sees_log = sees_log
         self._settings = settings
         self._worker = worker
         self._owner = os.getpid()
@@ -143,7 +146,7 @@ class Sidecar:
 
     def _start(self) -> None:
         control, theirs = socket.socketpair()
-        own = (theirs.fileno(), self._memory_fd, self._owner, self._settings.lease_seconds)
+        own = (theirs.fileno(), self._memory_fd, self._owner, self._settings.lease_seconds, int(self._sees_log))
         command = [sys.executable, "-I", "-S", _PROGRAM, *map(str, own), process_token(), self._worker, *sys.path]
         try:
             with theirs:

@@ -1,6 +1,6 @@
 """The program of a sidecar (see `sidecar`): it reports for a worker process that lives and has fallen silent.
 
-    python -I -S sidecar_process.py CONTROL_FD MEMORY_FD PARENT_PID LEASE_SECONDS PROCESS WORKER PATH...
+    python -I -S sidecar_process.py CONTROL_FD MEMORY_FD PARENT_PID LEASE_SECONDS SEES_LOG PROCESS WORKER PATH...
 
 CONTROL_FD is one end of a socket pair whose other end the worker process has: it closes when that ends. On Linux a
 pidfd says the same even where a stray copy is open somewhere. MEMORY_FD is what both share: for each voice how often it
@@ -36,7 +36,7 @@ _MOST_LOOK_SECONDS: Final = 0.5
 
 def main(arguments: list[str]) -> None:
     """Watch the worker process until it ends."""
-    control_fd, memory_fd, parent, lease_seconds, process, worker, *paths = arguments
+    control_fd, memory_fd, parent, lease_seconds, sees_log, process, worker, *paths = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     memory = mmap.mmap(int(memory_fd), 0, prot=mmap.PROT_READ)
     watched = _Watched(memory, int(parent), float(lease_seconds))
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
     while os.getppid() == int(parent) and not ended.poll(look_ms):
         silent = watched.silent()
         if silent and reporter is None:
-            reporter = _make_reporter(paths, int(parent), process, worker)
+            reporter = _make_reporter(paths, int(parent), process, worker, sees_log == "1")
         if reporter is not None:
             reporter.report(silent[_PRESENCE], silent[_REPORTS], watched.at_work()) if silent else reporter.rest()
     if reporter is not None:
@@ -65,15 +65,19 @@ class _Watched:
         self._heard: list[tuple[int, float]] = [(0, time.monotonic())] * _VOICES
 
     def silent(self) -> tuple[float, ...]:
-        """For each voice for how many seconds it has been silent, where one is silent for too long and the process is
-        not stopped; nothing otherwise.
+        """For each voice for how many seconds it has been silent, where that is too long and there is something to
+        report; nothing where there is none, or the process is stopped.
         """
         now = time.monotonic()
+        seconds = [0.0] * _VOICES
         for voice, count in enumerate(struct.unpack_from(f"<{_VOICES}Q", self._memory)):
             if count != self._heard[voice][0]:
                 self._heard[voice] = count, now
-        seconds = tuple(now - at if now - at > self._most_silent_seconds else 0.0 for _, at in self._heard)
-        return seconds if any(seconds) and not _is_stopped(self._pid) else ()
+            elif count and now - self._heard[voice][1] > self._most_silent_seconds:
+                seconds[voice] = now - self._heard[voice][1]
+        if seconds[_REPORTS] and not any(self.at_work()):
+            seconds[_REPORTS] = 0.0
+        return tuple(seconds) if any(seconds) and not _is_stopped(self._pid) else ()
 
     def at_work(self) -> Iterator[bytes]:
         """The remote calls at work, and those taken and not begun."""
@@ -84,12 +88,12 @@ class _Watched:
                 yield packed
 
 
-def _make_reporter(paths: list[str], pid: int, process: str, worker: str) -> Any:
+def _make_reporter(paths: list[str], pid: int, process: str, worker: str, sees_log: bool) -> Any:
     """What reports, with everything that it needs; it finds what the worker process finds."""
     sys.path[:] = paths
     from acts_celery.worker.liveness.sidecar_reports import Reporter
 
-    return Reporter(pid, process, worker)
+    return Reporter(pid, process, worker, sees_log=sees_log)
 
 
 def _is_stopped(pid: int) -> bool:

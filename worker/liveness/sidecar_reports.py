@@ -39,7 +39,8 @@ _MOST_WRITTEN: Final = 200
 class Reporter:
     """Reports for one process, known in claims by `process`; `worker` is its name in the log."""
 
-    def __init__(self, pid: int, process: str, worker: str) -> None:
+    def __init__(self, pid: int, process: str, worker: str, *, sees_log: bool) -> None:
+        self._sees_log = sees_log
         self._settings = load(env_file=None)
         _write_log(self._settings)
         self._pid = pid
@@ -98,7 +99,7 @@ class Reporter:
     @cached_property
     def _redis(self) -> Redis | None:
         settings = self._settings
-        if settings.effective_redis_url is None:
+        if not self._sees_log or settings.effective_redis_url is None:
             return None
         return connect_once(settings, settings.effective_redis_url, timeout_seconds=settings.lease_seconds / 3)
 
