@@ -41,7 +41,9 @@ def test_a_user_of_redis_that_may_only_read_is_enough(tmp_path: Path) -> None:
                 with pytest.raises(NoPermissionError):
                     redis.execute_command(*read)
         with Redis.from_url(everything) as redis:
-            QueueNotes(redis, redis, "acts", "", ["instances", "delegates"]).note()
+            redis.set("odd", "no queue")
+            QueueNotes(redis, redis, "acts", "", ["instances", "odd", "delegates"]).note()
+            assert set(redis.hkeys("acts:queues")) == {b"instances", b"delegates"}
         with metrics_command(reading) as address:
             noted = page(address)
         assert value(noted, "acts_queue_tasks", queue="instances") == 1

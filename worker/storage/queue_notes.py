@@ -86,9 +86,11 @@ class QueueNotes:
         with self._broker.pipeline(transaction=False) as pipeline:
             for key in self._keys.values():
                 pipeline.lrange(key, -_SAMPLE, -1)
-            ends: Any = pipeline.execute()
+            ends: Any = pipeline.execute(raise_on_error=False)
         notes: dict[Any, Any] = {}
         for name, end in zip(self._keys, ends, strict=True):
+            if isinstance(end, Exception):  # a queue that this user may not read, or a key that is none
+                continue
             oldest = [QueuedMessage.read(raw) for raw in end]
             mean = sum(message.tasks for message in oldest) / len(oldest) if oldest else 1.0
             notes[name] = json.dumps([time.time(), oldest[-1].sent if oldest else None, mean])
