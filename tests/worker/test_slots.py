@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -53,11 +54,11 @@ class House:
         found: Any = self.redis.zrange(self.keys(run).published, 0, -1)
         return list(found)
 
-    def grow_old(self) -> None:
-        """Let all slots have been taken long ago."""
+    def grow_old(self, taken_ms: float = 1) -> None:
+        """Let all slots have been taken long ago, or at another time."""
         for key in self.redis.scan_iter(f"{self.prefix}:*:holders:*"):
             holders: Any = self.redis.zrange(key, 0, -1)
-            self.redis.zadd(key, dict.fromkeys(holders, 1))
+            self.redis.zadd(key, dict.fromkeys(holders, taken_ms))
 
     def names(self) -> set[str]:
         """Every key there is, without those of runs."""
@@ -207,6 +208,15 @@ def test_a_call_that_was_given_a_slot_and_does_not_begin_has_its_lane_published(
     house.reconcile()
     assert house.published("r") == ["i0"]
     assert house.acquire(call(0)).granted == (True,)
+
+
+def test_a_slot_that_was_taken_before_the_clock_was_set_back_does_not_count_as_fresh(house: House) -> None:
+    house.begin("r")
+    house.acquire(call(0), call(1))
+    house.enter(call(1), "running:1:0:somebody")
+    house.grow_old((time.time() + 86_400) * 1000)
+    house.reconcile()
+    assert house.published("r") == ["i0"]
 
 
 def test_a_call_at_work_keeps_its_slot_however_long_it_takes(house: House) -> None:

@@ -151,7 +151,8 @@ class SlotKeeper:
             condition, status = Condition.read(found[call]), statuses[call.run]
             is_at_work = condition is not None and condition.is_at_work
             begins = found[call] is None or (condition is not None and condition.kind in (Kind.LOST, Kind.RETRY))
-            is_late = now_ms - since > _UNCLAIMED_MS and not is_at_work
+            # One that was taken in the future was taken before the clock was set back.
+            is_late = not 0 <= now_ms - since <= _UNCLAIMED_MS and not is_at_work
             has_ended = not (is_at_work or begins) or status not in (b"running", b"paused")
             if has_ended or (is_late and status == b"paused"):
                 idle.append((name, _text(call)))
