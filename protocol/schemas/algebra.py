@@ -24,6 +24,7 @@ from acts_celery.protocol.language.paths import MISSING, lookup, parts_of
 from acts_celery.protocol.language.references import Path
 
 from .walk import IN_PLACE, Schema, Walk, referred, subschemas
+from .work import digits_of
 
 _MOST_NODES: Final = 20_000
 """A larger schema counts as one that admits everything."""
@@ -31,6 +32,12 @@ _MOST_CASES: Final = 4_096
 """So many pairs of alternatives are gone through for one intersection."""
 _MOST_LEVELS: Final = 200
 _PER_CASE: Final = 12
+_PER_DIVISION: Final = 20
+"""Hundredths of a unit to divide a number of few digits."""
+_DIGITS_PER_COMPARISON: Final = 16
+_DIGITS_PER_NODE: Final = 100
+_DIGITS_PER_UNIT: Final = 1_000
+"""Numbers are divided by hand: it takes longer with the square of their digits."""
 _BUDGET: Final = 600_000
 """What one analysis may cost. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
 
@@ -44,12 +51,52 @@ _SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
+class _Size:
+    """What of a schema takes time."""
+
+    nodes: int = 1
+    """Its parts."""
+    cases: int = 1
+    """The alternatives that come of them, at most."""
+    constants: int = 0
+    """The parts of `const` and `enum`."""
+    divisions: int = 0
+    """To divide one number by each `multipleOf`, in hundredths of a unit."""
+    digits: int = 0
+    """Of the longest number in `const` and `enum`."""
+    comparisons: int = 0
+    """To compare constants with each other, in hundredths of a unit."""
+
+    def beside(self, other: _Size) -> _Size:
+        """Of both together."""
+        digits = max(self.digits, other.digits)
+        compared = self.constants * other.constants * (1 + digits // _DIGITS_PER_COMPARISON)
+        return _Size(
+            self.nodes + other.nodes,
+            self.cases * other.cases,
+            self.constants + other.constants,
+            self.divisions + other.divisions,
+            digits,
+            self.comparisons + other.comparisons + compared,
+        )
+
+    @property
+    def cost(self) -> int:
+        """In units."""
+        return self.nodes + _PER_CASE * self.cases + (self.constants * self.divisions + self.comparisons) // 100
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is not looked at."""
+        return self.nodes > _MOST_NODES or self.cases > _MOST_CASES
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """A set of JSON values; equal where the library finds their schemas to be the same."""
 
     schema: CanonicalSchema
-    nodes: int = field(default=1, compare=False)
-    cases: int = field(default=1, compare=False)
+    size: _Size = field(default=_Size(), compare=False)
 
 
 EVERYTHING: Final = Values(canonicalize(True))
@@ -75,12 +122,12 @@ class Algebra:
 
     def made_of(self, schema: Schema) -> Values:
         """The values that a schema admits which is made for the moment."""
-        nodes, cases = _size(schema)
-        if nodes > _MOST_NODES or cases > _MOST_CASES or not self._lasts(nodes + _PER_CASE * cases):
+        size = _size(schema)
+        if size.is_too_large or not self._lasts(size.cost):
             self.is_complete = False
             return EVERYTHING
         found = _tried(lambda: canonicalize(schema))
-        return EVERYTHING if found is None else Values(found, nodes, cases)
+        return EVERYTHING if found is None else Values(found, size)
 
     def only(self, value: Any) -> Values:
         """A single value."""
@@ -95,9 +142,9 @@ class Algebra:
 
     def covered(self, given: Values, wanted: Schema) -> bool:
         """Whether each of some values is one that a schema admits, as it is made for the moment; True is a proof."""
-        nodes, cases = _size(wanted)
-        wide = nodes > _MOST_NODES or cases * given.cases > _MOST_CASES
-        if wide or not self._lasts(nodes + given.nodes + _PER_CASE * cases * given.cases):
+        size = _size(wanted)
+        together = size.beside(given.size)
+        if size.is_too_large or together.cases > _MOST_CASES or not self._lasts(together.cost):
             self.is_complete = False
             return False
         return bool(_tried(lambda: canonicalize(wanted).covers(given.schema) == c.Containment.YES))
@@ -106,16 +153,16 @@ class Algebra:
         """The values that are in both, as far as that can be said: else some more."""
         if EVERYTHING in (some, others):
             return others if some == EVERYTHING else some
-        cost = self._cost(some, others)
-        found = _tried(lambda: some.schema.intersect(others.schema)) if self._lasts(cost) else None
-        return some if found is None else Values(found, some.nodes + others.nodes, some.cases * others.cases)
+        size = some.size.beside(others.size)
+        found = _tried(lambda: some.schema.intersect(others.schema)) if self._lasts(size.cost) else None
+        return some if found is None else Values(found, size)
 
     def at(self, values: Values, segment: str | int) -> Values:
         """What may stand at a key or an index of these values; `NOTHING` where nothing ever does."""
         if not self._lasts(1):
             return EVERYTHING
         found = _tried(lambda: _at(values.schema, segment, 0))
-        return EVERYTHING if found is None else Values(found, values.nodes, values.cases)
+        return EVERYTHING if found is None else Values(found, values.size)
 
     def along(self, values: Values, path: Path) -> Values:
         """What may stand at a path of these values."""
@@ -132,13 +179,11 @@ class Algebra:
     def _may_fit(self, given: Values, wanted: Values) -> bool:
         if EVERYTHING in (given, wanted):
             return True
-        if given.cases * wanted.cases > _MOST_CASES or not self._lasts(self._cost(given, wanted)):
+        size = given.size.beside(wanted.size)
+        if size.cases > _MOST_CASES or not self._lasts(size.cost):
             self.is_complete = False
             return True
         return _meet(given.schema, wanted.schema)
-
-    def _cost(self, some: Values, others: Values) -> int:
-        return some.nodes + others.nodes + _PER_CASE * some.cases * others.cases
 
     def _lasts(self, cost: int) -> bool:
         self._left -= cost
@@ -250,15 +295,16 @@ def _tried(find: Any) -> Any:
         return None
 
 
-def _size(schema: Schema) -> tuple[int, int]:
-    """How many parts a schema has, and an upper bound of the alternatives that come of them.
+def _size(schema: Schema) -> _Size:
+    """The size of a schema. Several `multipleOf` become one with the digits of all, which counts as parts.
 
     Alternatives below a part are gone through anew for each of its own.
     """
-    nodes = depth = 0
+    nodes = depth = constants = longest = 0
+    multiples = set[float]()
 
     def cases(part: Any) -> int:
-        nonlocal nodes, depth
+        nonlocal nodes, depth, constants, longest
         nodes += 1
         if nodes > _MOST_NODES or depth > _MOST_LEVELS:
             return _MOST_CASES + 1
@@ -274,13 +320,19 @@ def _size(schema: Schema) -> tuple[int, int]:
                 factors[keyword] += number
             else:
                 factors[f"{keyword} {place}"] = number + (keyword != "allOf")
+        if isinstance(multiple := part.get("multipleOf"), (int, float)):
+            multiples.add(multiple)
         if isinstance(reference := part.get("$ref"), str):
             factors["$ref"] = targets(referred(reference, schema))
         for key in part.keys() & {"const", "enum"}:
-            nodes += sum(1 for _ in islice(parts_of(part[key]), _MOST_NODES))
+            for constant in islice(parts_of(part[key]), _MOST_NODES):
+                constants, longest = constants + 1, max(longest, digits_of(constant))
         depth -= 1
         return min(prod(factors.values()) * most, _MOST_CASES + 1)
 
     targets = Walk(cases, 1, deepest=_MOST_LEVELS)
     number = cases(schema)
-    return nodes, number
+    digits = [digits_of(one, of_schema=True) for one in multiples]
+    divisions = sum(_PER_DIVISION + own**2 // _DIGITS_PER_UNIT for own in digits)
+    nodes += constants * (1 + longest // _DIGITS_PER_NODE) + sum(digits) ** 2 // _DIGITS_PER_UNIT
+    return _Size(nodes, number, constants, divisions, longest)

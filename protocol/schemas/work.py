@@ -92,6 +92,8 @@ class Work:
     patterns_going_back: int
     digits: int = -1
     """Of the longest number that a number is held against; -1 where none is."""
+    listed: Sequence[int] = ()
+    """With how many numbers of `const` and `enum` each part of a value is compared, at most, by how deep it is."""
 
     @property
     def applications(self) -> int:
@@ -116,12 +118,20 @@ class Work:
         return units
 
     def _on_numbers(self, value: Any) -> int:
-        """The units for numbers of many digits: a comparison takes longer with the square of these."""
-        return sum(
+        """The units for numbers of many digits, of which a comparison takes longer with the square of these, and for
+        those that are no integers.
+        """
+        long = sum(
             often * (self.digits + digits) ** 2 // 100
             for often, parts in self._looks(value)
-            for digits in map(_digits, parts)
+            for digits in map(digits_of, parts)
             if digits
+        )
+        return long + sum(
+            _UNITS_PER_NUMBER
+            * self.listed[min(depth, len(self.listed) - 1)]
+            * sum(type(part) is float for part in parts)
+            for depth, (_, parts) in enumerate(self._looks(value) if self.listed else ())
         )
 
     def _looks(self, value: Any) -> Iterator[tuple[int, list[Any]]]:
@@ -215,7 +225,9 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     widest = max((cost.ways for cost in patterns), default=0)
     going_back = sum(cost.goes_back for cost in patterns)
     digits = max((digits for part in parts.values() for digits in _compared(part)), default=-1)
-    return Work(tuple(levels), widest * _UNITS_PER_WAY if widest > _NARROW else 1, going_back, digits)
+    numbers = {at: sum(1 for _ in _listed_numbers(part)) for at, part in parts.items()}
+    listed = [*by_level(numbers)] if any(numbers.values()) else ()
+    return Work(tuple(levels), widest * _UNITS_PER_WAY if widest > _NARROW else 1, going_back, digits, tuple(listed))
 
 
 def _with_distinct(levels: Sequence[int], lists: Sequence[int]) -> list[int]:
@@ -245,16 +257,21 @@ def _compared(part: Mapping[str, Any]) -> Iterator[int]:
     """The digits of each number that a schema's own keywords hold numbers against; 0 for a plain integer."""
     for keyword in _NUMERIC:
         if keyword in part:
-            yield _digits(part[keyword], of_schema=True)
-    for keyword in ("enum", "const"):
-        for one in parts_of(part[keyword]) if keyword in part else ():
-            if isinstance(one, (int, float)):
-                yield _digits(one, of_schema=True)
+            yield digits_of(part[keyword], of_schema=True)
+    for one in _listed_numbers(part):
+        yield digits_of(one, of_schema=True)
     if part.get("uniqueItems") is True:
         yield 0
 
 
-def _digits(value: Any, *, of_schema: bool = False) -> int:
+def _listed_numbers(part: Mapping[str, Any]) -> Iterator[float]:
+    for keyword in ("enum", "const"):
+        for one in parts_of(part[keyword]) if keyword in part else ():
+            if isinstance(one, (int, float)):
+                yield one
+
+
+def digits_of(value: Any, *, of_schema: bool = False) -> int:
     """The digits of a number written out, where they are more than a processor counts with; 0 of anything else.
 
     Of a schema each number that is no plain integer has some.

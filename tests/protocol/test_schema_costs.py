@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from acts_celery.protocol.schemas.algebra import Algebra
 from acts_celery.protocol.schemas.compilation import CompiledSchema
 from acts_celery.protocol.schemas.parts import SchemaError
 from acts_celery.protocol.schemas.work import reading
@@ -24,6 +25,7 @@ _NOISE_SECONDS: Final = 0.005
 """Too short to be measured, or to matter."""
 _NOISE_BYTES: Final = 16_000_000
 _TRIES: Final = 3
+_MOST_UNITS: Final = 10**9
 _BIG: Final = 10**300
 _HUGE: Final = 10**1000
 _TIMES: Final = (3, 150)
@@ -120,6 +122,21 @@ KEYWORDS: Final[dict[str, tuple[dict[str, Any], Any]]] = {
     "contentMediaType": ({"items": {"contentMediaType": "application/json"}}, ["[1,2,3]" * 100 for i in range(300)]),
     "contentEncoding": ({"items": {"contentEncoding": "base64"}}, ["aGVsbG8=" * 60 for i in range(300)]),
 }
+ENDS: Final[dict[str, list[float]]] = {
+    "zero": [0.0] * 300,
+    "smallest": [5e-324 * (i + 1) for i in range(300)],
+    "small": [1e-300 * (i + 1) for i in range(300)],
+    "halves": [i + 0.5 for i in range(300)],
+    "integers": list(range(1, 301)),
+    "large": [1e300 + i * 1e290 for i in range(300)],
+    "largest": [1.7976931348623157e308] * 300,
+    "long": [_BIG * (i + 1) for i in range(300)],
+    "very long": [_HUGE + i for i in range(100)],
+}
+"""Values at both ends of what a number can be, and between them."""
+BOUNDS: Final = (5e-324, 1e-300, 0.01, 3, 1e300, 1.7976931348623157e308, _BIG, _HUGE)
+NUMERIC: Final = ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum")
+SECONDS_PER_UNIT_OF_ALGEBRA: Final = 5e-6
 LARGE: Final[dict[str, Any]] = {
     "properties": {"properties": {f"p{i}": {"type": "integer"} for i in range(5_000)}},
     "allOf": {"allOf": [{"minimum": i} for i in range(5_000)]},
@@ -153,6 +170,54 @@ def test_no_keyword_takes_ten_times_what_is_estimated(name: str, times: int) -> 
     estimated = schema.work.of(value) * _SECONDS_PER_UNIT
     measured = min(seconds_of(schema, value, _FACTOR * estimated + _NOISE_SECONDS))
     assert measured <= _FACTOR * estimated + _NOISE_SECONDS, (measured, estimated)
+
+
+def of_bound(keyword: str, bound: float) -> dict[str, Any]:
+    """What a keyword says of a number."""
+    return {keyword: [bound * (i + 1) for i in range(10)] if keyword == "enum" else bound}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("keyword", NUMERIC)
+def test_no_number_takes_ten_times_what_is_estimated_at_either_end_of_what_it_can_be(keyword: str, end: str) -> None:
+    for bound in BOUNDS:
+        said = of_bound(keyword, bound)
+        schema = CompiledSchema(applied({"items": {"anyOf": [said, {}]}}, 10))
+        estimated = schema.work.of(ENDS[end][:40]) * _SECONDS_PER_UNIT
+        measured = min(seconds_of(schema, ENDS[end][:40], _FACTOR * estimated + _NOISE_SECONDS))
+        assert measured <= _FACTOR * estimated + _NOISE_SECONDS, (bound, measured, estimated)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("keyword", [*NUMERIC, "uniqueItems"])
+def test_no_comparison_of_values_takes_ten_times_what_it_is_said_to_cost(keyword: str, end: str) -> None:
+    values = ENDS[end] * 4
+    for bound in BOUNDS:
+        if keyword == "uniqueItems":
+            schema: dict[str, Any] = {"uniqueItems": True}
+        elif keyword == "enum":
+            schema = {"items": {"enum": [*dict.fromkeys(values)] if bound == 3 else of_bound("enum", bound)["enum"]}}
+        else:
+            schema = {"items": {"allOf": [{keyword: bound}, {keyword: bound * 3}, {keyword: bound * 7}]}}
+        assert_algebra_lasts(schema, values)
+
+
+@pytest.mark.parametrize("multiple", [1e-300, 2.0**-800, 0.01, 3, 10**30 + 1])
+def test_many_multiples_are_compared_within_the_budget(multiple: float) -> None:
+    schema = {"items": {"allOf": [{"multipleOf": multiple * (2 * i + 1)} for i in range(200)]}}
+    assert_algebra_lasts(schema, [i + 0.5 for i in range(500)])
+
+
+def assert_algebra_lasts(schema: dict[str, Any], values: list[float]) -> None:
+    """Compare what a schema admits with a list; the time has to be that of the budget that it takes, or less."""
+    for tries in range(_TRIES):
+        algebra, begun = Algebra(_MOST_UNITS), time.process_time()
+        algebra.fit(algebra.only(values), algebra.made_of(schema))
+        taken = time.process_time() - begun
+        enough = _FACTOR * (_MOST_UNITS - algebra._left) * SECONDS_PER_UNIT_OF_ALGEBRA + _NOISE_SECONDS
+        if taken <= enough:
+            return
+        assert tries < _TRIES - 1, (taken, enough)
 
 
 def seconds_of(schema: CompiledSchema, value: Any, enough: float) -> Iterator[float]:
