@@ -3,15 +3,22 @@
 A worker as it is started by default serves a run of each kind that wants everything for itself. Beside it small runs of
 three calls, one behind the other, are submitted and waited for, for half a minute. Of each kind is printed the longest
 that a small run took, by how much memory the worker's processes grew, and how the hostile run ended: by itself, or
-because it was cancelled. The goals are 5 s, 600 MB, and an end of each.
+because it was cancelled. The goals are 5 s, 600 MB, and an end of each. A row is of a visitor of `acts mcp --http` who
+has large documents checked; there another one asks for /health. Beside that, and beside answers full of mistakes, the
+goal is 3 s.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -23,7 +30,11 @@ from acts_celery.protocol import Rejected
 from tests.benchmarks.surroundings import family, ready_worker
 
 GOAL_SECONDS: Final = 5.0
+GOAL_SOON_SECONDS: Final = 3.0
+"""Where a neighbour waits for what is read."""
 GOAL_BYTES: Final = 600_000_000
+_DOCUMENTS: Final = "large documents"
+_TOKEN: Final = "hostile-0123456789abcdef"  # of a server that only this measurement has
 _ACTIVITIES: Final = Path(__file__).with_name("hostile_activities.py")
 _SMALL_RUNS: Final = 5
 _SECONDS: Final = 30.0
@@ -46,6 +57,7 @@ class Hostility:
 
     name: str
     document: Callable[[], dict[str, Any]]
+    goal_seconds: float = GOAL_SECONDS
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,7 @@ class Measured:
     seconds: Sequence[float]
     grown_bytes: int
     end: str
+    goal_seconds: float = GOAL_SECONDS
 
     @property
     def worst(self) -> float:
@@ -65,7 +78,7 @@ class Measured:
     @property
     def is_within_goals(self) -> bool:
         """Whether it harmed nobody."""
-        return self.worst <= GOAL_SECONDS and self.grown_bytes <= GOAL_BYTES and not self.end.startswith(_NO_END)
+        return self.worst <= self.goal_seconds and self.grown_bytes <= GOAL_BYTES and not self.end.startswith(_NO_END)
 
 
 def plan(instances: int, *calls: Mapping[str, Any], context: Sequence[Any] = (), **more: Any) -> dict[str, Any]:
@@ -154,6 +167,21 @@ def _odd_answers() -> dict[str, Any]:
     return {"context": context, "tools": ["add_one"], "schema": {}, "config": {"model": "odd"}}
 
 
+def _slips() -> dict[str, Any]:
+    """A model whose answer is full of texts that were meant as references."""
+    return _faulty("slips")
+
+
+def _templates() -> dict[str, Any]:
+    """A model whose answer is one text of as many templates as there is room for."""
+    return _faulty("templates")
+
+
+def _faulty(kind: str) -> dict[str, Any]:
+    context = [{"type": "text", "message": f"Answer with {kind}."}, {"type": "state", "a": 1}]
+    return {"context": context, "tools": ["same"], "schema": {}, "config": {"model": kind, "tokens": 10**9, "ticks": 5}}
+
+
 def _forgotten_models() -> dict[str, Any]:
     """Requests to a model, one for each element, that are sent and forgotten."""
     delegates = {"writer": {"context": [{"type": "system", "message": "Write."}], "schema": {"type": "string"}}}
@@ -189,6 +217,8 @@ HOSTILITIES: Final = (
     Hostility("large prompts", _large_prompts),
     Hostility("large answers", _large_answers),
     Hostility("odd answers", _odd_answers),
+    Hostility("slips in answers", _slips, GOAL_SOON_SECONDS),
+    Hostility("templates", _templates, GOAL_SOON_SECONDS),
     Hostility("forgotten models", _forgotten_models),
     Hostility("full log", _full_log),
     Hostility("long names", _long_names),
@@ -200,6 +230,68 @@ def measure(only: Sequence[str] = (), *, small_runs: int = _SMALL_RUNS) -> Itera
     for hostility in HOSTILITIES:
         if not only or hostility.name in only:
             yield _measured(hostility, small_runs)
+    if not only or _DOCUMENTS in only:
+        yield _measured_documents()
+
+
+def _measured_documents() -> Measured:
+    """A visitor of `acts mcp --http` who has one large document after the other checked, and then many at once."""
+    calls = [{"_tool": "same", "value": 1, "_outputPath": "†state.r0"}]
+    calls += [{"_tool": "same", "value": f"†state.r{n - 1}", "_outputPath": f"†state.r{n}"} for n in range(1, 30_000)]
+    chain = {"context": [], "solution": {"calls": calls}}
+    wide = plan(20_000, *({"_tool": "same", "value": "†state.n", "_outputPath": f"†state.p{n}"} for n in range(20)))
+    large = {"context": [{"type": "text", "message": "x" * 60}] * 330_000}
+    with EmbeddedServer() as server:
+        given = {"broker_url": server.broker_url, "redis_url": server.redis_url, "activities": (str(_ACTIVITIES),)}
+        settings = load(env_file=None, mcp_tokens=f"hostile:read:{_TOKEN}", **given)
+        command = [sys.executable, "-m", "acts_celery", "mcp", "--http", "--json", "--port", "0"]
+        environment = {**os.environ, **settings.to_environment()}
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            try:
+                assert process.stdout is not None
+                url = json.loads(process.stdout.readline())["url"]
+                health = url.removesuffix("/mcp") + "/health"
+                _asked(health)
+                before, seconds = _most_memory(process.pid), list[float]()
+                statuses = set[int]()
+                with ThreadPoolExecutor(20) as visitor:
+                    for batch in ([chain], [wide], [large] * 20):
+                        answers = [visitor.submit(_checked, url, body) for body in map(_message, batch)]
+                        while not all(answer.done() for answer in answers):
+                            seconds.append(_asked(health))
+                        statuses |= {answer.result() for answer in answers}
+                    end = "checked" if statuses == {200, 429} else f"answered with {sorted(statuses)}"
+                grown = _most_memory(process.pid) - before
+            finally:
+                process.terminate()
+    return Measured(_DOCUMENTS, seconds, grown, end, GOAL_SOON_SECONDS)
+
+
+def _message(document: Any) -> bytes:
+    called = {"name": "check", "arguments": {"document": document}}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}).encode()
+
+
+def _checked(url: str, body: bytes) -> int:
+    """The status of HTTP of a check."""
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, body, {**headers, "Authorization": f"Bearer {_TOKEN}"})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            answer.read()
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 429  # it was answered, and the connection closed, before all of the body was sent
+
+
+def _asked(url: str) -> float:
+    """How long an answer takes to come."""
+    begun = time.monotonic()
+    with urllib.request.urlopen(url) as answer:
+        answer.read()
+    return time.monotonic() - begun
 
 
 def _measured(hostility: Hostility, small_runs: int) -> Measured:
@@ -226,7 +318,7 @@ def _measured(hostility: Hostility, small_runs: int) -> Measured:
             while len(seconds) < small_runs or time.monotonic() < until:
                 seconds.append(_small(client))
             grown = _most_memory(worker.pid) - before
-            return Measured(hostility.name, seconds, grown, _end(run))
+            return Measured(hostility.name, seconds, grown, _end(run), hostility.goal_seconds)
 
 
 def _submitted(client: Client, hostility: Hostility) -> Run | None:
@@ -283,5 +375,5 @@ def lines_of(rows: Sequence[Measured]) -> Iterator[str]:
             f"   {row.grown_bytes / 1e6:+7.0f} MB   {row.end}"
         )
     beyond = [row.name for row in rows if not row.is_within_goals]
-    goals = f"{GOAL_SECONDS:g} s, {GOAL_BYTES / 1e6:g} MB and an end"
+    goals = f"{GOAL_SECONDS:g} s ({GOAL_SOON_SECONDS:g} s for what is read), {GOAL_BYTES / 1e6:g} MB and an end"
     yield f"the goals, {goals}, are " + (f"not reached by: {', '.join(beyond)}" if beyond else "reached by all")

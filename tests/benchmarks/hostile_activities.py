@@ -75,6 +75,22 @@ def odd(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> 
     return '{"calls": [{"_tool": {}, "_outputPath": 1e400}], "output": ' + "[" * 100_000
 
 
+@model("slips")
+def slips(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """A list of texts that read as references and are none."""
+    return _same([["{{a}}"] * 50_000])
+
+
+@model("templates")
+def templates(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """A text that reads the same again and again."""
+    return _same("†{state.a}" * 70_000)
+
+
+def _same(value: Any) -> dict[str, Any]:
+    return {"calls": [{"_tool": "same", "value": value, "_outputPath": "†state.r"}], "output": None}
+
+
 @model("terse")
 def terse(messages: list[dict[str, Any]], schema: Any, config: dict[str, Any]) -> Any:
     """A text, at once."""
