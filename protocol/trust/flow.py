@@ -159,9 +159,13 @@ def marks_since(call: Call, trust: ToolTrust, seen: Seen, *, is_done: bool) -> M
     stands now.
     """
     given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
+    failed = Marks(seen.marks(Reference(ERROR)).labels)  # of calls that could have changed it and did not
     for at, expression in call.reads:
-        found = joined(seen.marks(place) for place in expression.references)
-        if len(expression.alternatives) > 1 or any(place.kind == ERROR for place in expression.references):
+        found = failed | joined(seen.marks(place) for place in expression.references)
+        may_lack = len(expression.alternatives) > 1 or any(
+            place.kind == ERROR or seen.lacks(place, is_last=True) for place in expression.references
+        )
+        if may_lack:
             everything = seen.all_marks.labels  # whoever could have brought what was not there
             found |= Marks(everything, everything)
         given[parameter_at(at)] |= found

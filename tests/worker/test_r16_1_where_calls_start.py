@@ -8,16 +8,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
 import msgpack
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from acts_celery import Client, Content, activity, local
 from acts_celery.broker_config import EmbeddedServer, queue_names
+from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.calls.trust import ToolTrust, said_of
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, marks_of
 from acts_celery.worker.client.background import await_background
 from acts_celery.worker.client.local import LocalClient
 from acts_celery.worker.registry.activities import Registry, registry
+from acts_celery.worker.storage.trust import Ended, relabelled
+from tests.protocol.test_law_trust import LABELLED, Watched, labelled
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 
@@ -213,7 +222,7 @@ def test_r16_1_what_is_sent_and_forgotten_is_not_sent_by_an_older_client(client:
     assert not paid
 
 
-LABELLED = """
+DEPLOYED = """
 from pathlib import Path
 
 from acts_celery import activity
@@ -244,7 +253,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def deployed(tmp_path: Path, code: Path) -> Iterator[Backend]:
     """A backend whose code has no labels yet."""
-    code.write_text(LABELLED.replace('untrusted="mail", ', "").replace("effects=True, ", ""), "utf-8")
+    code.write_text(DEPLOYED.replace('untrusted="mail", ', "").replace("effects=True, ", ""), "utf-8")
     with EmbeddedServer() as server:
         yield Backend(settings_for(server, activities=(str(code),)), Meeting(meeting_url(server)), tmp_path)
 
@@ -254,7 +263,7 @@ def test_r16_1_a_worker_of_a_queue_looks_at_what_those_of_runs_do_not_know(deplo
     letter = {"type": "input", "iban": "DE66", "_trust": ["mail"]}
     with deployed.worker("-Q", instances):
         run = deployed.client.submit([letter], {"calls": [FETCH, {**WIRE, "iban": "†input.iban"}]})
-        code.write_text(LABELLED, "utf-8")
+        code.write_text(DEPLOYED, "utf-8")
         with deployed.worker("-Q", "apart"):
             result = deployed.wait(run.id)
     error = result.calls[1].error
@@ -271,8 +280,42 @@ def test_r16_1_labels_that_a_deployment_adds_hold_in_runs_under_way(deployed: Ba
         run = deployed.client.submit([], {"calls": calls}, config={"approve": ["signed"]})
         while not run.held() or run.status()["calls"].get("done") != 1:
             pass
-    code.write_text(LABELLED, "utf-8")
+    code.write_text(DEPLOYED, "utf-8")
     run.approve(1)
     with deployed.worker("-Q", ",".join((*queue_names(deployed.settings), "apart"))):
         held_for(run, "mail")
     assert not (deployed.folder / "wired").exists()
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(labelled(), st.integers(0, 2**32))
+def test_r16_1_what_a_log_without_labels_holds_gets_all_that_it_would_have_had(
+    submission: dict[str, Any], seed: int
+) -> None:
+    """Of runs whose calls do not gather; in whatever order calls end."""
+    tools = {**LABELLED, "act": {"type": "object"}}
+    bare = {**tools, "fetch": {"type": "object"}}
+    assume("_gather" not in str(submission))
+    try:
+        plans = [check_submission({**submission, "tools": one, "config": {}}) for one in (tools, bare)]
+    except Rejected:
+        assume(False)
+        raise
+    runs = [Watched(plan, {"k": 1}, random=Random(seed)) for plan in plans]
+    for run in runs:
+        run.run()
+    trust = {"fetch": ToolTrust(result=frozenset({"mail"}))}
+    shared = Fold()
+    folds = {lane: Fold(shared) if lane is not None else shared for lane in plans[1].lanes}
+    for message in submission["context"]:
+        folds.setdefault(message.get("_instance"), Fold(shared)).append(message, "context")
+    known = {(lane, call.index): call for lane, one in plans[1].lanes.items() for call in one.calls}
+    for (lane, full), (_, event) in zip(runs[0].events, runs[1].events, strict=True):
+        if isinstance(event, Ended) and isinstance(full, Ended) and event.call is not None:
+            call = known[lane, event.call]
+            found = relabelled(event, call, said_of(trust, call.tool, call.runner.name), folds[lane])
+            had, has = marks_of(full.message or {}), marks_of(found.message or {})
+            assert (had.labels <= has.labels, had.chosen <= has.chosen) == (True, True)
+            assert getattr(full, "labels", TRUSTED) <= getattr(found, "labels", TRUSTED)
+            if found.message is not None:
+                folds[lane].append(found.message, "result", event.call)
