@@ -26,7 +26,6 @@ WINDOW_SECONDS: Final = 60.0
 WRONG_TOKENS: Final = 20
 """So many different wrong tokens may come from one address in that time; then others are not even called wrong until
 the time is over. The same one counts once: a page that was left open goes on asking with the token that it had."""
-_MOST_PARTS: Final = 4
 _LEAST_SHARE: Final = 2
 _ADDRESSES: Final = 10_000
 _SCHEME: Final = "bearer "
@@ -66,7 +65,7 @@ class _Tries:
 
 
 class Shares:
-    """How much of something each name has, and may have: all of it where there is one name, else a part."""
+    """How much of something each name has, and may have."""
 
     def __init__(self, most: int, what: str) -> None:
         self._most = most
@@ -116,9 +115,9 @@ class Access:
         return found
 
     def shares(self, most: int, what: str) -> Shares:
-        """What each name may have of something that is there `most` times."""
-        names = len({visitor.name for _, visitor in self._known})
-        return Shares(max(_LEAST_SHARE, most // min(max(names, 1), _MOST_PARTS)), what)
+        """What each name may have of something that is there `most` times: half, or all where nobody else enters."""
+        is_alone = len({visitor.name for _, visitor in self._known}) < 2
+        return Shares(most if is_alone else max(_LEAST_SHARE, most // 2), what)
 
     def _tries_of(self, address: str) -> _Tries | None:
         tries = self._tries.get(_place(address))
