@@ -141,8 +141,7 @@ class RunKeeper:
             "most_told": self._hook.room if self._hook is not None else 0,
             "telling_ms": int(TELLING_SECONDS * 1000),
             "silent": {one.process: one.until_ms for one in living.silent},
-            # A message that is taken in the first second of a silence counts as taken when its probe has come out.
-            "silent_until": max((one.since_ms + thresholds.published_ms for one in living.silent), default=0),
+            "silences": [one.since_ms for one in living.silent],
         }
         with self._redis.pipeline(transaction=False) as pipeline:
             for run in runs:

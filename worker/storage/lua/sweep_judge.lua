@@ -6,8 +6,8 @@
 --          was taken: a probe came out), heard_ms (so soon after that the taker of a message is heard of), report_ms (workers
 --          report what they have at work as often), soon_ms, suspended (heartbeats may have been missed: nothing at work is
 --          declared lost), holders (drivers, and calls, that a process has said it is at work on: until when in ms), silent
---          (processes that live and report nothing, by what their drivers' names begin with: until when), silent_until
---          (what was taken before then may be in one of them)
+--          (processes that live and report nothing, by what their drivers' names begin with: until when), silences (when
+--          each of them fell silent)
 --
 -- What may still lie in a queue waits its turn. A probe that comes out proves that what was published before it was taken,
 -- and not more: its taker has time to be heard of, by a report (heartbeats.lua) or a result, which may lie in a queue in
@@ -59,6 +59,15 @@ local function held_until(member)
     return living_until
 end
 
+-- Whether what was taken at that time may be in a process that had just fallen silent.
+local function may_be_silent(since)
+    for _, began in ipairs(request.silences) do
+        if since >= began and since < began + request.published_ms then
+            return true
+        end
+    end
+end
+
 local function judge(member, lane)
     local living_until = held_until(member)
     if living_until and living_until > now then
@@ -86,7 +95,7 @@ local function judge(member, lane)
         end
         return
     end
-    if (request.suspended and kind ~= 'retry') or (queue == '' and since < request.silent_until) then
+    if (request.suspended and kind ~= 'retry') or (queue == '' and may_be_silent(since)) then
         redis.call('ZADD', leases, again, member)
         return
     end
