@@ -64,7 +64,9 @@ def _run_of(request: Any, answers: Any, tools: Sequence[Callable[..., Any]]) -> 
         with local(tools, model=f"scripted:{file}") as client:
             run = client.submit_document(request)
             is_held = any(event.kind == "held" for event in run.follow(timeout_seconds=_SECONDS))
-            drawn = draw(run.result())
+            result = run.result()
+            assert is_held or result.status == "completed", result.reason
+            drawn = draw(result)
             if is_held:
                 run.cancel()
     return drawn.replace(f"scripted:{file.name}", "the model")
