@@ -318,6 +318,29 @@ def test_a_setting_that_a_model_or_its_fallback_does_not_have_is_not_left_out_si
     assert found["/config/seed"] == "anthropic:c has no such setting: leave it out"
 
 
+@pytest.mark.parametrize(
+    ("wire", "profile", "most"), [("tools", "openai", 127), ("json", "openai", None), ("tools", "json", None)]
+)
+def test_r12_8_more_tools_than_a_provider_takes_as_functions_are_an_error(
+    registry: Registry, wire: str, profile: str, most: int | None
+) -> None:
+    settings = configured(model="openai:m", model_api_key="k", model_wire=wire, model_profile=profile)
+
+    def checked(count: int, at: str) -> set[str]:
+        tools = {f"t{number}": {"properties": {"_delegate": {"const": "anonymous"}}} for number in range(count)}
+        request = {"context": [{"type": "text", "message": "Do it."}], "schema": {"type": "string"}, "tools": tools}
+        document = request if at == "" else {"solution": {"calls": []}, "delegates": {"d": request}}
+        try:
+            Checker(settings, registry).check(document)
+        except Rejected as refused:
+            return {problem.pointer for problem in refused.errors}
+        return set()
+
+    for at in ("", "/delegates/d"):
+        assert checked(127, at) == set()
+        assert checked(128, at) == (set() if most is None else {f"{at}/tools"})
+
+
 def test_a_models_own_bound_of_its_answers_is_sent_where_a_config_does_not_say(registry: Registry) -> None:
     speaker = Speaker({"output": 1}, {"output": 2})
     them = models(registry, configured(model="a:x", model_max_output_tokens=900), a=speaker)

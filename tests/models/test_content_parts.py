@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from anthropic.types import MessageParam
+from hypothesis import given
+from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionUserMessageParam
 from pydantic import TypeAdapter
 
-from acts_celery.worker.models.content_parts import anthropic_messages, openai_messages
+from acts_celery.worker.models.content_parts import ASK, anthropic_messages, in_turns, openai_messages, texts_in
 from acts_celery.worker.models.errors import BadRequest
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
@@ -94,3 +99,60 @@ def test_a_file_without_its_bytes_and_a_text_that_is_none_are_refused() -> None:
             convert([{"role": "user", "content": [named]}])
         with pytest.raises(BadRequest, match="is no text"):
             convert([{"role": "user", "content": [broken]}])
+
+
+ROLES = st.sampled_from(["system", "developer", "user", "user", "assistant"])
+CONTENTS = st.one_of(
+    st.integers(0, 99).map(lambda number: f"said {number}."),
+    st.lists(
+        st.integers(0, 99).map(lambda number: {"type": "text", "text": f"part {number}."}), min_size=1, max_size=2
+    ),
+    st.just([PICTURE]),
+)
+CALLING = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}
+CALLED = {"role": "tool", "tool_call_id": "1", "content": "result"}
+CHATS = st.lists(
+    st.builds(lambda role, content: [{"role": role, "content": content}], ROLES, CONTENTS) | st.just([CALLING, CALLED]),
+    max_size=8,
+).map(lambda parts: [message for part in parts for message in part])
+
+
+def parts_of(messages: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Everything that is said in messages: texts cut where they were joined, and pictures."""
+    contents = [message.get("content") or () for message in messages]
+    parts = [part for content in contents for part in ([content] if isinstance(content, str) else content)]
+    texts = [part if isinstance(part, str) else part.get("text") for part in parts]
+    cut = [line for text in texts if text is not None for line in text.split("\n\n")]
+    return Counter(cut + ["picture" for part in parts if part == PICTURE])
+
+
+@given(CHATS, st.booleans())
+def test_law_what_is_said_in_turns_is_what_was_said(chat: list[dict[str, Any]], has_system: bool) -> None:
+    found = in_turns(chat, has_system=has_system)
+    added = parts_of(found) - parts_of(chat)
+    assert parts_of(chat) - parts_of(found) == Counter()
+    assert added in (Counter(), Counter([ASK["content"]]))
+    said = [message["role"] for message in found]
+    assert "system" not in said[1:]
+    assert has_system or "system" not in said
+    turns = [role for role in said if role != "system"]
+    assert turns[:1] == ["user"]
+    plain = [(one, two) for one, two in pairwise(found) if one.keys() == two.keys() == {"role", "content"}]
+    assert all(one["role"] != two["role"] for one, two in plain)
+
+
+@given(CHATS, CHATS, st.booleans())
+def test_law_the_messages_of_the_next_request_begin_with_those_of_this_one(
+    chat: list[dict[str, Any]], more: list[dict[str, Any]], has_system: bool
+) -> None:
+    before = [*chat, {"role": "user", "content": "asked"}]
+    after = in_turns([*before, {"role": "assistant", "content": "answered"}, *more], has_system=has_system)
+    asked = in_turns(before, has_system=has_system)
+    assert after[: len(asked)] == asked
+
+
+def test_system_messages_that_say_nothing_are_none_for_anthropic_and_parts_are_texts() -> None:
+    assert texts_in([{"type": "text", "text": "Shop."}, {"type": "text", "text": " "}]) == ["Shop."]
+    assert texts_in("") == []
+    (message,) = anthropic_messages([{"role": "user", "content": [{"type": "text", "text": ""}, TEXT]}])
+    assert message["content"] == [TEXT]

@@ -29,7 +29,7 @@ from acts_celery.worker.models.errors import (
 from acts_celery.worker.models.http_client import TRACEPARENT, Bounds
 from acts_celery.worker.models.openai_chat import OpenAIChat
 from acts_celery.worker.models.profiles import PROFILES, profile_of
-from acts_celery.worker.models.request import Answer, OnText, Reported, Usage, ignore
+from acts_celery.worker.models.request import Answer, ModelRequest, OnText, Reported, Usage, ignore
 from acts_celery.worker.models.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
@@ -121,8 +121,9 @@ def test_what_is_sent_is_the_schema_and_every_setting() -> None:
         assert asked.path == "/v1/chat/completions"
         assert asked.headers["authorization"] == f"Bearer {KEY}"
         body = asked.body
-        first, shown, second = body["messages"]
-        assert (first, second) == ({"role": "user", "content": "one"}, {"role": "user", "content": "two"})
+        shown, said = body["messages"]
+        assert said == {"role": "user", "content": "one\n\ntwo"}
+        assert shown["role"] == "system"
         assert json.dumps(OUTPUT, separators=(",", ":")) in shown["content"]
         assert body["response_format"]["json_schema"]["schema"] == {**OUTPUT, "additionalProperties": True}
         assert (body["model"], body["temperature"], body["max_tokens"], body["stream"]) == ("m", 0, 99, True)
@@ -188,6 +189,33 @@ def test_a_request_that_is_longer_than_the_model_can_read_says_what_to_do(error:
     told = str(failed(Reply([json.dumps({"error": error}).encode()], 400), ContextTooLong, schema=OUTPUT))
     assert f"400: {error['message']}" in told
     assert "config.show_bytes" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"message": "Provider returned error", "code": 502}, Unreachable),
+        ({"message": "slow down", "code": "429"}, RateLimited),
+        ({"message": "no credits", "code": 402}, BadRequest),
+        ({"message": "bad key", "status": 401}, BadRequest),
+        ({"message": "odd", "code": 7}, InvalidAnswer),
+        ({"message": "odd", "code": "9" * 5_000}, InvalidAnswer),
+        ({"message": "odd", "code": "²"}, InvalidAnswer),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_code_of_an_error_inside_a_body_of_200_is_its_status(
+    error: dict[str, Any], kind: type[ModelError], *, streams: bool
+) -> None:
+    reply = (
+        Reply([event({"error": error})], headers=STREAM) if streams else Reply([json.dumps({"error": error}).encode()])
+    )
+    assert error["message"] in str(failed(reply, kind))
+
+
+def test_the_words_of_an_error_that_comes_in_a_list_are_told() -> None:
+    body = [{"error": {"code": 400, "message": "Function call is missing a thought_signature."}}]
+    assert "thought_signature" in str(failed(Reply([json.dumps(body).encode()], 400), BadRequest))
 
 
 @pytest.mark.parametrize("dialect", [OpenAIChat, AnthropicMessages])
@@ -370,10 +398,83 @@ def test_a_schema_that_the_server_refuses_is_sent_unenforced_with_a_finding_and_
             return [await asked(model, "hello", schema=OUTPUT, config={"model": "m"}) for _ in range(2)]
 
         answers = asyncio.run(twice())
-        assert formats(server) == ["json_schema", "json_object", None, None]
-        assert json.dumps(OUTPUT, separators=(",", ":")) in server.asked[-1].body["messages"][1]["content"]
+        again = ["json_schema"] if status == 500 else []
+        assert formats(server) == [*again, "json_schema", "json_object", None, None]
+        assert json.dumps(OUTPUT, separators=(",", ":")) in server.asked[-1].body["messages"][0]["content"]
     assert [answer.text for answer in answers] == [TEXT, TEXT]
     assert all("not enforced: " in answer.findings[0] and "contains" in answer.findings[0] for answer in answers)
+
+
+def test_a_fault_that_passes_is_tried_again_with_the_schema_which_stays_enforced() -> None:
+    left = [failing(500, "internal error")]
+
+    with model_server(lambda body: left.pop() if left else streamed(TEXT)) as server:
+        model = SdkModel(OpenAIChat(), ConfiguredModel(model="openai:m", base_url=server.url), Bounds(1_000, 8))
+
+        async def twice() -> list[Answer]:
+            return [await asked(model, "hello", schema=OUTPUT, config={"model": "m"}) for _ in range(2)]
+
+        answers = asyncio.run(twice())
+        assert formats(server) == ["json_schema"] * 3
+    assert [(answer.text, answer.findings) for answer in answers] == [(TEXT, ())] * 2
+
+
+def learning(
+    refuses: Callable[[Any], str | None], *, status: int = 400, profile: ProfileName | None = None
+) -> list[Any]:
+    """The bodies of two requests to a server that refuses some, each answered in the end."""
+
+    def reply(body: Any) -> Reply:
+        words = refuses(body)
+        return streamed(TEXT) if words is None else failing(status, words)
+
+    with model_server(reply) as server:
+        configured = ConfiguredModel(model="openai:m", base_url=server.url, profile=profile)
+        model = SdkModel(OpenAIChat(), configured, Bounds(1_000, 8))
+
+        async def twice() -> list[Answer]:
+            messages = [{"role": "system", "content": "rules"}, *request("one", "two").messages]
+            asking = [ModelRequest(messages, OUTPUT, {"model": "m"}) for _ in range(2)]
+            try:
+                return [await model.ask(each, ignore) for each in asking]
+            finally:
+                await model.close()
+
+        assert [answer.text for answer in asyncio.run(twice())] == [TEXT] * 2
+        return [asked.body for asked in server.asked]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_stream_options_are_left_out_where_the_server_refuses_them_from_then_on(status: int) -> None:
+    def refuses(body: Any) -> str | None:
+        return "Extra inputs are not permitted: stream_options" if "stream_options" in body else None
+
+    bodies = learning(refuses, status=status)
+    assert ["stream_options" in body for body in bodies] == [True, False, False]
+    assert all(body["response_format"]["type"] == "json_schema" for body in bodies)
+
+
+def roles(body: Any) -> list[str]:
+    return [message["role"] for message in body["messages"]]
+
+
+def test_messages_are_put_in_turns_for_a_server_that_says_so_from_then_on() -> None:
+    def refuses(body: Any) -> str | None:
+        said = roles(body)[1:]
+        is_fine = all((role != "user") == bool(at % 2) for at, role in enumerate(said)) and roles(body)[0] == "system"
+        return None if is_fine else "Conversation roles must alternate user/assistant/user/assistant/..."
+
+    bodies = learning(refuses, profile="openai")
+    assert [roles(body)[-2:] for body in bodies] == [["user", "user"], *[["system", "user"]] * 2]
+    assert [roles(body) for body in learning(refuses)] == [["system", "user"]] * 2
+
+
+def test_a_server_whose_template_has_no_system_messages_is_told_by_the_user() -> None:
+    bodies = learning(lambda body: "System role not supported" if "system" in roles(body) else None)
+    assert [roles(body) for body in bodies] == [["system", "user"], ["user"], ["user"]]
+    (said,) = {body["messages"][0]["content"] for body in bodies[1:]}
+    assert said.startswith("rules\n\n")
+    assert said.endswith("one\n\ntwo")
 
 
 def of_settings(body: Any, **settings: Any) -> list[str | None]:

@@ -272,17 +272,21 @@ class Checker:
                 yield Problem(pointer("config", key), f"{asked}, where at most {most} are allowed")
 
     def _unfit_models(self, plan: Plan) -> Iterator[Problem]:
-        """Models that are named and not configured - a `config` holds no addresses (SPEC R13.11) -, and settings that
-        the model does not have, or one that is asked in its stead.
+        """Models that are named and not configured - a `config` holds no addresses (SPEC R13.11) -, settings that the
+        model does not have, or one that is asked in its stead, and more tools than it takes (SPEC R12.8).
         """
-        from acts_celery.worker.models.providers import missing_settings
+        from acts_celery.worker.models.providers import missing_settings, most_tools
 
         known, config = KnownModels(self._settings, self._registry), plan.submission.config
-        asking: list[tuple[tuple[str, ...], Mapping[str, Any], Mapping[str, Any]]] = [(("config",), config, config)]
+        tools = len(plan.submission.declared) if plan.submission.is_request else 0
+        asking: list[tuple[tuple[str, ...], Mapping[str, Any], Mapping[str, Any], int]] = [
+            (("config",), config, config, tools)
+        ]
         for name, definition in plan.submission.delegates.items():
             own = definition.get("config") or {}
-            asking.append((("delegates", name, "config"), own, {"model": config.get("model"), **own}))
-        for at, own, whole in asking:
+            tools = len(definition.get("tools") or ()) if declares_tools(definition) else 0
+            asking.append((("delegates", name, "config"), own, {"model": config.get("model"), **own}, tools))
+        for at, own, whole, tools in asking:
             asked: str | None = whole.get("model")
             model = known.find(asked)
             if model is None and own.get("model") is not None:
@@ -292,6 +296,10 @@ class Checker:
             for each in (model, *known.fallbacks(model)) if model is not None else ():
                 for key in missing_settings(each, own):
                     yield Problem(pointer(*at, key), f"{each.model} has no such setting: leave it out")
+                if (most := most_tools(each)) is not None and tools > most:
+                    text = f"{tools} tools, and {each.model} takes {most} as functions, and one for the output"
+                    remedy = 'list fewer, let a delegate have some of them, or set the model\'s "wire" to "json"'
+                    yield Problem(pointer(*at[:-1], "tools"), f"{text}: {remedy}")
 
     def _unpriced(self, plan: Plan) -> Iterator[Problem]:
         """Money that is limited where a model has no price that may be asked (SPEC R13.3)."""

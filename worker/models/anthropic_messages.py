@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
@@ -13,7 +15,7 @@ from acts_celery.protocol.requests.functions import Function
 
 from .anthropic_turns import mark, turns
 from .called import Piece, text_of
-from .content_parts import anthropic_messages
+from .content_parts import ASK, anthropic_messages, texts_in
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
 from .request import Usage, count_of
@@ -21,8 +23,6 @@ from .sdk_model import Written
 
 _MOST_TOKENS: Final = 8_192
 """What is asked for where nothing is set: it has to be sent."""
-_NOTHING_SAID: Final = {"role": "user", "content": "Answer now."}
-"""Messages without one of a user are refused."""
 _FINISHES: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -38,6 +38,7 @@ class AnthropicMessages:
     sdk = "anthropic"
     url = "https://api.anthropic.com"
     settings: tuple[str, ...] = ("temperature", "top_p", "stop", "reasoning_effort")
+    refusable: Mapping[str, re.Pattern[str]] = MappingProxyType({})
 
     def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
         """A client of the SDK."""
@@ -98,9 +99,10 @@ class AnthropicMessages:
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         config = sent.config
-        system = [{"type": "text", "text": each["content"]} for each in sent.messages if each.get("role") == "system"]
+        said = [each for each in sent.messages if each.get("role") == "system"]
+        system = [{"type": "text", "text": text} for each in said for text in texts_in(each.get("content"))]
         messages = anthropic_messages(each for each in sent.messages if each.get("role") != "system")
-        messages = (turns(messages) if sent.functions else messages) or [dict(_NOTHING_SAID)]
+        messages = (turns(messages) if sent.functions else messages) or [dict(ASK)]
         if sent.continues:
             mark(system, messages)
         body: dict[str, Any] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .errors import BadRequest
@@ -18,6 +18,10 @@ from .errors import BadRequest
 Part = Mapping[str, Any]
 
 TEXT: Final = "text/plain"
+ASK: Final = {"role": "user", "content": "Answer now."}
+"""Where nothing is said by a user: providers refuse that, or leave out the system message with it."""
+_PLAIN: Final = {"role", "content"}
+_SYSTEM_ROLES: Final = ("system", "developer")
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[\w.+-]+)*;base64,(.*)", re.ASCII | re.DOTALL)
 
 
@@ -48,8 +52,67 @@ def openai_messages(messages: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def anthropic_messages(messages: Iterable[Part]) -> list[dict[str, Any]]:
-    """Messages for Anthropic's Messages. Raises `BadRequest`."""
-    return _converted(messages, _anthropic_part)
+    """Messages for Anthropic's Messages, which refuse empty texts. Raises `BadRequest`."""
+    found = _converted(messages, _anthropic_part)
+    for message in found:
+        if isinstance(message.get("content"), list):
+            message["content"] = [part for part in message["content"] if not _says_nothing(part)]
+    return found
+
+
+def in_turns(messages: Iterable[Part], *, has_system: bool = True) -> list[dict[str, Any]]:
+    """Messages as the chat templates of open models take them: one system message at the beginning, or none, then user
+    and assistant in turn, beginning with a user; calls and their results stay as they are. What one side says in a row
+    is one message, with an empty line between; texts in parts are one text. A system message behind an answer is said by the user: so the
+    messages of the next request still begin with these.
+    """
+    system, found, is_opening = list[Any](), list[dict[str, Any]](), True
+    for message in messages:
+        role = message.get("role")
+        is_opening = is_opening and role not in ("assistant", "tool")
+        if role in _SYSTEM_ROLES and is_opening:
+            system.append(message.get("content"))
+            continue
+        turn = {**message, "role": "user"} if role in _SYSTEM_ROLES else dict(message)
+        if isinstance(turn.get("content"), list):
+            turn["content"] = _together([turn["content"]])
+        if found and turn.keys() == found[-1].keys() == _PLAIN and turn["role"] == found[-1]["role"]:
+            turn["content"] = _together([found.pop()["content"], turn["content"]])
+        elif not found and turn["role"] != "user":
+            found.append(dict(ASK))
+        found.append(turn)
+    found = found or [dict(ASK)]
+    if system and has_system:
+        return [{"role": "system", "content": _together(system)}, *found]
+    if system:
+        found[0] = {**found[0], "content": _together([*system, found[0].get("content")])}
+    return found
+
+
+def _together(contents: Sequence[Any]) -> Any:
+    """What several messages say, as the content of one: a text, unless there are pictures or documents in it."""
+    parts = [part for content in contents for part in ([content] if isinstance(content, str) else content or ())]
+    texts = [part if isinstance(part, str) else part.get("text") for part in parts if _is_text(part)]
+    if len(texts) == len(parts):
+        return "\n\n".join(texts)
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, str) or (
+        isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)
+    )
+
+
+def _says_nothing(part: Any) -> bool:
+    return _is_text(part) and not (part if isinstance(part, str) else part["text"]).strip()
+
+
+def texts_in(content: Any) -> list[str]:
+    """The texts of a message's content, but for those that say nothing."""
+    parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
+    found = [part if isinstance(part, str) else part["text"] for part in parts if _is_text(part)]
+    return [text for text in found if text.strip()]
 
 
 def _converted(messages: Iterable[Part], convert: Callable[[Part], Part]) -> list[dict[str, Any]]:

@@ -40,6 +40,8 @@ class Fitted:
     """Whether the next request will begin with this one."""
     must_call: bool = False
     """Whether it has to call one of them."""
+    without: frozenset[str] = frozenset()
+    """What the endpoint refuses of what requests have, by the names in `Dialect.refusable`."""
 
     @property
     def is_plain(self) -> bool:

@@ -34,6 +34,10 @@ _LATER: Final = frozenset({408, 409, 425})
 _SERVERS_FAULT: Final = 500
 _NEVER: Final = frozenset({501, 505})
 """What a server answers that takes no such requests: another one than a model's, mostly."""
+_STATUSES: Final = range(400, 600)
+_STATUS_DIGITS: Final = 3
+_PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
+"""What providers call errors without a status that may pass."""
 _PAGE: Final = "text/html"
 _SPENT: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """By which OpenAI says with a 429 that nothing is left to pay with: that does not pass by waiting."""
@@ -173,27 +177,54 @@ def verify_content(headers: Mapping[str, str], *types: str) -> str:
     return found
 
 
+def error_in_body(error: Any, model: ConfiguredModel) -> ModelError:
+    """An error that comes in place of an answer, in a body of status 200 or in the midst of a stream. A code that is a
+    number is the status that the provider behind a gateway has answered with.
+    """
+    body = {"error": error}
+    if (status := _status_in(error)) is not None:
+        return _of_code(status, body, "", {}, model)
+    passes = isinstance(error, Mapping) and error.get("type") in _PASSING
+    text = masked(f"the model's server says: {words_of(body)}", model)
+    return Unreachable(text) if passes else InvalidAnswer(text)
+
+
+def _status_in(error: Any) -> int | None:
+    """The status of HTTP that an error names; None where it names none."""
+    for key in ("code", "status"):
+        said = error.get(key) if isinstance(error, Mapping) else None
+        if isinstance(said, str) and said.isascii() and said.isdigit():
+            said = int(said[:_STATUS_DIGITS])
+        if isinstance(said, int) and said in _STATUSES:
+            return said
+    return None
+
+
 def _of_status(error: Any, model: ConfiguredModel) -> ModelError:
-    found = _by_status(int(error.status_code), error, model)
-    found.status = int(error.status_code)
+    return _of_code(int(error.status_code), error.body, _said(error), error.response.headers, model)
+
+
+def _of_code(status: int, body: Any, said: str, headers: Mapping[str, str], model: ConfiguredModel) -> ModelError:
+    found = _by_status(status, body, said, headers, model)
+    found.status = status
     return found
 
 
-def _by_status(status: int, error: Any, model: ConfiguredModel) -> ModelError:
-    text = masked(f"{_place(model)} says {status}: {words_of(error.body) or _said(error)}", model)
-    wait_seconds = _retry_after_seconds(error.response.headers)
-    if status == _TOO_MANY and not _codes(error.body) & _SPENT:
+def _by_status(status: int, body: Any, said: str, headers: Mapping[str, str], model: ConfiguredModel) -> ModelError:
+    text = masked(f"{_place(model)} says {status}: {words_of(body) or said}", model)
+    wait_seconds = _retry_after_seconds(headers)
+    if status == _TOO_MANY and not _codes(body) & _SPENT:
         return RateLimited(text, retry_after_seconds=wait_seconds)
     if status in _NEVER:
         return BadRequest(f"{text}: is ACTS_MODEL_BASE_URL right?")
     if status >= _SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
-    return ContextTooLong(f"{text}: {TOO_LONG}") if _is_too_long(error.body) else BadRequest(text)
+    return ContextTooLong(f"{text}: {TOO_LONG}") if _is_too_long(body) else BadRequest(text)
 
 
 def _codes(body: Any) -> set[str]:
     """What a provider calls an error."""
-    inner = body.get("error", body) if isinstance(body, Mapping) else None
+    inner = _inner(body)
     return (
         {inner[key] for key in ("code", "type") if isinstance(inner.get(key), str)}
         if isinstance(inner, Mapping)
@@ -203,7 +234,7 @@ def _codes(body: Any) -> set[str]:
 
 def _is_too_long(body: Any) -> bool:
     """Whether a provider says that a request is longer than the model's context."""
-    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    inner = _inner(body)
     parts = [inner.get(key) for key in ("code", "type", "message")] if isinstance(inner, Mapping) else [inner]
     said = " ".join(part for part in parts if isinstance(part, str)).lower()
     return any(words in said for words in _LENGTH_WORDS)
@@ -211,9 +242,16 @@ def _is_too_long(body: Any) -> bool:
 
 def words_of(body: Any) -> str:
     """The provider's own words in the body of an error; nothing where it has none."""
-    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    inner = _inner(body)
     said = inner.get("message") if isinstance(inner, Mapping) else inner
     return said if isinstance(said, str) else ""
+
+
+def _inner(body: Any) -> Any:
+    """What a body says of an error. Gemini's endpoint for OpenAI's clients answers with a list of one."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    return body.get("error", body) if isinstance(body, Mapping) else body
 
 
 def _said(error: BaseException) -> str:

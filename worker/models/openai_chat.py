@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests.functions import Function
 from acts_celery.protocol.submission.config import SAMPLING
 
 from .called import Piece, text_of
-from .content_parts import openai_messages
+from .content_parts import in_turns, openai_messages
 from .fitting import Fitted
 from .http_client import PLAIN, extra_body
 from .profiles import profile_of
 from .provider_data import of_call, of_message
 from .request import Usage, count_of
 from .sdk_model import Written
+
+_STREAM_OPTIONS: Final = "stream_options"
+_TURNS: Final = "turns"
+_SYSTEM: Final = "system"
+REFUSABLE: Final[Mapping[str, re.Pattern[str]]] = {
+    _STREAM_OPTIONS: re.compile(_STREAM_OPTIONS),
+    _TURNS: re.compile(r"roles? must alternate|alternate user|system message must be at the beginning", re.IGNORECASE),
+    _SYSTEM: re.compile(r"system (role|prompt|message)s?\b.{0,40}\b(not|un)[ -]?support", re.IGNORECASE),
+}
+"""By the words of vLLM, llama.cpp, SGLang, Databricks, and of the chat templates of open models."""
 
 
 class OpenAIChat:
@@ -26,6 +37,7 @@ class OpenAIChat:
     sdk = "openai"
     url = "https://api.openai.com/v1"
     settings: tuple[str, ...] = SAMPLING
+    refusable: Mapping[str, re.Pattern[str]] = REFUSABLE
 
     def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
         """A client of the SDK."""
@@ -61,13 +73,17 @@ class OpenAIChat:
 
     def _body(self, sent: Fitted, configured: ConfiguredModel) -> dict[str, Any]:
         """What is sent: the schema as the answer's format, and every setting that is given."""
-        config = sent.config
+        config, profile = sent.config, profile_of(configured, self.url)
+        messages = openai_messages(sent.messages)
+        if not profile.takes_any_turns or {_TURNS, _SYSTEM} & sent.without:
+            messages = in_turns(messages, has_system=_SYSTEM not in sent.without)
         body: dict[str, Any] = {
             "model": config["model"],
-            "messages": openai_messages(sent.messages),
+            "messages": messages,
             "stream": True,
-            "stream_options": {"include_usage": True},
         }
+        if _STREAM_OPTIONS not in sent.without:
+            body[_STREAM_OPTIONS] = {"include_usage": True}
         if sent.format is not None:
             format_ = {"name": "answer", "schema": sent.format, **({"strict": True} if sent.is_strict else {})}
             body["response_format"] = {"type": "json_schema", "json_schema": format_}
@@ -78,8 +94,7 @@ class OpenAIChat:
             body["tool_choice"] = "required" if sent.must_call else "auto"
         body |= {key: config[key] for key in self.settings if config.get(key) is not None}
         if config.get("max_output_tokens") is not None:
-            newer = profile_of(configured, self.url).newer_names
-            body["max_completion_tokens" if newer else "max_tokens"] = config["max_output_tokens"]
+            body["max_completion_tokens" if profile.newer_names else "max_tokens"] = config["max_output_tokens"]
         return {**extra_body(configured), **body}
 
 

@@ -54,6 +54,12 @@ class Profile:
     """Whether the limits hold for the parameters of all functions together."""
     parameter_names: str | None = None
     """Which names the parameters of functions may have, as a pattern; None: any."""
+    most_functions: int | None = None
+    """How many functions a request may have, the one of its output among them; None where that is not known."""
+    takes_any_turns: bool = False
+    """Whether messages may stand in any order. Elsewhere a server may put them through the chat template of an open
+    model: most of those take one system message, at the beginning, and then user and assistant in turn.
+    """
     newer_names: bool = False
     """Whether the most tokens of an answer are `max_completion_tokens`, which OpenAI's newer models alone know, and not
     `max_tokens`, which other servers know.
@@ -83,8 +89,12 @@ _GRAMMARS: Final = Rules(is_closed=False, requires_all=False, is_recursive=True,
 """What the converters of llama.cpp, llguidance, outlines-core and xgrammar all take and understand alike."""
 
 PROFILES: Final[Mapping[str, Profile]] = {
-    "openai": Profile(rules=_OPENAI, is_strict=True, shows_schema=True, newer_names=True),
-    "azure": Profile(rules=_AZURE, is_strict=True, shows_schema=True, newer_names=True),
+    "openai": Profile(
+        rules=_OPENAI, is_strict=True, shows_schema=True, most_functions=128, takes_any_turns=True, newer_names=True
+    ),
+    "azure": Profile(
+        rules=_AZURE, is_strict=True, shows_schema=True, most_functions=128, takes_any_turns=True, newer_names=True
+    ),
     "anthropic": Profile(
         rules=_ANTHROPIC,
         is_strict=True,

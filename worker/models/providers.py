@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.requests.functions import functions_of
+from acts_celery.protocol.requests.functions import TOOLS, functions_of
 from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import Registry
@@ -72,6 +72,15 @@ def enforced(
         return None, fitted_functions(functions_of(schema), profile)[1]
     written = fit_schema(schema, profile)
     return (written, ()) if isinstance(written, str) else (None, written.openings)
+
+
+def most_tools(configured: ConfiguredModel) -> int | None:
+    """How many tools a model can be offered as functions, beside the one of its output (SPEC R12.8). None where its
+    tools go otherwise, or its provider names no limit.
+    """
+    dialect = _SDKS.get(configured.provider)
+    most = profile_of(configured, dialect.url).most_functions if dialect is not None else None
+    return most - 1 if most is not None and configured.wire == TOOLS else None
 
 
 def missing_settings(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from acts_celery.protocol.requests.functions import OUTPUT, REQUIRED
 from .called import Called, Piece
 from .errors import BadRequest, ContextTooLong, InvalidAnswer, ModelError, Refused, Truncated, Unreachable
 from .fitting import Fitted, Fitting
-from .http_client import PLAIN, Bounds, client_options, errors_of, masked, verify_content, words_of
+from .http_client import PLAIN, Bounds, client_options, error_in_body, errors_of, verify_content
 from .provider_data import THINKING, packed, restored, whole
 from .request import Answer, ModelRequest, OnText, Reported, Usage, Words
 from .wire_text import WholeCharacters, bounded, events, json_object
@@ -31,6 +32,8 @@ _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
+_MAY_PASS: Final = 500
+"""Gateways say so for a moment now and then, and some servers of every schema that they cannot use."""
 _OF_FIELDS: Final = frozenset({400, 422})
 """The statuses with which servers refuse fields of messages that they do not know."""
 _GIVER: Final = 16
@@ -47,8 +50,6 @@ _STRAY: Final = (
     'that is to call functions has "wire": "tools" in its settings)'
 )
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
-_PASSING: Final = frozenset({"overloaded_error", "rate_limit_error", "api_error", "server_error"})
-"""What errors in mid-stream are called that may pass."""
 
 
 @dataclass
@@ -226,6 +227,8 @@ class Dialect(Protocol):
     url: str
     settings: tuple[str, ...]
     """Those of `protocol.submission.config.SAMPLING` that the provider has."""
+    refusable: Mapping[str, re.Pattern[str]]
+    """What some endpoints of the provider refuse, by the words of the refusal: the names that `Fitted.without` has."""
 
     def client(self, sdk: Any, options: Mapping[str, Any]) -> Any:
         """A client of the SDK."""
@@ -252,20 +255,30 @@ class SdkModel:
         self._loading = asyncio.Lock()
         self._sdk: Any = None
         self._fitting = Fitting(configured, dialect.url)
+        self._without: frozenset[str] = frozenset()
+        """What the endpoint has refused, and takes requests without."""
         self._without_own: set[str] = set()
         """The models that do not take back what they said beside their answers."""
 
     async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
         """Ask once; and where what is to be enforced may be what the server does not take, without it: first with JSON
-        mode in its place, where there is one (SPEC R12.6). Raises `ModelError`.
+        mode in its place, where there is one (SPEC R12.6). A fault that may pass is first tried again as it was. What
+        the server names in a refusal is left out where requests can do without. Raises `ModelError`.
         """
         await self.prepare()
-        sent = self._fitting.fitted(request)
+        sent, without, was_repeated = self._fitting.fitted(request), self._without, False
         refused: list[tuple[Fitted, str]] = []
         while True:
             try:
-                answer = await self._asked_with_own(request, replace(sent, continues=request.continues), on_text)
+                asked = replace(sent, continues=request.continues, without=without)
+                answer = await self._asked_with_own(request, asked, on_text)
             except ModelError as error:
+                if named := self._named_in(error) - without:
+                    without |= named
+                    continue
+                if error.status == _MAY_PASS and not sent.is_plain and not was_repeated:
+                    was_repeated = True
+                    continue
                 reason = str(error)[:_LONGEST_REASON]
                 weaker = self._fitting.weaker(request, sent, reason) if _may_be_of_format(error) else None
                 if weaker is None:
@@ -273,9 +286,16 @@ class SdkModel:
                 refused.append((sent, reason))
                 sent = weaker
             else:
-                for without, reason in refused:
-                    self._fitting.note_refusal(request, without, reason)
+                for weaker_than, reason in refused:
+                    self._fitting.note_refusal(request, weaker_than, reason)
+                self._without |= without
                 return answer
+
+    def _named_in(self, error: ModelError) -> frozenset[str]:
+        """What a refusal names of that which requests can do without."""
+        if error.status not in _OF_SCHEMAS:
+            return frozenset()
+        return frozenset(name for name, words in self._dialect.refusable.items() if words.search(str(error)))
 
     async def names(self, seconds: float) -> list[str]:
         """The models that the endpoint lists; none where it has no list. Raises `ModelError`, `TimeoutError`."""
@@ -348,7 +368,7 @@ class SdkModel:
             is_reported = not streams
             async for chunk in self._chunks(response, streams=streams):
                 if error := chunk.get("error"):  # some gateways say of each event that it is none
-                    raise self._told(error)
+                    raise error_in_body(error, self._configured)
                 piece = self._dialect.take(written, chunk, streams=streams)
                 words, written.told = Words(written.told), ""
                 for each in filter(None, (words, piece) if streams else ()):
@@ -356,12 +376,6 @@ class SdkModel:
                 if not is_reported and (usage := written.usage_so_far) is not None and not usage.is_whole:
                     is_reported = True
                     on_text(Reported(usage))
-
-    def _told(self, error: Any) -> ModelError:
-        """An error that comes in place of an answer, or in the midst of one."""
-        passes = isinstance(error, Mapping) and error.get("type") in _PASSING
-        text = masked(f"the model's server says: {words_of({'error': error})}", self._configured)
-        return Unreachable(text) if passes else InvalidAnswer(text)
 
     async def _chunks(self, response: Any, *, streams: bool) -> AsyncIterator[Mapping[str, Any]]:
         if streams:
