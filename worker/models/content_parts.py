@@ -62,9 +62,10 @@ def anthropic_messages(messages: Iterable[Part]) -> list[dict[str, Any]]:
 
 def in_turns(messages: Iterable[Part], *, has_system: bool = True) -> list[dict[str, Any]]:
     """Messages as the chat templates of open models take them: one system message at the beginning, or none, then user
-    and assistant in turn, beginning with a user; calls and their results stay as they are. What one side says in a row
-    is one message, with an empty line between; texts in parts are one text. A system message behind an answer is said by the user: so the
-    messages of the next request still begin with these.
+    and assistant in turn, beginning with a user. Calls and their results stay as they are.
+
+    What one side says in a row is one message, with an empty line between; texts in parts are one text. A system
+    message that follows an answer is said by the user, so that the messages of the next request begin with these.
     """
     system, found, is_opening = list[Any](), list[dict[str, Any]](), True
     for message in messages:
