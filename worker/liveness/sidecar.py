@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.process.duties import Duty
@@ -64,10 +64,10 @@ class Sidecar:
         self._settings = settings
         self._worker = worker
         self._owner = os.getpid()
-        self._memory_fd = _shared_file()
+        self._file = _shared_file()
         slots = settings.concurrency + _MORE_SLOTS
-        os.ftruncate(self._memory_fd, FIRST_SLOT + slots * SLOT_BYTES)
-        self._memory = mmap.mmap(self._memory_fd, FIRST_SLOT + slots * SLOT_BYTES)
+        self._file.truncate(FIRST_SLOT + slots * SLOT_BYTES)
+        self._memory = mmap.mmap(self._file.fileno(), FIRST_SLOT + slots * SLOT_BYTES)
         self._free = list(range(slots))
         self._counts = [0 for _ in Voice]
         self._process: subprocess.Popen[bytes] | None = None
@@ -125,6 +125,7 @@ class Sidecar:
         """End it."""
         self._duty.stop(waits=True)
         self._end()
+        self._file.close()  # the memory stays: a call that ends late may still note it
 
     def _write(self, slot: int, packed: bytes) -> None:
         at = FIRST_SLOT + slot * SLOT_BYTES
@@ -146,7 +147,8 @@ class Sidecar:
 
     def _start(self) -> None:
         control, theirs = socket.socketpair()
-        own = (theirs.fileno(), self._memory_fd, self._owner, self._settings.lease_seconds, int(self._sees_log))
+        memory = self._file.fileno()
+        own = (theirs.fileno(), memory, self._owner, self._settings.lease_seconds, int(self._sees_log))
         command = [sys.executable, "-I", "-S", _PROGRAM, *map(str, own), process_token(), self._worker, *sys.path]
         try:
             with theirs:
@@ -155,7 +157,7 @@ class Sidecar:
                     env={**os.environ, **self._settings.to_environment()},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(), self._memory_fd),
+                    pass_fds=(theirs.fileno(), memory),
                     start_new_session=True,  # a signal for the worker's group is not for it
                 )
         except BaseException:
@@ -186,9 +188,8 @@ def _let_go_in_child() -> None:
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def _shared_file() -> int:
+def _shared_file() -> IO[bytes]:
     """A file without a name, in memory where the system has such a thing."""
     if sys.platform == "linux":
-        return os.memfd_create("acts-sidecar")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        return os.fdopen(os.memfd_create("acts-sidecar"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
