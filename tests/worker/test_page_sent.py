@@ -107,7 +107,6 @@ class SentWorld(World):
         if entry is None or not entry.startswith(b"sent:%d:" % number):
             return
         self.redis.hset(self.keys.calls, id_.member, b"lost:%d:0:" % number)
-        self.redis.hincrby(self.keys.state, "running", -1)
         self.redis.zrem(self.keys.leases, id_.member)
         self.queue.append(lane_task(self.run.id, id_.instance, "instances"))
 

@@ -78,14 +78,18 @@ class Process:
         """The results of so many calls arrive at once."""
 
         async def together(scheduler: Scheduler) -> None:
-            tokens = read_tokens(self.redis, "acts")
             deliveries = [
-                Delivery(tokens.given(Attempt(CallId(run.id, None, index))), Success({"sum": index}))
+                Delivery(self.given(Attempt(CallId(run.id, None, index))), Success({"sum": index}))
                 for index in range(count)
             ]
             await asyncio.gather(*map(scheduler.deliver, deliveries))
 
         self.run(together)
+
+    def given(self, attempt: Attempt) -> Attempt:
+        """The attempt as a worker is given it, with the token and the seal of its run."""
+        born: Any = self.redis.hget(Keys("acts", attempt.id.run).state, "submitted")
+        return read_tokens(self.redis, "acts").of_run(born.decode()).given(attempt)
 
     def sweeper(self) -> Sweeper:
         app = make_client_application(self.settings)
@@ -214,7 +218,6 @@ def test_a_result_that_comes_after_its_call_was_declared_lost_is_taken_all_the_s
     run = process.submit(remote(1))
     process.drive(run)
     process.redis.hset(Keys("acts", run.id).calls, "\x1f0", "lost:1:0:")
-    process.redis.hincrby(Keys("acts", run.id).state, "running", -1)
     process.runtime.scheduler._left.pop((run.id, None))  # as in a process that reads the lane for the first time
     process.deliver(run, 1)
     assert run.status()["calls"] == {"done": 1}
@@ -455,7 +458,7 @@ def test_r11_8_a_late_result_from_before_a_call_was_undone_is_not_that_of_the_ca
 
     def result(value: int, again: int) -> None:
         attempt = Attempt(CallId(run.id, None, 1), again=again)
-        delivery = Delivery(read_tokens(process.redis, "acts").given(attempt), Success({"sum": value}))
+        delivery = Delivery(process.given(attempt), Success({"sum": value}))
         process.run(lambda scheduler: scheduler.deliver(delivery))
 
     process.drive(run)
@@ -481,7 +484,6 @@ def test_r11_8_a_call_that_is_lost_while_what_it_reads_is_carried_out_again_begi
     with process.driving(run):
         DOORS.expect("again")
         process.redis.hset(keys.calls, "\x1f1", "lost:1:0:")  # by the sweep; whoever took up the lane then has left it
-        process.redis.hincrby(keys.state, "running", -1)
         process.redis.zrem(keys.leases, "\x1f1")
         DOORS.open("again")
     assert run.status()["calls"] == {"done": 1, "running": 1}
