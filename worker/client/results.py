@@ -141,7 +141,8 @@ class Result(Generic[OutputT]):
 class Assembly:
     """A result in the making: it is fed with a run's log, now or as of a past id, and keeps no entry.
 
-    What was under way at a past moment is not in the log: such calls count as waiting.
+    What was under way at a past moment is not in the log: such calls count as waiting. Those that were when the run was
+    ended are known for good.
     """
 
     def __init__(self, run: str, definition: Definition, instances: Iterable[str], *, at: str | None = None) -> None:
@@ -232,14 +233,15 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
         raise missing(redis, keys)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
     at_work: Mapping[tuple[str | None, int], int] = {}
-    if at is None and int(running or 0):
+    if int(running or 0) and (at is None or status.decode() in ENDED):
         at_work, page = history.at_work(), None  # what ends meanwhile is in the log then
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
     assembly.feed(history.entries(until=until, first=page if at is None else None), codes_of(codes))
     if status.decode() not in ENDED:
         assembly.feed((), read_codes(redis, keys))  # those of what has ended meanwhile
     if at is not None:
-        return assembly.result(run_status(progress.status_at(at)), waits=waits)
+        then = run_status(progress.status_at(at))
+        return assembly.result(then, at_work if then in ENDED else {}, waits=waits)
     result = assembly.result(run_status(status.decode()), at_work, waits=waits)
     result = _with_deleted(result, deleted)
     return _with_background(result, redis, keys) if sent is not None else result
