@@ -134,6 +134,9 @@ _ENTRIES: Final = (
     ("ACT414", "misspelt-type", "warning", "R1.1",
      "A message has an unknown type, and nearly the name of a known one: it is kept, and nothing reads it.",
      'write "type": "text"'),
+    ("ACT415", "uncallable-tool", "warning", "R12.4",
+     "The schema of a request's tool admits no call at all, such as `minProperties: 1` in a closed object.",
+     "name the parameters that it demands"),
     # Trust
     ("ACT601", "untrusted-parameter", "warning", "R16.5",
      "A call that changes something outside is given a parameter that decides and that others may have written.",

@@ -117,12 +117,13 @@ def _tool_reach(request: Request, tool: Tool, schema: Mapping[str, Any], compose
     scopes = _texts(shown.get("_scopes", False), composed, tool.constants.get("_scopes"))
     code = tuple(dict.fromkeys(_code(request, tool, schema)))
     is_latent = any(executor is Executor.LATENT for executor, _ in code)  # a model that is shown everything
+    is_closed = schema["additionalProperties"] is False and "patternProperties" not in schema
     return ToolReach(
         tool=tool.name,
         code=code,
         writes=_places(_texts(shown.get("_outputPath", False), composed, tool.constants.get("_outputPath"))),
         sees=ANYTHING if scopes is None or is_latent else tuple(dict.fromkeys(scopes)),
-        takes=any(not name.startswith("_") for name in shown) or "patternProperties" in schema,
+        takes=any(not name.startswith("_") for name in shown) or not is_closed,
     )
 
 

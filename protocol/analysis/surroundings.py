@@ -18,7 +18,8 @@ from acts_celery.protocol.language.errors import pointer, segments
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
 from acts_celery.protocol.language.references import Reference
 from acts_celery.protocol.language.spelling import Speller
-from acts_celery.protocol.schemas import conjuncts
+from acts_celery.protocol.schemas import conjuncts, excerpt
+from acts_celery.protocol.schemas.algebra import Algebra, is_empty
 from acts_celery.protocol.schemas.walk import found
 from acts_celery.protocol.slips.known_places import KnownPlaces
 from acts_celery.protocol.submission.asides import ON_REQUEST, is_asked
@@ -51,6 +52,7 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _idle_properties(layout)
     yield from _missing_paths(layout)
     yield from _wrapped_tools(layout)
+    yield from _uncallable_tools(layout)
     yield from _hidden_data(layout)
     yield from _misspelt_types(layout)
     yield from _never_written(layout, places)
@@ -252,6 +254,18 @@ def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
             calls = tuple(islice((call.index for call in layout.calls if call.tool == name), _MOST_NAMED))
             why = f"the tool {name!r} has its schema under {where}, where it has no effect: any call fits"
             yield Finding("ACT406", why, calls, None, f"replace the declaration by what stands under {where}")
+
+
+def _uncallable_tools(layout: Layout) -> Iterator[Finding]:
+    """Tools of a request whose schemas contradict themselves (SPEC R12.4)."""
+    algebra = Algebra()
+    for name, tool in layout.submission.tools.items() if layout.submission.is_request else ():
+        calls = excerpt({"type": "object", "allOf": [tool.document]}, tool.document)
+        if is_empty(algebra.made_of(calls)):
+            why = f"no call of the tool {name!r} can be valid, whatever the model writes: its schema admits none"
+            where = pointer(*layout.submission.declared[name]) if name in layout.submission.declared else None
+            remedy = 'look for what contradicts it, such as "additionalProperties": false beside what it requires'
+            yield Finding("ACT415", why, (), where, remedy)
 
 
 def _hidden_data(layout: Layout) -> Iterator[Finding]:

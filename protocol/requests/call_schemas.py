@@ -1,12 +1,12 @@
 """Call schemas: what a model may write as a call of one tool (SPEC R12.4).
 
-A closed object. Its properties stand in the order in which a model does best to write them: what a call sees before
+A closed object; where the tool's schema is open, open for parameters, but not for meta-properties. Its properties stand in the order in which a model does best to write them: what a call sees before
 what it is given, and where its result goes last. A constant that the tool pins may be left out: it is filled in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -30,6 +30,8 @@ _BEHIND: Final = ("_output", "_outputPath", "_outputMethod")
 """Those that stand behind them."""
 _OWN: Final = frozenset({"_tool", REASONING, *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
 _WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
+_OF_OTHERS: Final = ("additionalProperties", "unevaluatedProperties")
+"""Keywords that speak of the parameters that a tool does not name."""
 _AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
 """Keywords that speak of a call as a whole, and go on doing so."""
 
@@ -54,7 +56,10 @@ class CallComposing:
         schema: dict[str, Any] = {"type": "object"}
         if self.tool.description is not None:
             schema["description"] = self.tool.description
-        schema |= {"properties": shown, "required": required, "additionalProperties": False}
+        schema |= {"properties": shown, "required": required, "additionalProperties": self._others}
+        if self._others is not False:
+            own = [name for name in shown if name.startswith("_")]
+            schema["propertyNames"] = {"anyOf": [{"pattern": "^(?!_)"}, {"enum": own}]}
         if patterns := dict(self._patterns()):
             schema["patternProperties"] = patterns
         conditions = list(self._conditions())
@@ -192,6 +197,12 @@ class CallComposing:
                 if pattern != "^_" and not speaks_of_meta_properties(pattern):
                     yield pattern, self._widening.value(below)
 
+    @cached_property
+    def _others(self) -> Any:
+        """What parameters may be that the tool does not name; False where it takes none."""
+        said = said_of_others(self._parts, self._named)
+        return self._widening.value(joined(said)) if said else False
+
     def _conditions(self) -> Iterator[dict[str, Any]]:
         """What is said of a call as a whole."""
         for part in self._parts:
@@ -249,6 +260,21 @@ class CallComposing:
     @cached_property
     def _widening(self) -> Widening:
         return Widening(self.tool.name, self._document, self.definitions)
+
+
+def said_of_others(parts: Sequence[Mapping[str, Any]], named: Iterable[str]) -> list[Any]:
+    """What a tool says of parameters that it does not name; nothing where it takes none. One that asks for more
+    parameters than it names takes any.
+    """
+    said = [part[keyword] for part in parts for keyword in _OF_OTHERS if keyword in part]
+    if False in said:
+        return []
+    if any("unevaluatedProperties" in part for part in parts):
+        return [True]  # validation alone knows which parameters that speaks of
+    if not said and not any("patternProperties" in part for part in parts):
+        least = max((part.get("minProperties", 0) for part in parts), default=0)
+        return [True] if least > sum(not name.startswith("_") for name in named) else []
+    return [each for each in said if each is not True] or said[:1]
 
 
 def _refuses(tool: Tool, scope: Any) -> bool:

@@ -19,9 +19,11 @@ from acts_celery.protocol.schemas import CompiledSchema, conjuncts
 from acts_celery.protocol.schemas.addresses import normalized
 from acts_celery.protocol.schemas.parts import admits_name
 
+from .call_schemas import said_of_others
 from .data_blocks import compact
 from .request import Request
 from .type_texts import type_text
+from .widening import joined
 
 
 def tool_text(request: Request, tool: Tool) -> str:
@@ -60,6 +62,8 @@ def _signature(tool: Tool, result: CompiledSchema | None) -> str:
         for name, schema in properties.items()
         if not name.startswith("_")
     ]
+    if others := said_of_others(parts, properties):
+        parameters.append(f"[name]: {type_text(joined(others), tool.document)}")
     returns = f" -> {type_text(result.document, result.document)}" if result is not None else ""
     return f"{one_line(tool.name)}({', '.join(parameters)}){returns}"
 

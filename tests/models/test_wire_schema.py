@@ -9,6 +9,8 @@ import pytest
 from hypothesis import assume, given
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.requests import compose
+from acts_celery.protocol.requests.functions import functions_of
 from acts_celery.protocol.requests.wire import value_with_texts_read, value_without_nulls
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.models.delegates import enveloped
@@ -16,6 +18,7 @@ from acts_celery.worker.models.fitting import Fitting
 from acts_celery.worker.models.profiles import PROFILES, Rules
 from acts_celery.worker.models.wire_schema import Inexpressible, Opening, wire_schema
 from tests.protocol.schema_strategies import schema_values, schemas
+from tests.protocol.test_r12_requests import request as protocol_request
 
 from .as_sent import as_sent
 from .asked import request
@@ -236,3 +239,23 @@ def test_a_place_that_is_left_open_is_named() -> None:
     fitted = Fitting(OF_OPENAI, "https://api.openai.com/v1").fitted(request("hello", schema=closed(output={})))
     assert fitted.format is not None
     assert fitted.findings == ("not all of the answer's schema is enforced: output: it may be anything",)
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("others", [True, {"type": "integer"}])
+def test_a_tool_that_is_open_can_be_given_what_it_does_not_name_on_every_wire(name: str, others: Any) -> None:
+    tool = {"properties": {"a": {"type": "string"}}, "additionalProperties": others}
+    asked = protocol_request({"tools": {"t": tool}}, activities={"t": tool})
+    call = {"_tool": "t", "a": "x", "more": 5, "_outputPath": "†state.y"}
+    answer = {"calls": [call], "output": None}
+    sent = wire_schema(compose(asked), RULES[name])
+    written = as_sent(answer, sent.schema)
+    assert not compiled(sent.schema).problems(written)
+    read, problems = value_with_texts_read(written)
+    assert (problems, value_without_nulls(compose(asked), read)) == ([], answer)
+    named = [(one.tool, one.reason) for one in sent.openings]
+    assert (("t", "it may have further properties") in named) == RULES[name].is_closed
+    (function, _) = functions_of(compose(asked))
+    parameters = wire_schema(function.parameters, RULES[name], is_function=True).schema
+    arguments = {key: part for key, part in call.items() if key != "_tool"}
+    assert not compiled(parameters).problems(as_sent(arguments, parameters))

@@ -67,6 +67,11 @@ def staged(config: dict[str, Any]) -> Submission:
     return {"context": [], "schema": {"type": "string"}, "tools": {}, "config": config}
 
 
+def asking(tool: dict[str, Any]) -> Submission:
+    """A request with this tool."""
+    return staged({}) | {"tools": {"get": tool}}
+
+
 def large(properties: int) -> Submission:
     """A reader whose schema has so many parts."""
     takes = {"properties": {"text": {"type": "string"}} | {f"p{n}": {"type": "string"} for n in range(properties)}}
@@ -200,6 +205,7 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT411": (gathering("†state.all"), gathering("†summary.all")),
     "ACT412": (hiding(text="new"), hiding(words="new")),
     "ACT414": (typed("txt"), typed("note")),
+    "ACT415": (asking({"minProperties": 1, "additionalProperties": False}), asking({"minProperties": 1})),
     "ACT601": (paying("†state.mail.iban"), paying("DE01", note="†state.mail.iban")),
     "ACT602": (paying("DE01", note="†state.a"), paying("DE01", note="†state.mail")),
     "ACT603": (judged("†state.mail"), judged("hello")),

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import check_submission
-from acts_celery.protocol.requests import compose, read_answer
+from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.requests import compose, read_answer, render
 from acts_celery.protocol.requests.narrowing import LITERAL
 from acts_celery.protocol.schemas import CompiledSchema
 
@@ -283,3 +283,79 @@ def test_r12_4_titles_that_repeat_a_name_are_left_out_and_others_stay() -> None:
     shown = call_schema(request({"tools": {"t": {"properties": properties}}}), "t")["properties"]
     assert "Zip Code" not in str(shown["home"])
     assert ("title" in shown["home"], "What it is called" in str(shown["title"])) == (False, True)
+
+
+def runs_in_a_plan(made: Any, tool: Any) -> bool:
+    """Whether a submission of this call alone is valid."""
+    value = {"context": [{"type": "state", "s": 1}], "tools": {"t": tool}, "solution": {"calls": [made]}}
+    try:
+        check_submission(value)
+    except Rejected:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("tool", "taken", "refused"),
+    [
+        ({"additionalProperties": True}, [{"x": 1}, {"x": {"y": "†state.s"}}, {"": 1}, {}], []),
+        ({"additionalProperties": {"type": "integer"}}, [{"x": 1}, {"x": "†state.s"}], [{"x": "text"}]),
+        ({"allOf": [{"additionalProperties": TEXT}]}, [{"x": "text"}], [{"x": 1}]),
+        ({"unevaluatedProperties": {"type": "integer"}}, [{"x": 1}], [{"x": "text"}]),
+        ({"patternProperties": {"^x": {"type": "integer"}}}, [{"x1": 1}], [{"x1": "text"}, {"y": 1}]),
+        ({"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": TEXT}, [{"x1": 1, "y": "t"}], []),
+        ({"minProperties": 1}, [{"x": 1}], [{}]),
+        ({"properties": {"a": TEXT}, "minProperties": 2}, [{"a": "t", "x": 1}], [{"a": "t"}]),
+        ({"properties": {"a": TEXT}, "minProperties": 1}, [{"a": "t"}], [{"x": 1}]),
+        ({"additionalProperties": True, "allOf": [{"additionalProperties": False}]}, [{}], [{"x": 1}]),
+        ({"properties": {"a": TEXT}}, [{"a": "t"}], [{"x": 1}]),
+    ],
+)
+def test_r12_4_what_a_tool_declares_open_is_open_to_a_model_for_parameters_and_validated_as_in_a_plan(
+    tool: Any, taken: Any, refused: Any
+) -> None:
+    asked = request({"tools": {"t": tool}, "context": [{"type": "state", "s": 1}]})
+    path = {"_tool": "t", "_outputPath": "†state.y"}
+    for parameters in taken:
+        assert errors(asked, {**path, **parameters}) == []
+        assert errors(asked, {**path, **parameters, "_unknown": 1}) != []
+        assert runs_in_a_plan({**path, **parameters}, tool)
+    for parameters in refused:
+        assert errors(asked, {**path, **parameters}) != []
+
+
+def test_r12_4_a_tool_says_to_a_model_that_it_is_open() -> None:
+    tools = {"t": {"properties": {"a": TEXT}, "additionalProperties": {"type": "integer"}}, "u": {}}
+    shown = str(render(request({"tools": tools}))[0]["content"])
+    assert "t(a?: string, [name]: integer)" in shown
+    assert "u()" in shown
+
+
+NAMES = st.sampled_from(("a", "b", "x1", "x2", "", "_own", "_foo"))
+SAID = st.sampled_from(({}, {"type": "integer"}, TEXT, True, False))
+OPEN_TOOLS = st.fixed_dictionaries(
+    {},
+    optional={
+        "properties": st.dictionaries(st.sampled_from(("a", "_own")), SAID, max_size=2),
+        "patternProperties": st.dictionaries(st.sampled_from(("^x", "1$")), SAID, max_size=2),
+        "additionalProperties": SAID,
+        "minProperties": st.integers(0, 2),
+        "allOf": st.lists(st.fixed_dictionaries({}, optional={"additionalProperties": SAID}), min_size=1, max_size=2),
+    },
+)
+
+
+@given(OPEN_TOOLS, st.dictionaries(NAMES, st.sampled_from((1, "text", {"z": 1})), max_size=3))
+def test_r12_4_law_what_a_plan_may_say_a_model_may_where_the_tool_is_open_and_no_more(
+    tool: dict[str, Any], parameters: dict[str, Any]
+) -> None:
+    asked = request({"tools": {"t": tool}, "context": []})
+    made = {"_tool": "t", "_outputPath": "†state.y", **parameters}
+    in_an_answer = errors(asked, made)
+    if not runs_in_a_plan(made, tool):
+        assert in_an_answer
+        return
+    parts = [tool, *tool.get("allOf", ())]
+    is_open = any("additionalProperties" in part for part in parts)
+    if is_open and not any(name.startswith("_") for name in parameters):
+        assert not in_an_answer
