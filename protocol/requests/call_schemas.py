@@ -1,7 +1,8 @@
 """Call schemas: what a model may write as a call of one tool (SPEC R12.4).
 
-A closed object; where the tool's schema is open, open for parameters, but not for meta-properties. Its properties stand in the order in which a model does best to write them: what a call sees before
-what it is given, and where its result goes last. A constant that the tool pins may be left out: it is filled in.
+A closed object; where the tool's schema is open, open for parameters, but not for meta-properties. Its properties stand
+in the order in which a model does best to write them: what a call sees before what it is given, and where its result
+goes last. A constant that the tool pins may be left out: it is filled in.
 """
 
 from __future__ import annotations

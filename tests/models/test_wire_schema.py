@@ -22,7 +22,7 @@ from tests.protocol.test_r12_requests import request as protocol_request
 
 from .as_sent import as_sent
 from .asked import request
-from .provider_rules import anthropic_faults
+from .provider_rules import anthropic_faults, openai_faults
 
 RULES = {name: profile.rules for name, profile in PROFILES.items() if profile.rules is not None}
 OPENAI, ANTHROPIC, GRAMMARS = (RULES[name] for name in ("openai", "anthropic", "compatible"))
@@ -183,13 +183,37 @@ def test_a_long_list_of_long_values_is_any_text() -> None:
     assert "enum" in wire(closed(output={"enum": values[:250]}))["properties"]["output"]
 
 
-def test_what_lies_deeper_than_a_provider_takes_is_a_text() -> None:
+@pytest.mark.parametrize(
+    "innermost", [{"type": "integer"}, {}, {"type": "object"}, {"anyOf": [closed(), {"const": 1}]}]
+)
+@pytest.mark.parametrize("levels", range(6, 14))
+@pytest.mark.parametrize("around", [lambda part: closed(a=part), lambda part: {"type": "array", "items": part}])
+def test_what_lies_deeper_than_a_provider_takes_is_a_text_which_lies_no_deeper_itself(
+    innermost: Any, levels: int, around: Any
+) -> None:
+    schema: Any = innermost
+    for _ in range(levels):
+        schema = around(schema)
+    sent = wire_schema(closed(a=schema), OPENAI)
+    assert not list(openai_faults(sent.schema))
+    assert not compiled(sent.schema).problems(as_sent(answer := {"a": _sample(levels, around)}, sent.schema))
+    assert value_with_texts_read(as_sent(answer, sent.schema)) == (answer, [])
+
+
+def _sample(levels: int, around: Any) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value} if "properties" in around({}) else [value]
+    return value
+
+
+def test_what_is_cut_is_named_where_it_is_cut() -> None:
     schema: Any = {"type": "integer"}
     for _ in range(12):
         schema = closed(a=schema)
     (opening,) = openings(schema)
-    assert opening.place == ".".join("a" * 9)
-    assert opening.reason == "it lies 10 levels deep in what is sent"
+    assert opening.place == ".".join("a" * 8)
+    assert opening.reason == "it lies 9 levels deep in what is sent"
 
 
 def a_call(name: str, parameters: int) -> Any:

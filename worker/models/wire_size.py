@@ -66,3 +66,10 @@ def size_of(schema: Any) -> Size:
     below = [*properties.values(), *definitions.values(), *schema.get("anyOf", ())]
     below += [schema[key] for key in ("items", "additionalProperties") if key in schema]
     return sum(map(size_of, below), own)
+
+
+def depth_of(schema: Any) -> int:
+    """How many levels of a value lie below what `wire_schema` has written, but for what its references lead to."""
+    below = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+    beside = max(map(depth_of, schema.get("anyOf", ())), default=0)
+    return max(beside, 1 + max(map(depth_of, below)) if below else 0)

@@ -16,7 +16,7 @@ from acts_celery.protocol.requests.wire import AS_TEXT
 from acts_celery.protocol.schemas.patterns import is_whole_text
 
 from .profiles import Rules
-from .wire_size import Size, size_of
+from .wire_size import Size, depth_of, size_of
 
 Schema = dict[str, Any]
 
@@ -113,8 +113,12 @@ class Writer:
         if isinstance(part, dict):
             spoken = {key: part[key] for key in _SPOKEN if isinstance(part.get(key), str)}
             if self.rules.levels is not None and level >= self.rules.levels and _is_deep(part):
-                return {**spoken, **self._as_text(f"it lies {level} levels deep in what is sent", "nest less")}
+                return {**spoken, **self._too_deep(level)}
+            before = len(self.openings)
             said = self._said(part, level)
+            if level + 1 == self.rules.levels and depth_of(said) > 1:  # a text has a property, which lies deeper, too
+                del self.openings[before:]
+                return {**spoken, **self._too_deep(level)}
             return said if "$ref" in said else {**spoken, **said}  # beside a reference nothing may stand
         return self._anything()
 
@@ -158,6 +162,9 @@ class Writer:
         self._open(reason, remedy)
         said = {**_TEXT, "description": "The value, as JSON."}
         return {"type": "object", "properties": {AS_TEXT: said}, "required": [AS_TEXT], "additionalProperties": False}
+
+    def _too_deep(self, level: int) -> Schema:
+        return self._as_text(f"it lies {level} levels deep in what is sent", "nest less")
 
     def _open(self, reason: str, remedy: str) -> None:
         self.openings.append(Opening(*self._at, reason, remedy))
