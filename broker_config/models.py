@@ -123,6 +123,8 @@ class ConfiguredModel(BaseModel):
     """Whose rules hold for what is enforced; None: those of its host."""
     wire: Wire = "json"
     """How it is told of tools: in the messages, or as functions of the provider's own tool calling (SPEC R12.6)."""
+    pictures: bool | None = None
+    """Whether it is shown the pictures that tools answer; None: where it is asked of OpenAI or Anthropic."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
 
@@ -151,6 +153,13 @@ class ConfiguredModel(BaseModel):
     def name(self) -> str:
         """What the provider calls it: the name behind the colon."""
         return self.model.partition(":")[2]
+
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether it is shown the pictures that tools answer."""
+        if self.pictures is not None:
+            return self.pictures
+        return self.base_url is None and self.provider in ("openai", "anthropic")
 
     def masked(self) -> dict[str, object]:
         """Fit to be shown."""

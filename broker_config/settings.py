@@ -116,8 +116,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     model_max_output_tokens: int | None = Field(
         None,
         gt=0,
-        description="How many tokens an answer of that model may have where `config.max_output_tokens` does not say; "
-        "4096 where neither does.",
+        description="How many tokens an answer of it may have, unless `config.max_output_tokens` says it. Unset: 4096.",
         json_schema_extra=FOUND,
     )
     model_price: Annotated[OptionalPrice, NoDecode] = Field(
@@ -156,10 +155,12 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         "`tools`, as functions of the provider's own tool calling.",
         json_schema_extra=FOUND,
     )
+    model_pictures: bool | None = Field(
+        None, description="Whether it sees pictures of tools. Unset: if of OpenAI or Anthropic", json_schema_extra=FOUND
+    )
     model_fallbacks: CommaSeparated = Field(
         (),
-        description="Models of `models` that are asked, in this order, when that model does not answer; separated by "
-        "commas.",
+        description="Models of `models` to ask, in this order, when that model does not answer; separated by commas.",
     )
     models: Annotated[dict[str, ConfiguredModel], NoDecode] = Field(
         {},
@@ -328,6 +329,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
             enforce=self.model_enforce,
             profile=self.model_profile,
             wire=self.model_wire,
+            pictures=self.model_pictures,
             fallbacks=self.model_fallbacks,
         )
 

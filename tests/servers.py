@@ -32,6 +32,7 @@ SCRIPTS: Final = {
     "formats": "worker/test_sweep",
     "heartbeats": "worker/test_sweep_script",
     "held": "worker/test_r14_people",
+    "keep_picture": "mcp/test_pictures_of_tools",
     "lane": "worker/test_runs",
     "lanes": "worker/test_commit_script",
     "loop": "worker/test_r13_1_loop",

@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from acts_celery.protocol.language.files import pictures_in
 from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, Message, is_promise, is_written, kind_of
 from acts_celery.protocol.language.paths import MISSING, copied
@@ -63,7 +64,7 @@ class Budget:
         self.show_bytes = show_bytes
         self.hidden = hidden
         """Where what others wrote lies, where that is left out (SPEC R16.3)."""
-        self._by_schema = by_schema
+        self.by_schema = by_schema
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
 
@@ -75,7 +76,7 @@ class Budget:
         """The line of the value at a place; by schema a line for each part that says how large it is, and no value.
         Raises `TooLarge`.
         """
-        if not self._by_schema:
+        if not self.by_schema:
             return [self.value(value, _name(place))]
         if not isinstance(value, Mapping):
             return [not_shown(value, place)]
@@ -150,6 +151,22 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
             left, hidden = budget.without(operation.value, place, strange)
             lines += [*(budget.lines(left, place) if left is not MISSING else []), *hidden]
         yield "\n".join(lines)
+
+
+def shown_pictures(messages: Iterable[Message], budget: Budget) -> Iterator[tuple[str, str]]:
+    """The places of pictures among what messages have written, as far as their values are shown, each with the
+    picture's digest (SPEC R16.3).
+    """
+    written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
+    for message, operation in _lasting(written) if not budget.by_schema else ():
+        if operation is None:
+            continue
+        place, value = operation.place, operation.value
+        if budget.hidden is not None:
+            strange = budget.hidden.at(place, message.get("_instance"))
+            value, _ = budget.without(value, place, strange) if budget.hidden.is_named(place) else (MISSING, ())
+        for path, digest in pictures_in(value):
+            yield _name(Reference(place.kind, (*place.path, *path))), digest
 
 
 def _lasting(messages: Sequence[Message]) -> list[tuple[Message, Operation | None]]:

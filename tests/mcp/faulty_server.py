@@ -9,6 +9,7 @@ handshake.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -42,6 +43,9 @@ TOOLS = [
     tool("noise", **READS),
     tool("unreadable", **READS),
     tool("picture", **READS),
+    tool("screenshot", **READS),
+    tool("blob", **READS),
+    tool("order"),
     tool("environment", **READS),
     tool("slow", **READS),
     tool("mean", **READS),
@@ -113,6 +117,14 @@ def carry_out(name: str, arguments: dict[str, Any], request: dict[str, Any]) -> 
             picture = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
             link = {"type": "resource_link", "uri": "file:///etc/passwd", "name": "†state.secret"}
             return {"content": [{"type": "text", "text": "here"}, picture, link]}
+        case "screenshot":
+            data, _, zeros = request["params"]["arguments"]["text"].partition("*")
+            data = base64.b64encode(base64.b64decode(data) + b"\0" * int(zeros or 0)).decode()
+            shot = {"type": "image", "data": data, "mimeType": "image/png"}
+            return {"content": [{"type": "text", "text": "here"}, shot]}
+        case "blob":
+            blob = {"uri": "file:///shot.png", "mimeType": "image/png", "blob": request["params"]["arguments"]["text"]}
+            return {"content": [{"type": "resource", "resource": blob}]}
         case "environment":
             return text(json.dumps(dict(os.environ)))
         case "progress":

@@ -1,9 +1,8 @@
 """A run as one file: written with its log, definition and result, and read back under its id (SPEC R11.5).
 
-A file of JSON lines. The first holds what the run is and has come to, `result` as `acts show --json` prints it; each
-of the others is a file that its messages show (`file` is its digest, `content` in base64), or an entry of its log:
-`id`, `lane`, `message` where it has one, and its other fields as they lie in Redis, in base64. So it can be read
-without anything of ours, and nothing of it is lost.
+A file of JSON lines. The first holds what the run is and has come to, `result` as `acts show --json` prints it; each of
+the others is a file of it (`file` is its digest, `content` in base64), or an entry of its log: `id`, `lane`, `message`
+where it has one, and its other fields as they lie in Redis, in base64. Nothing of it is lost.
 
 An imported run is there to be read and forked. One that had not ended is cancelled, as of the file. Who imported it
 is the last entry of its log; who did what before is what the file says.
@@ -178,8 +177,9 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             "codes": {code.pack(): number for number, code in history.codes().items()},
         }
     )
-    for digest, content in redis.hscan_iter(keys.files):
-        yield _line({"file": _text(digest), "content": _encoded(content)})
+    for key in (keys.files, keys.pictures):
+        for digest, content in redis.hscan_iter(key):
+            yield _line({"file": _text(digest), "content": _encoded(content)})
     for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
         fields = dict(names.current(raw))

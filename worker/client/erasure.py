@@ -19,7 +19,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.events import ChildStarted
 from acts_celery.protocol.engine.loop_events import Asked
-from acts_celery.protocol.language.files import file_parts
+from acts_celery.protocol.language.files import file_parts, pictures_in
 from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunNotFound, RunOver
 from acts_celery.worker.storage import fields as names
 from acts_celery.worker.storage.audit import audit_record
@@ -96,6 +96,8 @@ class Eraser:
         for _, lane in self._history.lanes(chosen):
             children += [entry.event.run for entry in lane if isinstance(entry.event, ChildStarted)]
             shown |= _files_of(lane)
+        pictures: Any = self._redis.hkeys(self._keys.pictures)  # an attempt may have left one that nothing names
+        shown |= {digest.decode() for digest in pictures}
         for child in dict.fromkeys(children):
             self._delete_child(child)
         count, last = self._write_anew(frozenset(map(lane_token, chosen)), kept, shown)
@@ -156,9 +158,10 @@ class Eraser:
 
 
 def _files_of(entries: Sequence[Entry]) -> set[str]:
-    """The digests of the files that messages show."""
+    """The digests of the files that messages show, and of pictures that tools have answered."""
     messages = [message for entry in entries for message in _messages(entry)]
-    return {str(part["digest"]) for part in file_parts(messages) if "digest" in part}
+    named = {str(part["digest"]) for part in file_parts(messages) if "digest" in part}
+    return named | {digest for _, digest in pictures_in(messages)}
 
 
 def _messages(entry: Entry) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,17 +17,9 @@ from typing import Any, Final
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.files import file_parts, is_file, sent_bytes, with_changed
+from acts_celery.protocol.language.files import file_parts, is_file, picture_type, sent_bytes, with_changed
 from acts_celery.worker.models.image_tokens import image_size
 
-_BEGIN: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
-"""How files begin that models take."""
 _KINDS: Final = "PNG, JPEG, GIF, WebP, PDF and texts in UTF-8"
 _FORMS: Final = ("image", "application/pdf")
 """What a name says of these kinds has to be so."""
@@ -185,7 +177,7 @@ def _delegates(plan: Plan) -> Iterable[tuple[str, Mapping[str, Any]]]:
 
 def _media_type(name: str, content: bytes) -> str:
     """What a file is, by how it begins. Raises `ValueError` where no model takes it, or its name says otherwise."""
-    found = next((kind for begin, kind in _kinds(content) if begin), None)
+    found = picture_type(content) or _other_type(content)
     said = mimetypes.guess_type(name)[0] or ""
     if found is None:
         raise ValueError(f"{name}: models take {_KINDS}, and this is none of them")
@@ -194,10 +186,10 @@ def _media_type(name: str, content: bytes) -> str:
     return found
 
 
-def _kinds(content: bytes) -> Iterator[tuple[bool, str]]:
-    yield from ((content.startswith(begin), kind) for begin, kind in _BEGIN)
-    yield content.startswith(b"RIFF") and content[8:12] == b"WEBP", "image/webp"
-    yield _is_text(content), "text/plain"
+def _other_type(content: bytes) -> str | None:
+    if content.startswith(b"%PDF-"):
+        return "application/pdf"
+    return "text/plain" if _is_text(content) else None
 
 
 def _is_text(content: bytes) -> bool:

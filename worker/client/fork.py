@@ -82,8 +82,9 @@ class Forker:
                 self._redis.rpush(keys.instances, *some)
             if codes := self._redis.hgetall(self._keys.codes):
                 self._redis.hset(keys.codes, mapping=codes)  # type: ignore[arg-type]  # redis wants it invariant
-            if files := self._redis.hgetall(self._keys.files):
-                self._redis.hset(keys.files, mapping=files)  # type: ignore[arg-type]  # as above
+            for old, new in ((self._keys.files, keys.files), (self._keys.pictures, keys.pictures)):
+                if files := self._redis.hgetall(old):
+                    self._redis.hset(new, mapping=files)  # type: ignore[arg-type]  # as above
             run = RunState(unpack_definition(data))
             self._copy_log(keys, run, at)
             counts = self._write_lanes(keys, run)

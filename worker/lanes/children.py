@@ -22,7 +22,7 @@ from acts_celery.protocol.engine.costs import dollars_of
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop_limits import LoopLimits
-from acts_celery.protocol.language.files import digests
+from acts_celery.protocol.language.files import digests, pictures_in
 from acts_celery.protocol.language.messages import is_promise
 from acts_celery.protocol.requests.results import result_schema
 from acts_celery.worker.storage.audit import Actor, AuditRecord
@@ -128,11 +128,17 @@ class Children:
         return above, budgets, left
 
     def _files(self, plan: Plan, parent: Keys) -> dict[str, bytes]:
-        """The files that a child may show: those that its context, and its delegates', name of its parent's."""
+        """The files that a child may show: those that its context, and its delegates', name of its parent's, and the
+        pictures of tools that it is given.
+        """
         own = (each.get("context", ()) for each in plan.submission.delegates.values())
-        named = digests(plan.context.messages, *own)
-        found: Any = self._redis.hmget(parent.files, named) if named else ()
-        return {digest: content for digest, content in zip(named, found, strict=True) if content is not None}
+        messages = plan.context.messages
+        named = list({*digests(messages, *own), *(digest for _, digest in pictures_in([*messages]))})
+        found = dict[str, bytes]()
+        for key in (parent.files, parent.pictures) if named else ():
+            contents: Any = self._redis.hmget(key, named)
+            found |= {digest: content for digest, content in zip(named, contents, strict=True) if content is not None}
+        return found
 
     def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
         """The keys of the run that is to answer a call, and its status where it is there: an attempt before may have

@@ -22,12 +22,17 @@ from acts_celery.protocol.calls.trust import NOTHING, ToolTrust
 from acts_celery.protocol.engine.decisions import Failure, Start, Success
 from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
 from acts_celery.protocol.engine.loop_limits import MAX_OUTPUT_TOKENS
+from acts_celery.protocol.language.files import sent_bytes
+from acts_celery.protocol.language.messages import render_data
+from acts_celery.protocol.requests.data_blocks import Budget, shown_pictures
 from acts_celery.protocol.requests.results import ResultRequest, result_request
 from acts_celery.protocol.trust.effects import doubt
 from acts_celery.protocol.trust.flow import Flow
 from acts_celery.worker.models.configured import Models
+from acts_celery.worker.models.content_parts import described, picture_message
 from acts_celery.worker.models.delegates import about, request_config, solve
 from acts_celery.worker.models.http_client import TRACEPARENT
+from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.models.partial_answers import PartialAnswers
 from acts_celery.worker.models.request import Reported
 from acts_celery.worker.models.tick_requests import ask_for_tick
@@ -54,6 +59,7 @@ class Remote:
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self._settings = settings
         self._registry = registry
+        self._models = KnownModels(settings, registry)
 
     def leaves(self, call: Call) -> bool:
         """Whether the call goes to a task of its own."""
@@ -112,16 +118,32 @@ class Remote:
         own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
         most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
         asked = self._asked(start, execution, definition)
+        config = request_config(definition.config, own.get("config") or {})
+        context, shown = list(asked.context), self.pictures(start, execution, definition)
+        known = {digest: described(files[digest]) for _, digest in shown if digest in files}
+        room = int(self._settings.limit_call_bytes) // 2 - sent_bytes(context)
+        if (message := picture_message(shown, known, room)) is not None:
+            context.insert(len(context) - asked.is_rendered, message)  # a latent call comes last
         body = DelegateCall(
             attempt=attempt,
             delegate=self._delegate_name(call, definition),
-            context=filled(asked.context, files),
+            context=filled(context, files),
             schema=asked.schema,
-            config={**most, **request_config(definition.config, own.get("config") or {}), **about(asked)},
+            config={**most, **config, **about(asked)},
             awaited=not call.is_fire_and_forget,
             untrusted=_untrusted(call, execution),
         )
         return self._task(EXECUTE_DELEGATE, body, call)
+
+    def pictures(self, start: Start, execution: Execution, definition: Definition) -> list[tuple[str, str]]:
+        """The places, and digests, of the pictures of tools that the model that a call asks is shown."""
+        call = start.call
+        own = definition.delegates.get(call.runner.name, {}) if call.runner.executor is Executor.DELEGATE else {}
+        name = request_config(definition.config, own.get("config") or {}).get("model")
+        if not self.asks(call, definition) or not self._models.see_pictures(name):
+            return []
+        given = [*execution.scoped_messages(call), render_data("input", dict(start.parameters))]
+        return list(shown_pictures(given, Budget()))
 
     def _asked(self, start: Start, execution: Execution, definition: Definition) -> ResultRequest:
         """What a delegate in code, or a model, is given."""

@@ -79,6 +79,8 @@ class Starter:
         if not self._services.remote.leaves(call):
             return self._begin_inline(start, attempt, execution)
         is_shown = call.runner.executor is not Executor.ACTIVITY
+        if is_shown:
+            await self._read_pictures(start, execution)
         if is_shown and at is not None and execution.sees_what_is_there(start):
             message = self.message(start, replace(attempt, seen=(at, self._view.seen)), execution)
         else:
@@ -86,6 +88,16 @@ class Starter:
         if isinstance(message, TaskMessage) and self._is_charged(call):
             return await self._budget.reserve(attempt, message) or message
         return message
+
+    async def _read_pictures(self, start: Start, execution: Execution) -> None:
+        """Read the pictures of tools that a call shows: they are beside the log, and not in its entries."""
+        view = self._view
+        try:
+            shown = self._services.remote.pictures(start, execution, self._definition)
+        except (Conflict, TooLarge):
+            return  # which its message says
+        if missing := [digest for _, digest in shown if digest not in view.files]:
+            view.files = {**view.files, **await self._services.log.files(view.run, missing)}
 
     def message(self, start: Start, attempt: Attempt, execution: Execution) -> TaskMessage | Failure:
         """The message that carries a call away, or why there is none."""

@@ -11,8 +11,9 @@ from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.engine.loop import Stage
 from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
 from acts_celery.protocol.engine.loop_limits import LoopLimits
-from acts_celery.protocol.language.files import sent_bytes
+from acts_celery.protocol.language.files import digests, sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
+from acts_celery.protocol.requests.data_blocks import shown_pictures
 from acts_celery.protocol.requests.functions import REQUIRED, TOOLS
 from acts_celery.protocol.requests.rendering import (
     render_added,
@@ -26,6 +27,7 @@ from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.submission.config import SAMPLING
 from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.models.content_parts import picture_message
 from acts_celery.worker.models.image_tokens import request_tokens
 from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.models.prices import estimate_of
@@ -37,6 +39,14 @@ from .ticks import fates_of
 
 _SENT = ("model", *SAMPLING, "request_seconds")
 """The settings that are a model's own."""
+
+
+class PicturesUnknown(Exception):
+    """The request shows pictures of tools, by these digests, of which its view knows nothing yet."""
+
+    def __init__(self, digests: Sequence[str]) -> None:
+        super().__init__()
+        self.digests = digests
 
 
 def request_of(view: LoopView, checker: Checker) -> Request:
@@ -59,13 +69,19 @@ def request_of(view: LoopView, checker: Checker) -> Request:
 def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked:
     """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
     with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
-    `TooLarge` for another.
+    `TooLarge` for another, and `PicturesUnknown`.
     """
-    config = config_of(view, request)
-    kind, added, schema, own = _second(view, request) if view.loop.stage is Stage.CHOSEN else _first(view, request)
+    config, most_bytes = config_of(view, request), request.known.limits.call_bytes
+    if view.loop.stage is Stage.CHOSEN:
+        kind, added, schema, own = _second(view, request)
+    else:
+        sees_pictures = models.see_pictures(config.get("model"))
+        pictures = _pictures(view, request, most_bytes // 2) if sees_pictures else []
+        kind, added, schema, own = _first(view, request)
+        added = [*added, *pictures]
     messages = [*view.asked, *added]
     beside = sum(map(len, view.provider_data.values()))
-    size, most_bytes = len(pack(messages)) + len(pack(schema)) + beside, request.known.limits.call_bytes
+    size = len(pack(messages)) + len(pack(schema)) + beside
     if (sent := size + sent_bytes(messages)) > most_bytes:
         raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
     most = view.limits.max_output_tokens
@@ -81,6 +97,21 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
         schema=schema if schema != view.schema else None,
         **own,
     )
+
+
+def _pictures(view: LoopView, request: Request, most_bytes: int) -> list[dict[str, Any]]:
+    """The message that shows the pictures of tools among what the next request shows and the ones before have not; all
+    files of the requests have so many bytes. Raises `PicturesUnknown`.
+    """
+    shown = list(shown_pictures(view.messages[view.rendered :], request.budget(view.messages)))
+    if not shown:
+        return []
+    if unknown := [digest for _, digest in shown if digest not in view.pictures]:
+        raise PicturesUnknown(unknown)
+    before = set(digests(view.asked))
+    new = [(place, digest) for place, digest in shown if digest not in before]
+    message = picture_message(new, view.pictures, most_bytes - sent_bytes(view.asked))
+    return [message] if message is not None else []
 
 
 def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, asked: Sequence[ConfiguredModel]) -> int:

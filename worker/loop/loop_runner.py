@@ -27,6 +27,7 @@ from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.lanes.call_budget import WAIT_SECONDS, waits
 from acts_celery.worker.lanes.mailbox import Mailbox
 from acts_celery.worker.lanes.services import Services
+from acts_celery.worker.models.content_parts import described
 from acts_celery.worker.models.errors import Unreachable
 from acts_celery.worker.models.known import KnownModels
 from acts_celery.worker.storage.child_links import Parent, child_result
@@ -41,7 +42,7 @@ from acts_celery.worker.wire.task_messages import TaskMessage
 from .loop_answers import Answers
 from .loop_budget import LoopBudget
 from .loop_log import LoopLog
-from .loop_requests import config_of, next_request, request_of
+from .loop_requests import PicturesUnknown, config_of, next_request, request_of
 from .loop_view import LoopView
 from .ticks import last_errors, note_closing, note_start, read_solution
 
@@ -158,7 +159,11 @@ class LoopRunner:
             # Proving which references fit, or loading prices, may take a second: the loop should turn.
             is_long = loop.stage is Stage.CHOSEN or view.limits.money is not None
             compose = partial(next_request, view, asks, self._models)
-            request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
+            try:
+                request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
+            except PicturesUnknown as unknown:
+                await self._read_pictures(unknown.digests)
+                request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
         except (Rejected, TooLarge) as error:
             return await self._fail(f"TooLarge: {error}")
         times = request.repeats["times"] if request.repeats is not None else 1
@@ -171,6 +176,11 @@ class LoopRunner:
         await self._take(step)
         self._has_to_look = True
         return True
+
+    async def _read_pictures(self, named: Sequence[str]) -> None:
+        """Have the view know what can be shown of pictures of tools."""
+        found = await self._services.log.files(self._view.run, named)
+        self._view.pictures |= {digest: described(found[digest]) if digest in found else None for digest in named}
 
     async def _ask(self) -> bool:
         """Claim the current request, unless it is at work, and send it."""

@@ -86,6 +86,8 @@ class LoopView:
         """How the first request was put, `json` or `tools`, and so all others (SPEC R12.6); None before it."""
         self.provider_data: dict[str, str] = {}
         """What providers have said beside the answers, by tick."""
+        self.pictures: dict[str, Mapping[str, Any] | None] = {}
+        """What is known of the pictures of tools by their digests; None of one that cannot be shown."""
         self.schema: Any = None
         """The schema of the last request; but for staged plans the same in every tick."""
         self.asks: Request | None = None

@@ -27,7 +27,7 @@ from acts_celery.worker.backoff import Backoff
 from .declarations import Declaration
 from .errors import McpRefused, McpToolChanged, McpUnavailable, NotAsked, Origin, Told
 from .listing import Sieve, listed
-from .results import value_of
+from .results import Keep, value_of
 from .stdio import stdio
 
 logger = logging.getLogger(__name__)
@@ -82,8 +82,10 @@ class Connection:
         session.is_stale = True
         return await self._listed(session)
 
-    async def call(self, tool: Declaration, arguments: Mapping[str, Any]) -> Any:
-        """Carry out a tool that is admitted as it is given here. Raises an `errors` of ours."""
+    async def call(self, tool: Declaration, arguments: Mapping[str, Any], keep: Keep) -> Any:
+        """Carry out a tool that is admitted as it is given here; `keep` keeps the pictures that it answers. Raises an
+        `errors` of ours.
+        """
         from mcp_types import CallToolRequest, CallToolRequestParams
 
         session = await self._opened()
@@ -121,7 +123,7 @@ class Connection:
         said = answer.model_dump(by_alias=True, exclude_none=True)
         if "content" not in said:
             raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {said.get('resultType')!r}")
-        return value_of(said, is_wrapped=tool.wraps_result)
+        return await value_of(said, keep, is_wrapped=tool.wraps_result)
 
     async def close(self) -> None:
         """End the session, and the server's process where it is one."""

@@ -6,12 +6,16 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from redis.exceptions import RedisError
 
 from acts_celery.broker_config import Settings
 from acts_celery.worker.storage.audit import Actor
 from acts_celery.worker.storage.connections import connect_async
+from acts_celery.worker.storage.files import PictureKeeper
 from acts_celery.worker.storage.sessions import SessionTable
 from acts_celery.worker.wire.attempts import current_attempt
 
@@ -32,7 +36,7 @@ class Connections:
         """Carry out a tool of a server for the current call, in the session of its run. Raises an `errors` of ours."""
         attempt = current_attempt()
         if self._settings.mcp[name].stateless or attempt is None:
-            return await self.to(name).call(tool, arguments)
+            return await self.to(name).call(tool, arguments, partial(self._keep, attempt.id.run if attempt else ""))
         if self._settings.effective_redis_url is None:
             raise McpRefused(
                 f"each run has its own session with MCP server {name}, and which worker has that stands in the log, "
@@ -42,7 +46,8 @@ class Connections:
         own = self._own()
         if own.sessions is None:
             table = SessionTable(connect_async(self._settings), self._settings.key_prefix)
-            own.sessions = RunSessions(table, self._settings.mcp, self._make(own), Actor.of(self._settings))
+            actor = Actor.of(self._settings)
+            own.sessions = RunSessions(table, self._settings.mcp, self._make(own), self._keep, actor)
         return await own.sessions.call(attempt.id.run, name, tool, arguments)
 
     def to(self, name: str) -> Connection:
@@ -58,6 +63,18 @@ class Connections:
         await asyncio.gather(*(connection.close() for connection in own.shared.values()))
         if own.sessions is not None:
             await own.sessions.close()
+
+    async def _keep(self, run: str, content: bytes) -> str:
+        """Keep a picture beside the log of a run; returns why it is not kept, or nothing."""
+        if not run or self._settings.effective_redis_url is None:
+            return "the worker that has called the server does not see the log (ACTS_REDIS_URL)"
+        own = self._own()
+        if own.pictures is None:
+            own.pictures = PictureKeeper(connect_async(self._settings), self._settings)
+        try:
+            return await own.pictures.keep(run, content)
+        except RedisError as error:
+            return f"the log did not take it: {type(error).__name__}"
 
     def _own(self) -> _OfLoop:
         return self._by_loop.setdefault(asyncio.get_running_loop(), _OfLoop())
@@ -81,4 +98,5 @@ class _OfLoop:
 
     shared: dict[str, Connection] = field(default_factory=dict)
     sessions: RunSessions | None = None
+    pictures: PictureKeeper | None = None
     openings: dict[str, Opening] = field(default_factory=lambda: defaultdict(Opening))

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -60,12 +61,18 @@ class RunSessions:
     """What the tasks of one event loop ask for the sessions of runs."""
 
     def __init__(
-        self, table: SessionTable, servers: Mapping[str, McpServer], make: Callable[[str], Connection], actor: Actor
+        self,
+        table: SessionTable,
+        servers: Mapping[str, McpServer],
+        make: Callable[[str], Connection],
+        keep: Callable[[str, bytes], Awaitable[str]],
+        actor: Actor,
     ) -> None:
-        """`make` gives a new connection to a server."""
+        """`make` gives a new connection to a server, `keep` keeps a picture for a run (see `results.Keep`)."""
         self._table = table
         self._servers = servers
         self._make = make
+        self._keep_picture = keep
         self._actor = actor
         self._process = owner_token()
         self._kept_at = -LEASE_SECONDS
@@ -148,7 +155,7 @@ class RunSessions:
         for is_last in (False, True):
             own.at_work += 1
             try:
-                return await own.connection.call(tool, arguments)
+                return await own.connection.call(tool, arguments, partial(self._keep_picture, run))
             except NotAsked as error:
                 again = None if is_last else await self._claimed(run, server)
                 if not isinstance(again, _Own):

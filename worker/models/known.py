@@ -60,6 +60,11 @@ class KnownModels:
         found = self.find(name)
         return (found, *self.fallbacks(found)) if found is not None else ()
 
+    def see_pictures(self, name: str | None) -> bool:
+        """Whether the model of that name, and all that are asked in its stead, are shown pictures of tools."""
+        asked = self.asked(name)
+        return bool(asked) and all(model.sees_pictures for model in asked)
+
     def configured(self) -> Iterator[ConfiguredModel]:
         """Those of the settings."""
         if self._default is not None:

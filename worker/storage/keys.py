@@ -149,6 +149,11 @@ class Keys:
         return self._key("files")
 
     @property
+    def pictures(self) -> str:
+        """Hash: digest -> the bytes of a picture that a tool has answered. Lanes are opened without them."""
+        return self._key("pictures")
+
+    @property
     def sessions(self) -> str:
         """Hash: MCP server -> which process has the run's session with it (see session.lua)."""
         return self._key("sessions")
@@ -197,6 +202,7 @@ class Keys:
             self.published,
             self.backlog,
             self.files,
+            self.pictures,
             self.sessions,
             self.outbox,
             self.outbox_tasks,

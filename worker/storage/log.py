@@ -234,9 +234,13 @@ class MessageLog:
             after = found[-1].id
 
     async def files(self, run: str, digests: Sequence[str]) -> dict[str, bytes]:
-        """The files of these digests, as far as the run has them."""
-        found = await self._commands.execute("HMGET", self._keys(run).files, *digests) if digests else ()
-        return {digest: content for digest, content in zip(digests, found, strict=True) if content is not None}
+        """The files of these digests, and pictures of tools, as far as the run has them."""
+        keys, found = self._keys(run), dict[str, bytes]()
+        for key in (keys.files, keys.pictures):
+            if missing := [digest for digest in digests if digest not in found]:
+                contents = await self._commands.execute("HMGET", key, *missing)
+                found |= {name: each for name, each in zip(missing, contents, strict=True) if each is not None}
+        return found
 
     async def with_files(self, run: str, known: Mapping[str, bytes], entries: Iterable[Entry]) -> Mapping[str, bytes]:
         """The files that are known by their digests, and those that messages of these entries show."""
@@ -245,7 +249,7 @@ class MessageLog:
         return {**known, **await self.files(run, missing)} if missing else known
 
     async def all_files(self, run: str) -> dict[str, bytes]:
-        """The files that the run has, by their digests."""
+        """The files that the run has, by their digests, without the pictures of tools."""
         found = await self._commands.execute("HGETALL", self._keys(run).files)
         pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
         return {digest.decode(): content for digest, content in pairs}

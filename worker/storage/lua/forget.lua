@@ -1,7 +1,7 @@
 -- Put a run's log without the entries of some lanes in the place of the log (see erasure.py), if the run is over and nothing
 -- was added to it since the log was read.
 --
--- KEYS: state log log_kept lanes instances outbox outbox_tasks outbox_due dead_calls files
+-- KEYS: state log log_kept lanes instances outbox outbox_tasks outbox_due dead_calls files pictures
 -- USES: status
 -- Request: instances, lanes (as keys name them), last (the id up to which the log was read), calls (of them, in the outbox),
 --          files (digests that nothing else shows), deleted (JSON: the instances of the run that were deleted, with these),
@@ -33,6 +33,7 @@ if is_done then
     end
     for _, digest in ipairs(request.files) do
         redis.call('HDEL', files, digest)
+        redis.call('HDEL', pictures, digest)
     end
     redis.call('HSET', state, 'deleted', request.deleted)
     redis.call('XADD', log, '*', 'audit', request.who)
