@@ -68,7 +68,7 @@ _ENTRIES: Final = (
      "A parameter is a text that names a known place and has no `†`, or white space before it.",
      "write †state.user.name"),
     ("ACT302", "foreign-template", "warning", "R2.2",
-     "A parameter is a template of another system, such as `{{state.x}}` or `$state.x`: it stays a text.",
+     "A parameter is a template of another system, such as `{{state.x}}`, `$state.x` or `#E1`: it stays a text.",
      "write †state.x"),
     ("ACT303", "misspelt-property", "warning", "R4",
      "A property has nearly the name of a meta-property, such as `_outputpath` or `output_path`, and no effect.",

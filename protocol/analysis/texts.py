@@ -18,7 +18,7 @@ from acts_celery.protocol.language.paths import MISSING, strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.language.spelling import Speller, squeezed
 from acts_celery.protocol.slips.known_places import KnownPlaces
-from acts_celery.protocol.slips.slip import Literals, Slip, Slips, named_by
+from acts_celery.protocol.slips.slip import Literals, Slip, Slips, named_by, placeholder
 from acts_celery.protocol.submission.layout import Layout
 
 from .finding import Finding, on_call
@@ -123,8 +123,9 @@ class _Texts:
         tool = self.layout.tools.get(call.tool) if call is not None else None
         literals = Literals(tool.document if tool is not None else None)
         slips = Slips(self.places, lambda place: self._is_shown(call, place))
+        count = call.index - self.layout.submission.first if call is not None else 0
         for at, text in strings(value):
-            slip = slips.of(text[:_LONGEST])
+            slip = slips.of(text[:_LONGEST]) or placeholder(text, count, lambda at: self.layout.calls[at].written)
             if slip is not None and not literals.has(at, text):
                 yield at, slip
 

@@ -21,7 +21,7 @@ from acts_celery.protocol.language.messages import DATA_TYPES, Message
 from acts_celery.protocol.language.paths import strings
 from acts_celery.protocol.language.references import DAGGER, Reference, expression_in
 from acts_celery.protocol.slips.naming import NamedPlaces
-from acts_celery.protocol.slips.slip import Literals, Slips, named_by
+from acts_celery.protocol.slips.slip import Literals, Slip, Slips, named_by, placeholder
 from acts_celery.protocol.state.context import Context
 
 from .answer_texts import Unreadable, decoded
@@ -65,7 +65,7 @@ def slips_in(
         literals = Literals(schema)
         for at, text in strings(value):
             try:
-                slip = slips.of(text)
+                slip = slips.of(text) or _placeholder(request, calls, where, text)
             except _TooMany:
                 text = f"not looked at: the answer has more than {_MOST_LOOKED_UP} texts that may name a place"
                 yield Problem(pointer("solution", *where, *at), text)
@@ -79,6 +79,17 @@ def slips_in(
             yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}{more}")
             if is_last:
                 break  # the call does not run by one of them
+
+
+def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str | int], text: str) -> Slip | None:
+    """The slip that a text is in a call with effects which stands for the result of a call before it."""
+    match where:
+        case ("calls", int(position)) if slip := placeholder(
+            text, position, lambda at: tuple(places_written(request, calls.get(at)))
+        ):
+            name = calls[position].get("_tool")
+            return slip if name in request.acting else None
+    return None
 
 
 def may_have_slips(request: Request, call: Any) -> bool:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from acts_celery.protocol.calls.declarations import Declared
 from acts_celery.protocol.calls.toolbox import Toolbox
 from acts_celery.protocol.calls.tools import Runner, Tool
 from acts_celery.protocol.calls.trust import ToolTrust
 from acts_celery.protocol.language.errors import Problem, Rejected
 from acts_celery.protocol.language.messages import Message
 from acts_celery.protocol.schemas.addresses import normalized
-from acts_celery.protocol.submission.checking import Environment, asked_of, check_calls, toolbox_of
+from acts_celery.protocol.submission.checking import Environment, asked_of, check_calls, reach_of, toolbox_of
 from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.protocol.submission.submission import Submission, read_submission
 from acts_celery.protocol.trust.effects import shows_untrusted
@@ -81,6 +82,12 @@ class Request:
     def asked(self) -> ToolTrust:
         """What is said of all that its model can call, and of who else writes to its context (SPEC R16.3)."""
         return asked_of(self.submission, self.known)
+
+    @cached_property
+    def acting(self) -> frozenset[str]:
+        """The tools whose calls change something outside, by all that is said of them and of what is behind them."""
+        reach, tools = reach_of(self.submission.delegates, self.known), dict(self.submission.tools)
+        return frozenset(name for name in self.tools if reach.of_tools(Declared(tools, {name: ()})).effects)
 
     @cached_property
     def hides(self) -> bool:

@@ -7,7 +7,7 @@ in brackets, and no place that is not known, but for a reference inside a longer
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -30,6 +30,8 @@ _BRACKETS: Final = tuple(
     re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
 )
 """What may be a text as well: it counts where what it names is known."""
+_PLACEHOLDER: Final = re.compile(r"\$([1-9][0-9]?)|#E([1-9][0-9]?)|<GENERATED>-([0-9]{1,2})")
+"""What other planners write for the result of a step: the first one is 1, 1 and 0."""
 _BARE: Final = re.compile(rf"{NAME}{STEP}+")
 
 
@@ -112,6 +114,23 @@ class Slips:
             is_one = place is not None and place.path and place.kind in (*DATA_TYPES, *self.places.kinds())
             place = place if is_one else None
         return place if place is not None and not self.is_shown(place) else None
+
+
+def placeholder(text: str, count: int, written: Callable[[int], Sequence[Reference]]) -> Slip | None:
+    """The slip that a whole text is which stands for the result of a step in plans of other systems: `$1`, `#E1`,
+    `<GENERATED>-0`. `count` calls stand before its own, and `written` gives the places that one of them writes.
+    """
+    if count == 0 or (match := _PLACEHOLDER.fullmatch(text)) is None:
+        return None
+    amount, step, task = match.groups()
+    at = int(task) if task is not None else int(amount or step) - 1
+    if amount is not None and at >= count:
+        return None  # a price
+    why = f"has the text {text!r}, which other planners replace by the result of a step; here it stays a text"
+    places = written(at) if at < count else ()
+    if len(places) == 1:
+        return _slip("ACT302", why, str(places[0]))
+    return Slip("ACT302", why, "write the place that the other call writes, such as †state.found", None)
 
 
 class Literals:

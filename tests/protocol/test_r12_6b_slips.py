@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery.protocol import check_submission
+from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.language.references import Expression, Reference
 from acts_celery.protocol.language.templates import bare, escaped
 from acts_celery.protocol.requests import Answer, Request, compose, read_answer, read_request
@@ -304,3 +306,54 @@ def test_the_calls_of_an_answer_read_a_limited_number_of_places() -> None:
     assert [call.index for call in answer.calls] == [0, 2]
     (error,) = answer.errors
     assert (error.pointer, "20000" in error.message) == ("/calls/1", True)
+
+
+PAY = {"properties": {"to": {}, "code": {**TEXT, "_literal": True}}, "_trust": {"effects": True}}
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        *(("$1", "write †state.refund"), ("#E1", "write †state.refund"), ("<GENERATED>-0", "write †state.refund")),
+        *(("$2", "write the place"), ("#E2", "write the place"), ("#E9", "write the place")),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"deep": [text]}])
+def test_a_placeholder_of_other_planners_in_a_call_with_effects_is_an_error_with_the_place(
+    text: str, remedy: str, wrap: Any
+) -> None:
+    request = asked(tools={**TOOLS, "pay": PAY})
+    pay = {"_tool": "pay", "to": wrap(text)}
+    answer = read_answer(request, {"calls": [REFUND, sent("x"), pay], "output": None})
+    assert [call.raw for call in answer.calls] == [REFUND, sent("x")]
+    (error,) = answer.errors
+    assert error.pointer.startswith("/calls/2/to")
+    assert repr(text) in error.message
+    assert remedy in error.message
+    as_text = [
+        [pay, REFUND],
+        [REFUND, {"_tool": "pay", "code": text}],
+        [REFUND, sent(text)],
+    ]
+    for calls in as_text:
+        assert read_answer(request, {"calls": calls, "output": None}).errors == ()
+    so_far = '{"calls": [' + ", ".join(map(json.dumps, [REFUND, sent("x"), pay]))
+    assert 2 not in [call.index for call in begin_answer(request, so_far, request.submission.context, first=0).calls]
+
+
+@pytest.mark.parametrize(
+    "text", ["$3", "$0", "$1.50", "$1 each", "#E", "#Ex", "#E1 and #E2", "<GENERATED>", "$12", "E1"]
+)
+def test_what_only_looks_like_a_placeholder_runs_as_it_stands(text: str) -> None:
+    request = asked(tools={**TOOLS, "pay": PAY})
+    calls = [REFUND, sent("x"), {"_tool": "pay", "to": text}]
+    assert read_answer(request, {"calls": calls, "output": None}).errors == ()
+
+
+def test_a_placeholder_of_other_planners_is_a_finding_of_a_plan_where_a_call_is_listed_before() -> None:
+    calls = [sent("#E1"), REFUND, sent("#E2"), sent("$2"), sent("$5"), {"_tool": "send", "code": "$1"}]
+    value = {"context": CONTEXT, "tools": TOOLS, "solution": {"calls": calls}}
+    found = [each for each in analyse(check_submission(value, activities=TOOLS)) if each.code == "ACT302"]
+    assert [(each.pointer, each.remedy) for each in found] == [
+        (f"/solution/calls/{at}/body", "write †state.refund") for at in (2, 3)
+    ]
