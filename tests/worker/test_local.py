@@ -16,6 +16,7 @@ import celery
 import kombu.compression
 import pytest
 from celery import signals
+from kombu import pools
 
 from acts_celery import ActivitiesError, Client, InfrastructureError, activity, local
 from acts_celery.broker_config import EmbeddedServer, load
@@ -102,6 +103,14 @@ def test_a_block_leaves_nothing_open_and_the_process_as_it_was() -> None:
     # Where each use leaves something, each count is above the one before; what else is open here goes up and down.
     assert any(later <= before for before, later in pairwise(counts)), counts
     assert (gc.get_freeze_count(), gc.get_threshold()) == (frozen, thresholds)
+
+
+def test_a_block_leaves_the_process_its_limit_of_connections_to_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(pools, "set_limit", asked.append)
+    with local() as client:  # its worker publishes what is not awaited
+        client.submit([], {"calls": [{"_tool": "shout_locally", "text": "a"}]}).wait(timeout_seconds=60)
+    assert set(asked) == {pools.get_limit()}, "another one fails where connections are in use"
 
 
 def test_the_connections_to_models_are_closed_with_the_block(caplog: pytest.LogCaptureFixture) -> None:

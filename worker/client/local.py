@@ -221,6 +221,7 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     from celery import _state
     from celery.app import trace
     from celery.worker import WorkController, state
+    from kombu import pools
 
     from acts_celery.worker.app.application import make_application
     from acts_celery.worker.app.garbage import GarbageStep
@@ -229,6 +230,7 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     app = make_application(settings, known, verifies_models=verifies_models)
     app.steps["worker"].discard(GarbageStep)  # what is in this process is not all the worker's
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": _POLL_SECONDS}
+    app.conf.broker_pool_limit = pools.get_limit()  # it is one for all of this process
     ready = threading.Event()
     controller = WorkController(
         app=app,
