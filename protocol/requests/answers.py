@@ -184,7 +184,7 @@ class _Reading:
         """The answer that a value is."""
         limits = self.request.known.limits
         value, unfit = with_likenesses(value, limits)
-        read, unread = with_texts_read(value, "solution")
+        read, unread = with_texts_read(value, "solution") if self.request.has_texts else (value, [])
         value, unfit_texts = with_likenesses(read, limits)
         if value is not read and (problem := next(value_problems(value, limits), None)) is not None:
             errors = (*errors, AnswerError(None, "InvalidAnswer", str(problem), ""))

@@ -45,6 +45,8 @@ class Request:
     """What makes the problems of an answer say what to do about them; it needs more than what is known here."""
     is_native: bool = False
     """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
+    has_texts: bool = False
+    """Whether its model may be held to a schema in which texts stand for what it cannot say (see `wire`)."""
     is_child: bool = False
     """Whether it is a delegate's: the names at the top of what it is given are the parent's, as its parameters are."""
 

@@ -6,6 +6,7 @@ wrong by that stays as it is.
 
 They know no object whose properties they are not told. What it has besides those stands in one more, `_json`, as the
 text of a JSON object; where nothing else is there, the text may be of any value, which stands in the object's place.
+Such a format writes every `_json`; in an answer by any other it is a property like all others.
 """
 
 from __future__ import annotations

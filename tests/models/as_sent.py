@@ -60,7 +60,7 @@ def _object(value: Mapping[str, Any], schema: Mapping[str, Any], root: Mapping[s
     written = {}
     for name, part in properties.items():
         if name == AS_TEXT:
-            if others or name in schema["required"]:
+            if others or AS_TEXT in value or name in schema["required"]:
                 text = {**others, **({AS_TEXT: value[AS_TEXT]} if AS_TEXT in value else {})}
                 written[name] = json.dumps(text, ensure_ascii=False) if text else None
             others = {}

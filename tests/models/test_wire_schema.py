@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.models.delegates import enveloped
 from acts_celery.worker.models.fitting import Fitting
 from acts_celery.worker.models.profiles import PROFILES, Rules
+from acts_celery.worker.models.providers import writes_texts
 from acts_celery.worker.models.wire_schema import Inexpressible, Opening, wire_schema
 from tests.protocol.schema_strategies import schema_values, schemas
 from tests.protocol.test_r12_requests import request as protocol_request
@@ -48,7 +48,6 @@ def test_what_the_truth_admits_can_be_written_by_what_is_sent_and_is_read_as_it_
     name: str, schema: Any, value: Any
 ) -> None:
     assume(not compiled(schema).problems(value))
-    assume('"_json"' not in json.dumps(value))
     truth = enveloped(schema)
     try:
         sent = wire(truth, RULES[name])
@@ -56,7 +55,7 @@ def test_what_the_truth_admits_can_be_written_by_what_is_sent_and_is_read_as_it_
         assume(False)
     answer = as_sent({"output": value}, sent)
     assert not compiled(sent).problems(answer)
-    read, problems = value_with_texts_read(answer)
+    read, problems = value_with_texts_read(answer) if RULES[name].is_closed else (answer, [])
     assert not problems
     assert value_without_nulls(truth, read) == value_without_nulls(truth, {"output": value})
 
@@ -283,3 +282,32 @@ def test_a_tool_that_is_open_can_be_given_what_it_does_not_name_on_every_wire(na
     parameters = wire_schema(function.parameters, RULES[name], is_function=True).schema
     arguments = {key: part for key, part in call.items() if key != "_tool"}
     assert not compiled(parameters).problems(as_sent(arguments, parameters))
+
+
+@pytest.mark.parametrize("name", [name for name, rules in RULES.items() if rules.is_closed])
+@pytest.mark.parametrize("value", [{"_json": "{}", "x": 1}, {"_json": "{broken"}, {"x": 1}])
+def test_a_property_of_the_name_that_texts_have_comes_whole(name: str, value: Any) -> None:
+    schema = {"type": "object", "properties": {"_json": {}, "x": {"type": "integer"}}}
+    for said in (schema, {**schema, "additionalProperties": False}):
+        sent = wire(enveloped(said), RULES[name])
+        written = as_sent({"output": value}, sent)
+        assert not compiled(sent).problems(written)
+        read, problems = value_with_texts_read(written)
+        assert (value_without_nulls(enveloped(said), read), problems) == ({"output": value}, [])
+        assert not compiled(wire(enveloped(said), GRAMMARS)).problems({"output": value})
+
+
+@pytest.mark.parametrize(
+    ("said", "writes"),
+    [
+        ({"model": "openai:gpt-4o"}, True),
+        ({"model": "openai:gpt-4o", "enforce": "off"}, False),
+        ({"model": "openai:qwen", "base_url": "http://localhost:8000/v1"}, False),
+        ({"model": "openai:deepseek-chat", "base_url": "https://api.deepseek.com"}, False),
+        ({"model": "anthropic:claude-opus-4-1"}, True),
+        ({"model": "scripted:answers.json"}, True),
+        ({"model": "mine:mine"}, False),
+    ],
+)
+def test_texts_are_read_only_of_models_that_may_be_held_to_write_them(said: Any, writes: bool) -> None:
+    assert writes_texts(ConfiguredModel(**said)) == writes

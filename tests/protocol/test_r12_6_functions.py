@@ -281,7 +281,7 @@ def test_a_value_that_cannot_be_kept_refuses_its_call_alone() -> None:
     deep: Any = {}
     for _ in range(500):
         deep = {"a": deep}
-    request = asked({"add": {"properties": {"a": {}}}})
+    request = replace(asked({"add": {"properties": {"a": {}}}}), has_texts=True)
     unfit = [2**64, float("nan"), "\ud800", deep, {"\ud800": 1}, {"_json": "[" * 70 + "]" * 70}]
     for value in unfit:
         calls = [{"_tool": "add", "a": value}, {"_tool": "add", "a": 1}]

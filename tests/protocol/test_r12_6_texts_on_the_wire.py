@@ -18,11 +18,11 @@ from .schema_strategies import schema_values
 NOTE = {"properties": {"note": {"type": "object"}, "at": {"type": "string"}}, "additionalProperties": False}
 
 
-def answered(*calls: Any, output: Any = None, schema: Any = True) -> Answer:
+def answered(*calls: Any, output: Any = None, schema: Any = True, has_texts: bool = True) -> Answer:
     value = {"context": [{"type": "state", "a": 1}], "schema": schema, "tools": {"keep": NOTE}}
     submission, problems = read_submission(value, Environment().limits)
     assert not problems
-    request = Request(submission, Environment())
+    request = Request(submission, Environment(), has_texts=has_texts)
     return read_answer(request, json.dumps({"calls": calls, "output": output}))
 
 
@@ -50,6 +50,16 @@ def test_what_a_text_holds_is_the_calls(sent: Any, meant: Any) -> None:
     assert errors(answer) == []
     assert answer.solution["calls"] == [{"_tool": "keep", **meant}]
     assert len(answer.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "note", [{"_json": "{}", "x": 1}, {"_json": "{broken"}, {"_json": 5}, {"_json": "[1]"}, {"in": [{"_json": "{}"}]}]
+)
+def test_where_no_such_text_is_written_the_property_is_one_like_all_others(note: Any) -> None:
+    answer = answered({"_tool": "keep", "note": note}, output=note, has_texts=False)
+    assert errors(answer) == []
+    assert (answer.solution["calls"], answer.output) == ([{"_tool": "keep", "note": note}], note)
+    assert [call.parameters for call in answer.calls] == [{"note": note}]
 
 
 def test_references_in_a_text_are_references() -> None:

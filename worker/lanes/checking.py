@@ -89,10 +89,13 @@ class Checker:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. It goes by the model's own `wire`
         where none is given. Raises `protocol.Rejected`.
         """
+        from acts_celery.worker.models.providers import writes_texts
+
         request = replace(read_request(value, self._known(**known)), explain=explained)
+        models = KnownModels(self._settings, self._registry).asked(request.config.get("model"))
         if wire is None:
-            model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
-            wire = model.wire if model is not None else JSON
+            wire = models[0].wire if models else JSON
+        request = replace(request, has_texts=any(map(writes_texts, models)))
         return replace(request, is_native=True) if wire == TOOLS and can_be_carried(request) else request
 
     def _known(

@@ -221,7 +221,8 @@ class LoopRunner:
         if view.has_added_gathers or plan is None:
             return False
         said = {"calls": plan.calls, "output": None}
-        read = partial(read_solution, self._asks, said, view, self._services.checker)
+        asks = replace(self._asks, has_texts=False)  # its texts were read when it came
+        read = partial(read_solution, asks, said, view, self._services.checker)
         solved = await self._answers.apart(size_of(said), read)
         step = self._log.begin()
         note_start(step, view, solved)

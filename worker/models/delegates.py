@@ -27,6 +27,7 @@ from .configured import Models
 from .errors import InvalidAnswer, ModelError, Unreachable
 from .image_tokens import request_tokens
 from .prices import estimate_of
+from .providers import writes_texts
 from .request import Answer, ModelRequest
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ async def solve(
             pay(_cost(models, request, error.answer))
         raise
     pay(_cost(models, request, answer))
-    output = _output(answer)
+    output = _output(answer, has_texts=any(map(writes_texts, models.asked(request.config.get("model")))))
     if schema is None:
         return output
     names: Mapping[str, str] = config.get("choices") or {}
@@ -139,9 +140,10 @@ def enveloped(schema: Any) -> dict[str, Any]:
     return closed({"output": output}, definitions)
 
 
-def _output(answer: Answer) -> Any:
-    """The output of an answer, which has no calls. Raises `InvalidAnswer`, which quotes nothing of it: who may read the
-    run's errors may not see all that the delegate was given.
+def _output(answer: Answer, *, has_texts: bool) -> Any:
+    """The output of an answer, which has no calls; it `has_texts` where its model may be held to write them. Raises
+    `InvalidAnswer`, which quotes nothing of it: who may read the run's errors may not see all that the delegate was
+    given.
     """
     try:
         solution = find_answer(answer.text, ("output",))
@@ -152,6 +154,8 @@ def _output(answer: Answer) -> Any:
     except Unreadable as error:
         logger.debug("an answer that cannot be read begins: %s", answer.text[:_SHOWN_CHARACTERS])
         raise InvalidAnswer(f"the model's answer cannot be read: {error}", answer=answer) from None
+    if not has_texts:
+        return solution["output"]
     output, unread = value_with_texts_read(solution["output"])
     if unread:
         raise InvalidAnswer(f"the model's answer cannot be read: {unread[0]}", answer=answer)

@@ -74,6 +74,17 @@ def enforced(
     return (written, ()) if isinstance(written, str) else (None, written.openings)
 
 
+def writes_texts(configured: ConfiguredModel) -> bool:
+    """Whether a model may be held to a schema in which `_json` texts stand for what it cannot say (SPEC R12.6). A
+    scripted one may repeat what such a model has written.
+    """
+    dialect = _SDKS.get(configured.provider)
+    if dialect is None:
+        return configured.provider == "scripted"
+    rules = profile_of(configured, dialect.url).rules
+    return configured.enforce == "auto" and rules is not None and rules.is_closed
+
+
 def most_tools(configured: ConfiguredModel) -> int | None:
     """How many tools a model can be offered as functions, beside the one of its output (SPEC R12.8). None where its
     tools go otherwise, or its provider names no limit.

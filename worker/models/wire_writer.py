@@ -256,13 +256,13 @@ class Writer:
         required = set(part.get("required", ()))
         properties: dict[str, Schema] = {}
         owner, path = self._at
-        has_more = self.rules.is_closed and not _is_closed(part)
+        has_more = self.rules.is_closed and (not _is_closed(part) or AS_TEXT in part.get("properties", ()))
         if has_more and not part.get("properties"):
             return self._as_text("it may have any property", _CLOSE_IT)
         if has_more:
             self._open("it may have further properties", _CLOSE_IT)
         for name, below in part.get("properties", {}).items():
-            if below is False:
+            if below is False or (name == AS_TEXT and self.rules.is_closed):
                 continue
             if name not in required and self._reduction is Reduction.OPTIONAL and self.rules.is_closed:
                 has_more = True
