@@ -26,7 +26,7 @@ from .files import SUPERVISED
 ROOT = Path(__file__).resolve().parents[2]
 UP = ROOT / "deploy" / "up.py"
 EXAMPLES = ROOT / "deploy" / "examples"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 120.0
 INTERVAL_SECONDS = 0.2
 PROGRAMS = ("redis", "instances-1", "instances-2", "delegates", "background", "flower", "ui")
 

@@ -151,7 +151,8 @@ def test_runs_share_no_session_and_each_keeps_its_own_though_another_worker_goes
             for run in runs:
                 decide(run, 1)
             found = [state(run) for run in runs]
-            assert any(str(run.wait().calls[1].worker).startswith("second") for run in runs)
+            names = [str(run.wait().calls[1].worker) for run in runs]
+            assert any(name.startswith("second") for name in names), names
         assert [(one["first"]["n"], one["second"]["n"]) for one in found] == [(1, 2)] * 4
         assert all(one["first"]["session"] == one["second"]["session"] for one in found)
         assert len({one["first"]["session"] for one in found}) == 4
