@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from celery import Celery
+from celery import Celery, bootsteps
 
 from acts_celery.broker_config import Settings, celery_configuration, queue
 from acts_celery.broker_config.urls import scheme_of
@@ -41,13 +41,12 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     restrict_decoding(limits_of(settings))
     app = make_client_application(settings)
     app.conf.acts_settings = settings
-    app.conf.broker_pool_limit = settings.broker_connections
     app.conf.worker_consumer = CONSUMER
     app.amqp.Consumer = QueueConsumer
     set_up_logs(app, settings)
     app.conf.worker_pool = POOL
     app.steps["worker"].update(
-        (WorkerNameStep, OperatorStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep, MetricsStep)
+        (WorkerNameStep, ConnectionsStep, OperatorStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep, MetricsStep)
     )
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
@@ -55,6 +54,16 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     app.conf.acts_runtimes = Runtimes(app, settings, registry)
     register_tasks(app, app.conf.acts_runtimes, limits_of(settings))
     return app
+
+
+class ConnectionsStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
+    """Bounds the connections on which a worker process publishes. Other programs that use the application keep Celery's
+    own limit: Flower holds one for each of its eight questions to workers and needs another one to send them.
+    """
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        worker.app.conf.broker_pool_limit = worker.app.conf.acts_settings.broker_connections
 
 
 _ANSWERED_WITHIN: Final = {"read_timeout": 5, "write_timeout": 5}

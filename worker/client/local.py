@@ -221,16 +221,16 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     from celery import _state
     from celery.app import trace
     from celery.worker import WorkController, state
-    from kombu import pools
 
-    from acts_celery.worker.app.application import make_application
+    from acts_celery.worker.app.application import ConnectionsStep, make_application
     from acts_celery.worker.app.garbage import GarbageStep
     from acts_celery.worker.broker.transport import forget_connections
 
     app = make_application(settings, known, verifies_models=verifies_models)
-    app.steps["worker"].discard(GarbageStep)  # what is in this process is not all the worker's
+    # What is in this process is not all the worker's, and kombu has one limit of connections for all of it.
+    for step in (GarbageStep, ConnectionsStep):
+        app.steps["worker"].discard(step)
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": _POLL_SECONDS}
-    app.conf.broker_pool_limit = pools.get_limit()  # it is one for all of this process
     ready = threading.Event()
     controller = WorkController(
         app=app,
