@@ -32,7 +32,7 @@ Handler = Callable[..., Any]
 
 _HARMLESS: Final = (
     *("ping", "stats", "active_queues", "registered", "revoked", "conf", "report", "clock"),
-    "enable_events",  # Flower sends it every few seconds
+    *("enable_events", "heartbeat"),  # Flower sends the first every few seconds, the second when it starts
 )
 """What tells of a worker, and nothing of what its tasks work on."""
 _PARTS: Final = frozenset({"arguments", "destination", "matcher", "pattern", "reply_to", "ticket"})
