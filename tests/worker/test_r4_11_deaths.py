@@ -51,7 +51,7 @@ def calls_of(tool: str, name: str, shared: int) -> list[Mapping[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("attempts", [2, pytest.param(3, marks=pytest.mark.nightly), 5])
+@pytest.mark.parametrize("attempts", [2, *(pytest.param(most, marks=pytest.mark.nightly) for most in (3, 5))])
 def test_r4_11_nine_calls_in_a_lane_end_beside_one_that_kills_its_workers(
     server: EmbeddedServer, meeting: Meeting, tmp_path: Path, attempts: int
 ) -> None:
