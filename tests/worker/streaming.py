@@ -33,7 +33,7 @@ class Speaker:
     """The ticks that were asked, by topic."""
 
     def __call__(self, body: Any) -> Reply:
-        said = [str(message["content"]) for message in body["messages"]]
+        said = [part for message in body["messages"] for part in str(message["content"]).split("\n\n")]
         topic = next(text.removeprefix("topic: ") for text in said if text.startswith("topic: "))
         tick = sum(text.startswith("# Tick ") for text in said)
         self.asked.setdefault(topic, []).append(tick)
