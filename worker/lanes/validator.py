@@ -14,7 +14,7 @@ import os
 import sys
 from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from signal import SIGKILL, SIGPROF
 from typing import Any, Final, TypeVar
@@ -68,7 +68,7 @@ class Validator:
         for _ in range(_MOST_DEATHS):
             if self._process is None:
                 try:
-                    self._process = await _begun()
+                    self._process = await begun(_PROGRAM, _MOST_ANSWERED)
                 except _DIED as error:
                     logger.warning("no process for heavy checks can be begun (%r): one is made on the loop", error)
                     return verdict_of(check)
@@ -89,7 +89,7 @@ class Validator:
         """End the process, where there is one."""
         process, self._process = self._process, None
         if process is not None:
-            await _killed(process)
+            await killed(process)
 
 
 class _AwaitedChecks(OffloadedChecks):
@@ -114,18 +114,24 @@ class _AwaitedChecks(OffloadedChecks):
             return await self._validator.verdict(check)
 
 
-async def _begun() -> Process:
-    """Raises one of `_DIED` where it cannot be."""
-    command = (sys.executable, "-I", "-c", _PROGRAM, *sys.path)
+async def begun(program: str, most_answered: int, environment: Mapping[str, str] | None = None) -> Process:
+    """Begin a process beside this one that runs a program of ours, and wait until it says that it is ready. It may
+    answer lines of so many bytes. Raises `OSError`, `IncompleteReadError` or `LimitOverrunError` where it does not.
+    """
     # In a session of its own, since a signal for the worker's group is not for it: it ends when the worker has.
     process = await create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, limit=_MOST_ANSWERED, start_new_session=True
+        *(sys.executable, "-I", "-c", program, *sys.path),
+        stdin=PIPE,
+        stdout=PIPE,
+        limit=most_answered,
+        start_new_session=True,
+        env=environment,
     )
     assert process.stdout is not None
     try:
         await process.stdout.readuntil()
     except BaseException:
-        await _killed(process)
+        await killed(process)
         raise
     return process
 
@@ -139,7 +145,8 @@ async def _answer(process: Process, check: Check) -> list[Problem]:
     return [Problem(*told) for told in json.loads(await process.stdout.readuntil())]
 
 
-async def _killed(process: Process) -> None:
+async def killed(process: Process) -> None:
+    """End a process at once, and wait until it has ended."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             # Not `process.kill()`, which asks first whether it has ended: how it has would be lost to asyncio.

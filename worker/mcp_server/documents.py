@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 from asyncio import IncompleteReadError, LimitOverrunError
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ from acts_celery.broker_config import load as load_settings
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.submission.decoding import decode
 from acts_celery.worker.fairness.fair_semaphore import FairSemaphore
+from acts_celery.worker.lanes.validator import begun, killed
 from acts_celery.worker.mcp.registering import load_code
 from acts_celery.worker.process.limits import limits_of
 from acts_celery.worker.web.refusals import Refused
@@ -123,7 +124,7 @@ class Documents:
     async def close(self) -> None:
         """End the processes."""
         while self._idle:
-            await _killed(self._idle.pop())
+            await killed(self._idle.pop())
 
     def _require_time(self, name: str) -> None:
         spent = self._spent.setdefault(name, _Spent())
@@ -138,11 +139,11 @@ class Documents:
             while self._idle and process is None:
                 process = self._idle.pop()
                 process = process if process.returncode is None else None  # it was ended meanwhile
-            process = process or await _begun(self._environment)
+            process = process or await begun(_PROGRAM, _MOST_ANSWERED, self._environment)
             told = await _told(process, body, principal)
         except _DIED as error:
             if process is not None:
-                await _killed(process)
+                await killed(process)
                 if process.returncode == -signal.SIGPROF:
                     text = f"takes more than {_MOST_SECONDS} s of processor time: send a smaller document"
                     raise Refused(413, "TooLarge", text) from None
@@ -150,7 +151,7 @@ class Documents:
             raise Refused(503, "InfrastructureError", text, {"Retry-After": "2"}) from None
         except BaseException:
             if process is not None:
-                await _killed(process)  # its answer is not awaited any more
+                await killed(process)  # its answer is not awaited any more
             raise
         self._idle.append(process)
         if told is None:
@@ -158,26 +159,6 @@ class Documents:
         if "refused" in told:
             raise Refused(400, "BadBody", told["refused"])
         return CarriedOut(json.dumps(told["message"]).encode(), CallToolResult.model_validate(told["result"]))
-
-
-async def _begun(environment: dict[str, str]) -> Process:
-    """Raises one of `_DIED` where it cannot be."""
-    # In a session of its own, since a signal for the server's group is not for it: it ends when its input does.
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-c", _PROGRAM, *sys.path),
-        stdin=PIPE,
-        stdout=PIPE,
-        limit=_MOST_ANSWERED,
-        start_new_session=True,
-        env=environment,
-    )
-    assert process.stdout is not None
-    try:
-        await process.stdout.readuntil()
-    except BaseException:
-        await _killed(process)
-        raise
-    return process
 
 
 async def _told(process: Process, body: bytes, principal: Principal) -> Any:
@@ -188,14 +169,6 @@ async def _told(process: Process, body: bytes, principal: Principal) -> Any:
     process.stdin.writelines((json.dumps(asked).encode() + b"\n", body))
     await process.stdin.drain()
     return json.loads(await process.stdout.readuntil())
-
-
-async def _killed(process: Process) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            # Not `process.kill()`, which asks first whether it has ended: how it has would be lost to asyncio.
-            os.kill(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 def main() -> None:
