@@ -197,14 +197,14 @@ def test_a_failed_attempt_rests_until_it_is_due(log: Log) -> None:
     log.begin(1)
     log.claim(0)
     advance = log.advance(rests=[Rest(0, 1, 60)], claims=[Claim(0, 30)])
-    assert (advance.attempts, log.state()["running"]) == ((0,), "0")
+    assert (advance.attempts, log.state()["running"], log.state()["between"]) == ((0,), "0", "1")
     due: Any = log.redis.zscore(log.keys.leases, "\x1f0")
     assert 55_000 < due - log.redis.time()[0] * 1000 <= 61_000
     assert log.entry() == f"retry:1:1:{due:.0f}"
     log.note("retry:1:1:1")
     advance = log.advance(claims=[Claim(0, 30)])
     assert (advance.attempts, advance.failures, advance.repeated) == ((2,), (1,), (False,))
-    assert log.state()["running"] == "1"
+    assert (log.state()["running"], log.state()["between"]) == ("1", "0")
 
 
 def test_a_failed_attempt_is_counted_once_and_only_while_it_is_the_present_one(log: Log) -> None:

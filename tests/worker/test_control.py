@@ -16,6 +16,7 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.storage.keys import Keys
 
 from .backend import Backend, Meeting, heard, settings_apart, status_of
+from .pages import Asking, agree
 
 _names = count()
 
@@ -177,6 +178,30 @@ def test_a_cancelled_run_takes_no_result_and_skips_what_had_not_begun_and_nothin
     assert [call.reason for call in result.calls] == [None, "the run was cancelled", "the run was cancelled", None]
     assert run.status() == {"run": run.id, "status": "cancelled", "calls": {"done": 1, "failed": 2, "skipped": 1}}
     assert "a" not in result.data()["state"]
+
+
+@pytest.mark.parametrize("is_each", [False, True])
+def test_r4_11_a_call_between_two_attempts_is_failed_when_its_run_is_cancelled(
+    backend: Backend, meeting: Meeting, gate: str, is_each: bool
+) -> None:
+    failing = {"_tool": "failUntilTomorrow", "name": gate, "_outputPath": "†state.a"}
+    each = {"name": "†state.names", "_each": "name"} if is_each else {}
+    context = [{"type": "state", "names": [gate]}]
+    run = backend.client.submit(context, {"calls": [failing | each, echo("†state.a", "†state.b")]})
+    assert meeting.take(gate) == 1
+    while "attempt" not in [one["for"] for one in run.status().get("waiting_for", [])]:
+        pass
+    run.cancel()
+    result = run.result()
+    assert [call.status for call in result.calls] == ["failed", "skipped"]
+    assert [call.reason for call in result.calls] == ["the run was cancelled"] * 2
+    error = result.calls[0].error or {}
+    assert error["type"] == ("Unknown" if is_each else "Stopped")
+    assert is_each or "attempt 1 failed" in error["message"]
+    assert run.status()["calls"] == {"failed": 1, "skipped": 1}
+    assert run.result(at=f"{10**15}-0").calls == result.calls
+    assert meeting.count(gate) == 0
+    agree(Asking(backend, run))
 
 
 @pytest.mark.parametrize("pool", ["threads", "prefork"])

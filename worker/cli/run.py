@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _GONE: Final = (
     "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
 )
-_NOT_RAISED: Final = ("InvalidParameters", "OutputError", "Rejected", "Unknown", "Untrusted", "WorkerLost")
+_NOT_RAISED: Final = ("InvalidParameters", "OutputError", "Rejected", "Stopped", "Unknown", "Untrusted", "WorkerLost")
 """The types of errors that the engine itself gives."""
 _MOST_TOLD: Final = 20
 """Calls that are told of on stderr."""

@@ -68,7 +68,7 @@ _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 _LONGEST_PATH: Final = 200
 _MOST_NAMED: Final = 5
 """Names in a path: more of them than anybody writes, and few enough for what shows a run."""
-_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "parent", "imported", "sent", OWNER})
+_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "between", "parent", "imported", "sent", OWNER})
 """Fields of the state that say something of work under way, or of other runs."""
 
 

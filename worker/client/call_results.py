@@ -10,6 +10,7 @@ from typing import Any, Final
 from acts_celery.protocol.engine.costs import CURRENCY, Cost
 from acts_celery.protocol.engine.statuses import CallStatus, Status
 from acts_celery.worker.storage.codes import Code
+from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.entries import moment_ms
 from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
 from acts_celery.worker.storage.run_state import RunState
@@ -23,10 +24,14 @@ CANCELLED: Final = "the run was cancelled"
 """Why a call that had not begun was skipped."""
 UNKNOWN: Final = "Unknown"
 """The type of the error of a call that was at work when its run was ended: nobody heard of its end (SPEC R4.11)."""
+STOPPED: Final = "Stopped"
+"""That of a call whose attempts had failed when its run was ended, and that was to be tried again."""
 
 
-def cut_short(reason: str) -> dict[str, str]:
-    """The error of a call that was at work when its run was ended for a reason."""
+def cut_short(reason: str, condition: Condition | None = None) -> dict[str, str]:
+    """The error of a call that had begun when its run was ended for a reason, in that condition if it is known."""
+    if condition is not None and condition.is_between and condition.failures:
+        return {"type": STOPPED, "message": f"{reason} after attempt {condition.attempt} failed: there is no other"}
     return {"type": UNKNOWN, "message": f"{reason}, while it was at work: its end is not known"}
 
 
@@ -92,7 +97,7 @@ class CallResult:
 
 class LaneCalls:
     """The calls of a run's lanes, where the run has this status and these calls, by instance and index, are at work,
-    each at that attempt. With `waits` they say for how long they waited for a worker.
+    in that condition. With `waits` they say for how long they waited for a worker.
     """
 
     def __init__(
@@ -100,7 +105,7 @@ class LaneCalls:
         run: RunState,
         codes: Mapping[int, Code],
         status: str,
-        at_work: Mapping[tuple[str | None, int], int] = _NONE,
+        at_work: Mapping[tuple[str | None, int], Condition] = _NONE,
         *,
         waits: bool = False,
     ) -> None:
@@ -112,7 +117,6 @@ class LaneCalls:
         """Why the calls were skipped that had not ended when the run was; None where it ended with its last call."""
         reason = self.stop_reason
         self._stopped = End("", Status.SKIPPED, None, reason, None) if reason is not None else None
-        self._cut_short = End("", Status.FAILED, cut_short(reason), reason, None) if reason is not None else None
 
     def of(self, instance: str | None) -> Iterator[CallResult]:
         """Those of an instance, or the global ones."""
@@ -120,10 +124,10 @@ class LaneCalls:
         before = self._waits.of(lane.record, instance) if self._waits is not None and lane.records else _NONE
         ticks = lane.ticks
         for index, call in lane.known.items():
-            state, attempts = lane.call(index), self._at_work.get((instance, index))
-            is_begun = attempts is not None or state.child is not None or state.elements is not None
-            end = state.end or (self._cut_short if is_begun else self._stopped)
-            timing = Timing(attempts=attempts) if end is None and attempts is not None else None
+            state, condition = lane.call(index), self._at_work.get((instance, index))
+            is_begun = condition is not None or state.child is not None or state.elements is not None
+            end = state.end or (self._cut_short(condition) if is_begun else self._stopped)
+            timing = Timing(attempts=condition.attempt) if end is None and condition is not None else None
             if state.end is not None:
                 ready_ms = self._ready(lane, state.since_ms, before.get(index))
                 timing = timing_of(state.end.id, state.end.spent, since_ms=ready_ms)
@@ -145,6 +149,11 @@ class LaneCalls:
                 cost=_shown_cost(state.cost),
                 stale=state.is_stale,
             )
+
+    def _cut_short(self, condition: Condition | None) -> End | None:
+        """How a call has ended that had begun when the run was ended; None where it was not."""
+        reason = self.stop_reason
+        return End("", Status.FAILED, cut_short(reason, condition), reason, None) if reason is not None else None
 
     def _ready(self, lane: LaneState, since_ms: int, before: Iterable[int] | None) -> int | None:
         """When all that a call waited for had ended; None where that is not asked for."""

@@ -18,6 +18,7 @@ from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.errors import OutputUnfit
 from acts_celery.worker.storage.codes import Code, codes_of, read_codes
+from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.definition import Definition, unpack_definition
 from acts_celery.worker.storage.entries import Entry, id_key
 from acts_celery.worker.storage.history import History, missing
@@ -156,10 +157,10 @@ class Assembly:
         self._codes = codes
 
     def result(
-        self, status: RunStatus, at_work: Mapping[tuple[str | None, int], int] = _NONE, *, waits: bool = False
+        self, status: RunStatus, at_work: Mapping[tuple[str | None, int], Condition] = _NONE, *, waits: bool = False
     ) -> Result:
-        """The result, where the run has this status and these calls, by instance and index, are at work, each at that
-        attempt. With `waits` it says for how long calls waited for a worker.
+        """The result, where the run has this status and these calls, by instance and index, are at work, each in that
+        condition. With `waits` it says for how long calls waited for a worker.
         """
         run, definition = self._state, self._state.definition
         shared = run.shared.fold
@@ -228,16 +229,17 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
     history = History(redis, keys)
     with redis.pipeline(transaction=False) as pipeline:
         _ask(pipeline, keys, history)
-        (status, running, sent, deleted), definition, instances, page, codes = pipeline.execute()
+        (status, running, between, sent, deleted), definition, instances, page, codes = pipeline.execute()
     if status is None or definition is None:
         raise missing(redis, keys)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
-    at_work: Mapping[tuple[str | None, int], int] = {}
-    if int(running or 0) and (at is None or status.decode() in ENDED):
-        at_work, page = history.at_work(), None  # what ends meanwhile is in the log then
+    at_work: Mapping[tuple[str | None, int], Condition] = {}
+    is_over = status.decode() in ENDED
+    if (int(running or 0) or int(between or 0)) and (at is None or is_over):
+        at_work, page = history.at_work(is_over=is_over), None  # what ends meanwhile is in the log then
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
     assembly.feed(history.entries(until=until, first=page if at is None else None), codes_of(codes))
-    if status.decode() not in ENDED:
+    if not is_over:
         assembly.feed((), read_codes(redis, keys))  # those of what has ended meanwhile
     if at is not None:
         then = run_status(progress.status_at(at))
@@ -265,8 +267,10 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
         _ask(pipeline, keys, history)
-        _, (status, running, sent, _deleted), definition, instances, page, codes = pipeline.execute()
-    if definition is None or status is None or not page or status.decode() not in ENDED or int(running or 0):
+        _, (status, running, between, sent, _deleted), definition, instances, page, codes = pipeline.execute()
+    if definition is None or status is None or not page or status.decode() not in ENDED:
+        return None
+    if int(running or 0) or int(between or 0):
         return None
     with collecting_seldom():
         assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances))
@@ -276,7 +280,7 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
 
 
 def _ask(pipeline: Pipeline, keys: Keys, history: History) -> None:
-    pipeline.hmget(keys.state, "status", "running", "sent", "deleted")
+    pipeline.hmget(keys.state, "status", "running", "between", "sent", "deleted")
     pipeline.get(keys.definition)
     history.ask_first(pipeline)
     pipeline.hgetall(keys.codes)

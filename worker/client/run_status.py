@@ -91,7 +91,8 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
     counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
     left = int(state["total"]) - counts.total()
     if _is_cut_short(state):
-        begun = min(left, max(0, int(state.get("running", 0)) - (_stage(state) in _ASKING)))
+        begun = int(state.get("running", 0)) + int(state.get("between", 0)) - (_stage(state) in _ASKING)
+        begun = min(left, max(0, begun))
         counts["failed"] += begun
         counts["skipped"] += left - begun
     else:
@@ -101,8 +102,13 @@ def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> di
     return {status: number for status, number in counts.items() if number}
 
 
+def has_begun_calls(state: Mapping[str, str]) -> bool:
+    """Whether there may be calls of a run, by its state, that have begun and not ended."""
+    return int(state.get("running", 0)) > 0 or int(state.get("between", 0)) > 0
+
+
 def _is_cut_short(state: Mapping[str, str]) -> bool:
-    """Whether the run was ended as it stood: what had not begun in it counts as skipped, what was at work as failed."""
+    """Whether the run was ended as it stood: what had not begun in it counts as skipped, what had begun as failed."""
     return state["status"] == "cancelled" or "exceeded" in state
 
 

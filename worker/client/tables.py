@@ -22,13 +22,14 @@ from acts_celery.worker.storage.clock import date_of
 from acts_celery.worker.storage.entries import Entry, moment_ms
 from acts_celery.worker.storage.formats import FORMAT, require_format
 from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.run_list import State
 from acts_celery.worker.storage.run_state import RunState
 from acts_celery.worker.storage.withdrawn import counting
 
 from .call_results import CallResult, LaneCalls
 from .overview import Summary
+from .run_status import has_begun_calls
 
 Row = dict[str, Any]
 
@@ -46,7 +47,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
     history = History(redis, Keys(prefix, summary.run))
     run = RunState(history.definition())
     instances = history.instances()
-    at_work = history.at_work() if int(state.get("running", 0)) else {}
+    at_work = history.at_work(is_over=summary.status in ENDED) if has_begun_calls(state) else {}
 
     def lane_rows(instance: str | None, entries: Iterable[Entry]) -> Iterator[tuple[str, Row]]:
         calls = LaneCalls(run, codes, summary.status, at_work, waits=True)

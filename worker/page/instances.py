@@ -51,12 +51,18 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
 
 
 def _cut_short(run: OpenedRun, counts: Counts, call: CallTally) -> Iterator[ErrorGroup]:
-    """What a call was whose run was ended while it was at work in some instances."""
-    index = call.call.index
-    if run.has_stopped and (number := counts.running(call)):
+    """What became of a call whose run was ended when it had begun in some instances."""
+    index, number = call.call.index, counts.running(call)
+    if not run.has_stopped or not number:
+        return
+    between = {name: one for (name, at), one in counts.at_work.items() if at == index and one.is_between}
+    if between:
+        error = cut_short(run.stop_reason, next(iter(between.values())))
+        yield ErrorGroup(error["type"], error["message"], len(between), dict.fromkeys(islice(between, NAMED)))
+    if number > len(between):
         error, lanes = cut_short(run.stop_reason), run.tally.lanes
-        found = islice((name for name in lanes if counts.was_running(name, index)), NAMED)
-        yield ErrorGroup(error["type"], error["message"], number, dict.fromkeys(found))
+        found = (name for name in lanes if counts.was_running(name, index) and name not in between)
+        yield ErrorGroup(error["type"], error["message"], number - len(between), dict.fromkeys(islice(found, NAMED)))
 
 
 def instances(run: OpenedRun) -> dict[str, Any]:

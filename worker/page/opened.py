@@ -13,7 +13,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.client.call_results import CANCELLED
 from acts_celery.worker.client.instance_status import deleted_instances
 from acts_celery.worker.client.results import Assembly, Result
-from acts_celery.worker.client.run_status import run_status
+from acts_celery.worker.client.run_status import has_begun_calls, run_status
 from acts_celery.worker.errors import BadQuery, InstanceDeleted, InstanceNotFound
 from acts_celery.worker.storage.definition import Definition
 from acts_celery.worker.storage.entries import Entry, id_key
@@ -133,10 +133,10 @@ class OpenedRun:
         """What comes of the entries of some lanes, the global one among them."""
         assembly = Assembly(self.keys.run, self.definition, instances)
         assembly.feed(entries, self.history.codes())
-        at_work = self.history.at_work() if self.is_under_way else {}
+        at_work = self.history.at_work(is_over=self.has_stopped) if self.has_begun_calls else {}
         return assembly.result(run_status(self.status), at_work, waits=waits)
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether some of its calls may be at work."""
-        return int(self.state.get("running", 0)) > 0
+    def has_begun_calls(self) -> bool:
+        """Whether some of its calls may have begun and not ended."""
+        return has_begun_calls(self.state)

@@ -36,7 +36,7 @@ class Counts:
         """Raises `RedisError`."""
         self._tally = run.tally
         self.has_stopped = run.has_stopped
-        self.at_work = run.tally.at_work() if run.is_under_way else {}
+        self.at_work = run.tally.at_work(is_over=run.has_stopped) if run.has_begun_calls else {}
         self._running = Counter(
             index
             for instance, index in self.at_work

@@ -32,6 +32,7 @@ from acts_celery.protocol.engine.events import (
     FanOutBegun,
 )
 from acts_celery.protocol.engine.statuses import Status
+from acts_celery.worker.storage.condition import Condition
 from acts_celery.worker.storage.definition import Definition, LaneRecord
 from acts_celery.worker.storage.entries import Entry
 from acts_celery.worker.storage.history import History
@@ -160,12 +161,12 @@ class Tally:
             self._instances = self._history.instances()
         return self._instances
 
-    def at_work(self) -> dict[tuple[str | None, int], int]:
-        """The calls that are at work now, by instance and index. Raises `RedisError`."""
-        return self._history.at_work()
+    def at_work(self, *, is_over: bool) -> dict[tuple[str | None, int], Condition]:
+        """What `History.at_work` says. Raises `RedisError`."""
+        return self._history.at_work(is_over=is_over)
 
     def standing(
-        self, lane: LaneTally, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], int]
+        self, lane: LaneTally, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], Condition]
     ) -> Status:
         """How a call of a lane stands."""
         found = lane.standing.get(index)

@@ -68,6 +68,11 @@ class Condition:
         """Whether a worker, a message or a child run carries it out now."""
         return self.kind in _AT_WORK
 
+    @property
+    def is_between(self) -> bool:
+        """Whether an attempt of it is over and another one is to follow."""
+        return self.kind is Kind.RETRY and self.attempt > 0
+
 
 FAN_OUT: Final = Condition(Kind.EACH, attempt=1)
 """How a call stands that is carried out for each element."""

@@ -133,19 +133,22 @@ class History:
             if (found := Condition.read(entry)) is not None and found.kind not in without
         )
 
-    def at_work(self) -> dict[tuple[str | None, int], int]:
-        """The calls that are at work, or were when the run was cancelled, by instance and index, each with its attempt.
-        One that was lost with its worker and has not begun again is among them.
+    def at_work(self, *, is_over: bool = False) -> dict[tuple[str | None, int], Condition]:
+        """The calls that are at work, by instance and index. One that was lost with its worker and has not begun again
+        is among them. Where the run is over: those that were when it was ended as it stood, and those that were
+        between two attempts.
         """
         members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=_CALLS_AT_ONCE))
         calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
-        found = dict[tuple[str | None, int], int]()
+        found = dict[tuple[str | None, int], Condition]()
         while page := list(islice(calls, _CALLS_AT_ONCE)):
             entries: Any = self._redis.hmget(self._keys.calls, page)
             for call, entry in zip(page, entries, strict=True):
                 condition = Condition.read(entry)
-                if condition is not None and (condition.is_at_work or condition.kind is Kind.LOST):
-                    found[self._name(call)] = condition.attempt
+                if condition is not None and (
+                    condition.is_at_work or condition.kind is Kind.LOST or (is_over and condition.is_between)
+                ):
+                    found[self._name(call)] = condition
         return found
 
     def waiting(self) -> dict[str | None, str]:

@@ -35,9 +35,10 @@ class Keys:
         """Hash: how the run stands.
 
         `format`, `status`, `submitted`, `finished`, `resumed` (when it last went on); `total`, `remaining` and
-        `running` calls, and `n:<status>` of those that have ended; `bytes` that its calls have written and `work` of
-        validation; `exceeded` why it was ended, `output_fault`, and `missed`: what was promised, did not come in time
-        and could not be done without; `look`: when the sweep looks at the run next (none where nothing was due);
+        `running` calls, those `between` two attempts, and `n:<status>` of those that have ended; `bytes` that its
+        calls have written and `work` of validation; `exceeded` why it was ended, `output_fault`, and `missed`: what
+        was promised, did not come in time and could not be done without; `look`: when the sweep looks at the run next
+        (none where nothing was due);
         `promises_due` and `promise_ms` (see sweep.lua); `sent`, how many calls and elements were sent and forgotten;
         `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked lanes were
         woken; `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (write.lua), `amending…` and `amended`

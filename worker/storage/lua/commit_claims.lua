@@ -26,7 +26,10 @@ for _, retry in ipairs(request.retries) do
         end
         leased[#leased + 1] = due
         leased[#leased + 1] = field(retry.call)
-        running = running - (is_element(retry.call) and 0 or 1)
+        if not is_element(retry.call) then
+            running = running - 1
+            between = between + (attempt - 1 + counted > 0 and 1 or 0)
+        end
     end
 end
 
@@ -64,6 +67,7 @@ for i, claim in ipairs(request.claims) do
         leased[#leased + 1] = member
         if not is_begun(kind) and not is_element(claim.call) then
             running = running + 1
+            between = between - (is_between(kind, attempt) and 1 or 0)
         end
     end
 end

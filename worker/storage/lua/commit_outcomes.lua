@@ -84,7 +84,10 @@ for _, outcome in ipairs(request.outcomes) do
             ended = ended + 1
             counted[outcome.status] = (counted[outcome.status] or 0) + 1
         end
-        local kind, _, _, holder = read_condition(before)
+        local kind, attempt, _, holder = read_condition(before)
+        if is_between(kind, attempt) and not outcome.element then
+            between = between - 1
+        end
         if (is_begun(kind) or kind == 'child' or kind == 'each') and not outcome.element then
             running = running - 1
         end

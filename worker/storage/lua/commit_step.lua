@@ -26,7 +26,7 @@ local grown = 0 -- bytes of what is appended
 
 -- Calls are read once and written once, as are the counters and leases: a commit of 500 calls should not hold up the
 -- server for longer than its entries take.
-local entries, written, leased, released, counted, running = {}, {}, {}, {}, {}, 0
+local entries, written, leased, released, counted, running, between = {}, {}, {}, {}, {}, 0, 0
 
 local function field(call)
     return lane .. '\31' .. call

@@ -23,3 +23,6 @@ end
 if running ~= 0 then
     redis.call('HINCRBY', state, 'running', running)
 end
+if between ~= 0 then
+    redis.call('HINCRBY', state, 'between', between)
+end

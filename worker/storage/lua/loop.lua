@@ -63,11 +63,13 @@ if request.cost then
 end
 if request.answered then
     local field = request.lane .. '\31' .. request.answered
-    local kind = read_condition(redis.call('HGET', calls, field))
+    local kind, attempt = read_condition(redis.call('HGET', calls, field))
     redis.call('HSET', calls, field, 'done')
     redis.call('ZREM', leases, field)
     if is_begun(kind) then
         redis.call('HINCRBY', state, 'running', -1)
+    elseif is_between(kind, attempt) then
+        redis.call('HINCRBY', state, 'between', -1)
     end
 end
 if request.added > 0 then

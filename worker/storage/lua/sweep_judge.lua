@@ -103,7 +103,7 @@ local function judge(member, lane)
         local begun = (kind == 'sent' and queue == '') and attempt - 1 or attempt
         redis.call('HSET', calls, member, condition('lost', begun, failures))
     end
-    if is_begun(kind) then -- it stays among those at work, and is looked after again should nobody claim it
+    if is_begun(kind) or kind == 'retry' then -- it is looked after again should nobody claim it
         redis.call('ZADD', leases, due, member)
     else
         redis.call('ZREM', leases, member)
