@@ -138,6 +138,26 @@ def test_a_call_in_line_without_a_sign_of_life_is_lost_and_its_lane_published(ju
     assert judged.state()["running"] == "1"
 
 
+def test_a_lanes_task_counts_as_lost_in_time_however_often_its_lost_calls_are_looked_at(judged: Judged) -> None:
+    twice, task_of_the_lane = 2, (judged.keys.published, "")
+    judged.begin(2)
+    judged.claim(0, owner="me")
+    judged.sweep()
+    on_its_way = judged.redis.time()[0] * 1000 + 2_000
+    judged.redis.zadd(judged.keys.published, {"": on_its_way})
+    judged.sweep()
+    assert judged.redis.zscore(*task_of_the_lane) == on_its_way
+    judged.claim(1, owner="you", takes_up=None)
+    judged.sweep()
+    mark = judged.redis.zscore(*task_of_the_lane)
+    assert mark is not None
+    assert mark > on_its_way, "who takes it up may not know of this loss"
+    assert judged.published == twice
+    judged.redis.zadd(judged.keys.published, {"": 1})
+    judged.sweep()
+    assert judged.published == 2 * twice
+
+
 def test_what_a_driver_carries_out_that_is_present_is_not_lost_and_neither_is_the_driver(judged: Judged) -> None:
     judged.begin(2)
     judged.advance(claims=[Claim(0, 30)], owner="me", leaves=False)

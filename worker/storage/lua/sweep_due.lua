@@ -10,7 +10,7 @@ if promises_due and promises_due <= now then
     redis.call('HDEL', state, 'promises_due')
     redis.call('HINCRBY', state, 'wakes', 1)
     promises_due = nil
-    publish('', false)
+    publish('', false, true)
 end
 
 local undecided = {}

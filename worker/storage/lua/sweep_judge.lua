@@ -76,7 +76,7 @@ local function judge(member, lane)
     end
     if string.find(member, '\31@due$') then -- a loop's time may be over (see loop.lua)
         redis.call('ZREM', leases, member)
-        publish(lane, false)
+        publish(lane, false, true)
         return
     end
     local kind, attempt, failures, holder = read_condition(redis.call('HGET', calls, member))
@@ -110,7 +110,7 @@ local function judge(member, lane)
     end
     local is_lost = kind ~= 'retry'
     lost = lost + (is_lost and kind ~= 'lost' and 1 or 0)
-    publish(lane, is_lost)
+    publish(lane, is_lost, kind ~= 'lost')
 end
 
 local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
@@ -121,10 +121,10 @@ local waiting = 0
 for i = 1, #unbegun, 2 do
     local mark = tonumber(unbegun[i + 1])
     if mark == 0 then
-        publish(unbegun[i], false)
+        publish(unbegun[i], false, false)
     elseif mark - request.published_ms < consumed_until then
         lost = lost + 1
-        publish(unbegun[i], true)
+        publish(unbegun[i], true, false)
     else
         waiting = waiting + 1 -- it may lie in the queue still; those behind it are newer
         awaited[request.instances] = true

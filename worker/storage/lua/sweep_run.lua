@@ -73,10 +73,15 @@ end
 
 local suspects = {}
 
--- A lost lane is published twice: one task may be taken by a worker that is stopped, or does not come to begin it.
-local function publish(lane, is_lost)
+-- A lost lane is published twice: one task may be taken by a worker that is stopped, or does not come to begin it. A lane
+-- whose task is on its way gets another mark where something `is_new`: who takes the task up may have read before that.
+-- Looking again at what was lost before leaves the mark alone: put off each time, it would never run out.
+local function publish(lane, is_lost, is_new)
     local mark = tonumber(redis.call('ZSCORE', published, lane) or 0)
-    redis.call('ZADD', published, due, lane) -- anew also where a task is on its way: who takes it up may have read before
+    if mark > now and not is_new then
+        return
+    end
+    redis.call('ZADD', published, due, lane)
     if mark <= now then
         to_publish[#to_publish + 1] = lane
         if is_lost then
