@@ -37,9 +37,11 @@ class Proxy:
         """Break every connection there is; new ones are welcome."""
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()
 
-    def swallow(self) -> None:
-        """Take what comes on the connections there are, and pass nothing on; new ones are welcome."""
-        self._silent = self._opened
+    def swallow(self, coming: int = 0) -> None:
+        """Take what comes on the connections there are, and on so many that come, and pass nothing on; others are
+        welcome.
+        """
+        self._silent = self._opened + coming
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.worker.process.silence import SilenceWatch
-from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.storage import grouping
+from acts_celery.worker.storage.connections import connect, connect_async
+from acts_celery.worker.storage.grouping import GroupedCommands
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 from tests.few import few
@@ -136,3 +140,30 @@ def test_connections_that_were_swallowed_are_closed_and_those_of_a_slow_server_a
     assert raised == [RedisConnectionError], "who waits for an answer learns that the connection has ended"
     assert "opened again" in caplog.text
     assert redis.ping()
+
+
+@pytest.mark.parametrize("when", ["a connection is opened", "the script is sent again"])
+def test_a_script_is_carried_out_though_connections_are_swallowed_that_nobody_looks_at(
+    server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Nothing watches here."""
+    monkeypatch.setattr(grouping, "SILENT_SECONDS", 0.2)
+
+    class Swallowed(GroupedCommands):
+        async def execute(self, *command: Any) -> Any:
+            try:
+                return await super().execute(*command)
+            except NoScriptError:
+                proxy.swallow(coming=1)
+                raise
+
+    async def ask() -> Any:
+        async with connect_async(settings_at(proxy.url)) as redis:
+            commands = Swallowed(redis)
+            sha = commands.register_script("return ARGV[1]")
+            if when == "a connection is opened":
+                proxy.swallow(coming=1)
+            return await asyncio.wait_for(commands.run_script(sha, ("k",), "done"), DEADLINE_SECONDS)
+
+    connect(settings_at(server.url)).script_flush()
+    assert asyncio.run(ask()) == b"done"

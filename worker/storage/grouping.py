@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 import hiredis
@@ -60,8 +61,7 @@ class GroupedCommands:
         try:
             return await self.execute("EVALSHA", sha, len(keys), *keys, *arguments)
         except NoScriptError:
-            await self._redis.script_load(self._scripts[sha])
-            return await self.execute("EVALSHA", sha, len(keys), *keys, *arguments)
+            return await self.execute("EVAL", self._scripts[sha], len(keys), *keys, *arguments)
 
     async def execute(self, *command: Any) -> Any:
         """What the server answers to a command."""
@@ -74,21 +74,28 @@ class GroupedCommands:
                 for command in commands:
                     pipeline.execute_command(*command)
                 return await pipeline.execute(raise_on_error=False)
-        connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
         try:
             async with asyncio.timeout(SILENT_SECONDS) as silence:
-                if not connection.is_connected:
-                    await connection.connect()  # which asks the Sentinels again; sending alone does not
-                await _send(connection, b"".join(map(hiredis.pack_command, commands)))
-                answers = []
-                for command in commands:
-                    answers.append(await self._answer(connection, command[0]))
-                    silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
-                return answers
+                connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
+                try:
+                    return await self._answers(connection, commands, silence)
+                finally:
+                    self._idle.append(connection)  # one that has failed is closed, and connects anew
         except TimeoutError as error:
             raise RedisTimeoutError(f"no answer for {SILENT_SECONDS} s") from error
-        finally:
-            self._idle.append(connection)  # one that has failed is closed, and connects anew
+
+    async def _answers(
+        self, connection: AbstractConnection, commands: Sequence[Command], silence: asyncio.Timeout
+    ) -> list[Any]:
+        if not connection.is_connected:
+            # Sending alone does not ask the Sentinels again.
+            await connection.connect()  # type: ignore[no-untyped-call]  # as above
+        await _send(connection, b"".join(map(hiredis.pack_command, commands)))
+        answers = []
+        for command in commands:
+            answers.append(await self._answer(connection, command[0]))
+            silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
+        return answers
 
     async def _answer(self, connection: AbstractConnection, command: str) -> Any:
         try:
