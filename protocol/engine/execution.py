@@ -315,7 +315,7 @@ class Execution(Standing):
     def _gathered(self, call: Call) -> Gathered | None:
         """What a gather call reads, where every instance has settled it."""
         folds = self._gather(call)
-        return Gathered(self._fold, folds) if folds is not None else None
+        return Gathered(self._fold, folds, self._terms.added_sources) if folds is not None else None
 
     def _verdict(self, call: Call, expression: Expression) -> bool | str:
         """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""

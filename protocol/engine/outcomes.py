@@ -28,6 +28,7 @@ from acts_celery.protocol.language.limits import Limits
 from acts_celery.protocol.language.messages import error_message
 from acts_celery.protocol.language.references import Expression
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.state.operations import Method
 
 from .decisions import Failure, Outcome, Success
@@ -51,6 +52,8 @@ class Terms:
     """Whether a call with effects fails where others would decide, and is not held (SPEC R16.4)."""
     added: Mapping[str, ToolTrust] = field(default_factory=dict)
     """What of `trust` was not said when the run was submitted: calls may have begun without it."""
+    added_sources: Labels = TRUSTED
+    """Of results in any lane, by what was not said when the run was submitted: the log may not name them."""
     approvals: Approvals = NONE
     """Which calls are held."""
     limits: Limits = _DEFAULT

@@ -11,7 +11,7 @@ from acts_celery.protocol.language.paths import copied
 from acts_celery.protocol.language.references import Expression, Reference
 
 from .fold import Fold
-from .labels import UNMARKED, Labels, Marks
+from .labels import TRUSTED, Labels, Marks
 from .scopes import all_messages, scoped, scoped_messages
 
 OF_INSTANCES: Final = "of each instance, by its name"
@@ -19,11 +19,15 @@ OF_INSTANCES: Final = "of each instance, by its name"
 
 
 class Gathered:
-    """Reads in every instance at once; what no instance has of its own it reads as a global reader does."""
+    """Reads in every instance at once; what no instance has of its own it reads as a global reader does.
 
-    def __init__(self, shared: Fold, folds: Mapping[str, Fold]) -> None:
+    Any of it may have come from `sources` that the folds do not name, or been chosen by them.
+    """
+
+    def __init__(self, shared: Fold, folds: Mapping[str, Fold], sources: Labels = TRUSTED) -> None:
         self._shared = shared
         self._folds = folds
+        self._unnamed = Marks(sources, sources)
 
     def read(self, expression: Expression) -> Any:
         """What an expression reads, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
@@ -54,7 +58,7 @@ class Gathered:
         """Which sources the values of all instances came from. Where one has none, whatever chose anything there may
         have chosen that.
         """
-        found = UNMARKED
+        found = self._unnamed
         for fold in self._folds.values():
             found |= fold.marks(place)
             if (chosen := fold.all_marks.chosen) and not fold.exists(place):
@@ -68,7 +72,7 @@ class Gathered:
     @property
     def all_marks(self) -> Marks:
         """Which sources anything in any instance came from."""
-        found = UNMARKED
+        found = self._unnamed
         for fold in self._folds.values():
             found |= fold.all_marks
         return found

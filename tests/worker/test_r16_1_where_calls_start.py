@@ -173,6 +173,30 @@ def test_r16_1_what_was_done_before_code_had_labels_has_them_in_calls_that_start
         assert held_for(fork, "mail")["untrusted"]["parameters"] == {"iban": ["mail"]}
 
 
+@pytest.mark.parametrize("after", ["letter", "ibans"])
+@pytest.mark.parametrize("is_plan", [True, False])
+def test_r16_1_what_instances_had_before_code_had_labels_has_them_when_it_is_gathered(
+    after: str, is_plan: bool
+) -> None:
+    """Whether it was gathered before or is gathered since."""
+    paid.clear()
+    gather = {"_tool": "copied", "value": "†state.letter.iban", "_gather": True, "_outputPath": "†data.ibans"}
+    context = [{"type": "state", "_instance": name, "n": 1} for name in "ab"]
+    rest = [gather, pay("†data.ibans.a", _instance="a")]
+    letters = [LETTER] if is_plan else [{**LETTER, "_instance": name} for name in "ab"]
+    plan = {"type": "plan", "calls": [*letters, *rest]}
+    with local(older_code()) as before:
+        run = before.submit([plan, *context]) if is_plan else before.submit(context, {"calls": plan["calls"]})
+        assert run.wait(timeout_seconds=60).data("a")["state"]["paid"] == "paid"
+        moment = [one.id for one in run.log() if after in one.message.get("_call", {}).get("_outputPath", "")][-1]
+        lines = list(run.export())
+    assert paid == ["DE66"]
+    paid.clear()
+    with local(CODE) as client:
+        fork = client.import_run(lines).fork(at=moment)
+        assert held_for(fork, "mail")["untrusted"]["parameters"] == {"iban": ["mail"]}
+
+
 def test_r16_1_a_loop_of_a_client_with_older_code_is_not_shown_a_letter(client: LocalClient) -> None:
     model = client.model({"calls": [LETTER]}, {"calls": [pay("DE66")]}, {"calls": [pay()]}, {"output": "done"})
     asked = older(client).submit(["Pay what is due."], schema=str, tools=["unread_letter", "remit"])
@@ -292,10 +316,9 @@ def test_r16_1_labels_that_a_deployment_adds_hold_in_runs_under_way(deployed: Ba
 def test_r16_1_what_a_log_without_labels_holds_gets_all_that_it_would_have_had(
     submission: dict[str, Any], seed: int
 ) -> None:
-    """Of runs whose calls do not gather; in whatever order calls end."""
+    """In whatever order calls end."""
     tools = {**LABELLED, "act": {"type": "object"}}
     bare = {**tools, "fetch": {"type": "object"}}
-    assume("_gather" not in str(submission))
     try:
         plans = [check_submission({**submission, "tools": one, "config": {}}) for one in (tools, bare)]
     except Rejected:
@@ -304,7 +327,8 @@ def test_r16_1_what_a_log_without_labels_holds_gets_all_that_it_would_have_had(
     runs = [Watched(plan, {"k": 1}, random=Random(seed)) for plan in plans]
     for run in runs:
         run.run()
-    trust = {"fetch": ToolTrust(result=frozenset({"mail"}))}
+    added = frozenset({"mail"})
+    trust = {"fetch": ToolTrust(result=added)}
     shared = Fold()
     folds = {lane: Fold(shared) if lane is not None else shared for lane in plans[1].lanes}
     for message in submission["context"]:
@@ -313,7 +337,7 @@ def test_r16_1_what_a_log_without_labels_holds_gets_all_that_it_would_have_had(
     for (lane, full), (_, event) in zip(runs[0].events, runs[1].events, strict=True):
         if isinstance(event, Ended) and isinstance(full, Ended) and event.call is not None:
             call = known[lane, event.call]
-            found = relabelled(event, call, said_of(trust, call.tool, call.runner.name), folds[lane])
+            found = relabelled(event, call, said_of(trust, call.tool, call.runner.name), folds[lane], added)
             had, has = marks_of(full.message or {}), marks_of(found.message or {})
             assert (had.labels <= has.labels, had.chosen <= has.chosen) == (True, True)
             assert getattr(full, "labels", TRUSTED) <= getattr(found, "labels", TRUSTED)

@@ -13,7 +13,7 @@ from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.graph.gathering import Gathers
 from acts_celery.protocol.graph.waits import Waits
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.state.labels import Labels, marks_of
 from acts_celery.protocol.state.operations import read_operation
 
 from .definition import Definition, LaneRecord, places_in, unpack_lane, writers_of
@@ -26,7 +26,8 @@ class GatheredFolds:
     Apart from the lane, which holds the execution that asks for it: in a circle they would outlive their use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, added_sources: Labels) -> None:
+        self._added_sources = added_sources
         self.calls: frozenset[int] = frozenset()
         self.trusted: frozenset[int] = frozenset()
         """The calls for which nothing was there that others wrote: their results need no second reading."""
@@ -39,7 +40,7 @@ class GatheredFolds:
     def take(self, calls: Sequence[Call], folds: Mapping[str, Fold]) -> None:
         """Hold these, and no others."""
         self.calls, self._folds = frozenset(call.index for call in calls), folds
-        if not any(fold.all_marks for fold in folds.values()):
+        if not self._added_sources and not any(fold.all_marks for fold in folds.values()):
             self.trusted |= self.calls
 
 

@@ -215,10 +215,11 @@ class LaneView:
         self.calls, self.by_index, self.awaited = work.calls, work.by_index, work.awaited
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
-        self._gathered = GatheredFolds()
+        self._gathered = GatheredFolds(run.state.added_sources)
         terms = Terms(
             *(definition.tools, definition.returns, instance, work.said.all, definition.refuses_untrusted),
             added=work.said.added,
+            added_sources=run.state.added_sources,
             approvals=definition.approvals,
             limits=run.limits,
             defers_errors=work.tick is not None,
@@ -344,7 +345,7 @@ class LaneView:
         if isinstance(event, Ended):
             call = self.by_index.get(-1 if event.call is None else event.call) if self._relabels else None
             if call is not None:
-                event = relabelled(event, call, self.execution.trust_of(call), self.fold)
+                event = relabelled(event, call, self.execution.trust_of(call), self.fold, self.run.state.added_sources)
             if event.message is not None:
                 self.fold.append(event.message, source)
         self.execution.apply(event)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.trust import said_of
+from acts_celery.protocol.calls.call import Call, make_call
+from acts_celery.protocol.calls.tools import Executor, Runner
+from acts_celery.protocol.calls.trust import NOTHING, said_of
 from acts_celery.protocol.engine.events import CallEnded, PromisesGivenUp
 from acts_celery.protocol.engine.loop import Loop
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels
 
 from .definition import Definition, LaneRecord, unpack_lane
 from .entries import Entry, RunStatusChanged, id_key
@@ -53,6 +55,10 @@ class RunState:
         """The last entry of the loop's lane."""
         self.relabels = False
         """Whether this process knows of sources of results that the run does not: what the log holds gets them."""
+        self.added_sources = TRUSTED
+        """Those of results in any lane, where the run has gather calls: these may have read in lanes that are not open
+        here.
+        """
         self._at = id_key(at) if at is not None else None
         self._laid_out: dict[tuple[bytes, bool], tuple[LaneRecord, Mapping[int, Call]]] = {}
         """The records that are the same for all instances, read once: they name templates, and no amendment changes
@@ -96,6 +102,9 @@ class RunState:
         if entry.record is not None:
             lane.lay_out(*self.read_record(entry.record, entry.instance))
             self.relabels |= self.definition.said_of(lane.known.values()).relabels
+            if entry.instance is None and any(call.gather for call in lane.known.values()):
+                self.added_sources = _added_sources(self.definition)
+                self.relabels |= bool(self.added_sources)
         if self.relabels:
             entry = self._relabelled(entry, lane)
         lane.apply(entry)
@@ -111,7 +120,7 @@ class RunState:
         if call is None or not isinstance(event, Ended):
             return entry
         trust = said_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
-        event = relabelled(event, call, trust, lane.fold)
+        event = relabelled(event, call, trust, lane.fold, self.added_sources)
         return entry._replace(event=event, message=event.message)
 
     def read_record(self, data: bytes, instance: str | None) -> tuple[LaneRecord, Mapping[int, Call]]:
@@ -124,3 +133,15 @@ class RunState:
         if self.definition.are_same_everywhere(record):
             self._laid_out[key] = record, calls
         return record, calls
+
+
+def _added_sources(definition: Definition) -> Labels:
+    """The sources of results that a run does not know, and the code and operator of this process do: of its templates
+    and of the activities that its calls were checked with.
+    """
+    if definition.said_here is None:
+        return TRUSTED
+    templates = (call for version in definition.versions for call in version)
+    checked = (make_call(0, {"_tool": name}, {}, Runner(Executor.ACTIVITY, name)) for name in definition.contracts)
+    added = definition.said_of((*templates, *checked)).added
+    return TRUSTED.union(*(one.result - definition.trust.get(name, NOTHING).result for name, one in added.items()))

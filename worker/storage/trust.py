@@ -12,7 +12,7 @@ from acts_celery.protocol.engine.events import CallEnded, ElementEnded, MessageA
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.messages import CHOSEN, TRUST
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks, marks_of
 from acts_celery.protocol.trust.flow import marks_since
 
 Ended = MessageAdded | CallEnded | ElementEnded
@@ -61,10 +61,14 @@ def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts
     return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}
 
 
-def relabelled(event: Ended, call: Call, trust: ToolTrust, fold: Fold) -> Ended:
-    """What a call has written, or how it has ended, with the sources that are known since the log was written."""
+def relabelled(event: Ended, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> Ended:
+    """What a call has written, or how it has ended, with the sources that are known since the log was written. A gather
+    call has those from `elsewhere`, too: of all results that it may have read in other lanes.
+    """
     is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
     marks = marks_since(call, trust, fold, is_done=is_done)
+    if call.gather and elsewhere:
+        marks |= Marks(elsewhere, elsewhere)
     if not marks:
         return event
     if event.message is not None:
