@@ -152,6 +152,40 @@ def test_r16_1_an_archive_without_labels_is_forked_with_those_of_the_worker(clie
     held_for(fork, "mail")
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_held"),
+    [({}, False), ({"schema": {"type": "string"}}, True), ({"_endorses": False}, True)],
+    ids=["as it was", "any text", "not said"],
+)
+def test_r16_3_an_archive_endorses_only_by_a_definition_with_an_answer_of_few_values(
+    tmp_path: Path, changed: dict[str, Any], is_held: bool
+) -> None:
+    paid.clear()
+    judge = {"schema": {"enum": ["DE66", "DE67"]}, "context": [], "_endorses": True}
+    (tmp_path / "judge.json").write_text(json.dumps(judge), "utf-8")
+    ask = {"_tool": "ask", "_delegate": "judge", "text": "†state.letter", "_outputPath": "†state.iban"}
+    tools: dict[str, Any] = {"ask": {"properties": {"_delegate": {}, "text": {}}}, "unread_letter": {}, "remit": {}}
+    with local(CODE, delegates=(str(tmp_path),)) as client:
+        client.model(*[{"output": "DE66"}] * 2)
+        run = client.submit(solution={"calls": [LETTER, ask, pay("†state.iban")]}, tools=tools)
+        assert run.wait(timeout_seconds=60).status == "completed"
+        first = next(iter(run.log())).id
+        head, *entries = (json.loads(line) for line in run.export())
+        definition = msgpack.unpackb(base64.b64decode(head["definition"]))
+        assert definition["trust"]["judge"] == {"endorses": True}
+        definition["delegates"]["judge"] |= changed
+        head["definition"] = base64.b64encode(msgpack.packb(definition)).decode()
+        run.delete()
+        assert paid == ["DE66"]
+        paid.clear()
+        fork = client.import_run([json.dumps(line) for line in (head, *entries)]).fork(at=first)
+        if is_held:
+            held_for(fork, "mail")
+        else:
+            fork.wait(timeout_seconds=60)
+        assert paid == ([] if is_held else ["DE66"])
+
+
 def test_r16_1_what_was_done_before_code_had_labels_has_them_in_calls_that_start_later() -> None:
     """Also what was made of it meanwhile. Of the runs of an installation before, here by an archive."""
     paid.clear()

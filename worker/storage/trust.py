@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.calls.trust import ENDORSES, ToolTrust, endorsement_problems
 from acts_celery.protocol.engine.events import CallEnded, ElementEnded, MessageAdded
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.messages import CHOSEN, TRUST
@@ -45,9 +45,18 @@ def pack_trust(said: Trusts) -> dict[str, Any]:
 
 
 def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
-    """What `pack_trust` has written, and a version before it under `effects`."""
+    """What `pack_trust` has written, and a version before it under `effects`.
+
+    A delegate endorses only if the definition beside it says so, with an answer of few values: a file that was imported
+    may say more (SPEC R16.3).
+    """
     acting = dict.fromkeys(fields.get("effects", ()), ToolTrust(effects=True))
-    return {**acting, **{name: ToolTrust.read(said) for name, said in fields.get("trust", {}).items()}}
+    said = {**acting, **{name: ToolTrust.read(one) for name, one in fields.get("trust", {}).items()}}
+    for name in [name for name, one in said.items() if one.endorses]:
+        definition = fields["delegates"].get(name, {})
+        if definition.get(ENDORSES) is not True or any(endorsement_problems(definition)):
+            said[name] = replace(said[name], endorses=False)
+    return said
 
 
 def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts:
