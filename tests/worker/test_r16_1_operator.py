@@ -110,6 +110,19 @@ def test_r16_1_a_delegate_that_has_tools_is_held_against_what_was_said_when_its_
     assert not rung
 
 
+def test_r16_1_the_operator_of_who_asks_a_model_speaks_of_its_definition(tmp_path: Path) -> None:
+    reader = {"context": [{"type": "text", "text": "Bonjour"}], "schema": {"type": "string"}}
+    calls = [{"_tool": "ask", "_delegate": "reader", "_outputPath": "†state.said"}]
+    with EmbeddedServer() as server:
+        backend = Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path)
+        there = written(tmp_path, {"read*": {"untrusted": ["mail"]}})
+        lanes, delegates = backend.settings.queue_instances, backend.settings.queue_delegates
+        with backend.worker("-Q", lanes), backend.worker("-Q", delegates, ACTS_TRUST=there):
+            run = backend.client.submit(solution={"calls": calls}, delegates={"reader": reader})
+            assert backend.wait(run.id).data() == {"state": {"said": "Hello"}}
+        assert [one.message["_trust"] for one in run.log()] == [["mail"]]
+
+
 def test_r16_1_the_operator_takes_nothing_away_and_the_doctor_says_what_counts(tmp_path: Path) -> None:
     said = {"ring_twice": {"effects": True, "content": ["by"]}, "gong": {"effects": True}}
     settings = load(env_file=None, trust=written(tmp_path, said))

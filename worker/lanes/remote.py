@@ -132,6 +132,7 @@ class Remote:
             config={**most, **config, **about(asked)},
             awaited=not call.is_fire_and_forget,
             untrusted=_untrusted(call, execution),
+            definition=call.runner.name,
         )
         return self._task(EXECUTE_DELEGATE, body, call)
 
@@ -309,7 +310,8 @@ class RemoteExecutor:
             limits=self._limits,
             threads=self._threads,
         )
-        return replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
+        result = replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
+        return _labelled(result, self._operator.of(message.definition)) if message.definition else result
 
     async def _send_part(self, attempt: Attempt, text: str, reported: Reported | None) -> None:
         """Send what has been written so far of an answer, and what was reported of its usage."""

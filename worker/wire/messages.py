@@ -87,6 +87,8 @@ class DelegateCall:
     untrusted: Untrusted | None = None
     provider_data: Mapping[str, str] = field(default_factory=dict)
     """What providers have said beside the answers of a loop's earlier ticks, by tick."""
+    definition: str = ""
+    """The name of the definition by which a model solves it: the operator of whoever asks the model may speak of it."""
 
 
 WRITTEN: Final = "written"
