@@ -16,7 +16,7 @@ from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.references import Reference, parse_output_path
 from acts_celery.protocol.requests import Request, compose, render
-from acts_celery.protocol.requests.staged import first_schema
+from acts_celery.protocol.requests.functions import first_schema
 from acts_celery.protocol.schemas.walk import Walk, referred
 from acts_celery.protocol.state.scopes import read_scope
 
@@ -105,7 +105,7 @@ def reach_of(request: Request, code: Container[str] = ()) -> Reach:
         model=request.config.get("model"),
         tools=tools,
         calls=most_calls,
-        requests=limits.ticks * (2 if request.is_staged else 1) + most_calls * asking,
+        requests=limits.ticks + most_calls * asking,
         tokens=limits.tokens,
         money=request.config.get("money"),
         first_bytes=len(first.encode()),
@@ -181,7 +181,7 @@ def _asking(request: Request, tools: Iterable[ToolReach], code: Container[str]) 
     elements = request.known.limits.elements
     most, has_children = 0, False
     for tool in tools:
-        times = elements if request.tools[tool.tool].lists and not request.is_staged else 1
+        times = elements if request.tools[tool.tool].lists else 1
         most = max([most, *(times * _requests(request, runner, code) for runner in tool.code)])
         has_children = has_children or any(_has_tools(delegates.get(name)) for _, name in tool.code)
     if not has_children:
@@ -204,11 +204,10 @@ def _requests(request: Request, runner: tuple[Executor, str], code: Container[st
     if name == ANONYMOUS or executor is Executor.LATENT:
         return 1
     if not isinstance(definition, Mapping):
-        return 2 * LoopLimits.of(request.config).ticks  # a file: it may have tools of its own, and be staged
+        return LoopLimits.of(request.config).ticks  # a file: it may have tools of its own
     own = LoopLimits.of({**request.config, **(definition.get("config") or {})})
     most = min(own.ticks, LoopLimits.of(request.config).ticks)
-    twice = (definition.get("config") or {}).get("plan") == "staged"
-    return most * (1 + twice) if declares_tools(definition) else 1
+    return most if declares_tools(definition) else 1
 
 
 def _covers(scopes: tuple[str, ...] | None, place: Reference) -> bool:

@@ -57,19 +57,10 @@ def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Findin
     yield from _misspelt_types(layout)
     yield from _never_written(layout, places)
     yield from _not_asked(layout)
-    yield from _staged(layout)
     yield from _gathered_in_sight(layout)
     yield from _hidden_inputs(layout, places)
     yield from _unfit_inputs(layout)
     yield from _indexes_of_nothing(layout, places)
-
-
-def _staged(layout: Layout) -> Iterator[Finding]:
-    """A plan that is asked for in two requests, whose schemas differ (SPEC R12.3, R12.7)."""
-    if layout.submission.is_request and layout.submission.config.get("plan") == "staged":
-        why = "each tick asks twice, the second time with a schema that is made for the chosen tools"
-        remedy = "leave config.plan out for a model that can write a whole plan"
-        yield Finding("ACT410", why, (), pointer("config", "plan"), remedy)
 
 
 def _gathered_in_sight(layout: Layout) -> Iterator[Finding]:

@@ -27,8 +27,6 @@ from .loop_events import (
     Started,
     TickClosed,
     TickError,
-    ToolsAsked,
-    ToolsChosen,
     UsageCame,
 )
 
@@ -42,10 +40,6 @@ class Stage(StrEnum):
 
     NEW = "new"
     """Its request is to be composed."""
-    CHOOSING = "choosing"
-    """Of a staged tick (SPEC R12.7) the first request is in the log, which asks for tools; its answer is not."""
-    CHOSEN = "chosen"
-    """Its answer is; the second request is to be composed."""
     ASKED = "asked"
     """The request is in the log, its answer is not."""
     OPEN = "open"
@@ -62,16 +56,7 @@ class Stage(StrEnum):
 
 _S = Stage
 TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
-    _S.NEW: {ToolsAsked: _S.CHOOSING, Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.NEW},
-    _S.CHOOSING: {
-        OutputGrew: _S.CHOOSING,
-        UsageCame: _S.CHOOSING,
-        ToolsChosen: _S.CHOSEN,
-        Answered: _S.RAN,
-        LoopEnded: _S.ENDED,
-        LoopExtended: _S.CHOOSING,
-    },
-    _S.CHOSEN: {Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.CHOSEN},
+    _S.NEW: {Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.NEW},
     _S.ASKED: {
         PartCame: _S.OPEN,
         OutputGrew: _S.ASKED,
@@ -95,15 +80,6 @@ TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
 }
 """To which stage an event leads; None is the one in which the loop ended. Another event breaks the log."""
 
-_CHOOSING_FROM: Final = 1_000_000
-"""The indexes of the requests that ask for tools begin here; those of all others are the numbers of their ticks."""
-
-
-def request_index(stage: Stage, tick: int) -> int:
-    """The index of a tick's request among the calls of the loop's lane."""
-    return tick + _CHOOSING_FROM if stage is Stage.CHOOSING else tick
-
-
 _FREE: Final = Cost()
 _NO_ESTIMATE: Final = Estimate(0)
 
@@ -120,10 +96,6 @@ class Tick:
     digest: str = ""
     repeats: Mapping[str, Any] | None = None
     """What the tick before has come to, as its request has it."""
-    choice: ToolsChosen | None = None
-    """The tools that were chosen, where its plan is staged."""
-    slots: Mapping[str, Any] | None = None
-    """What its second answer is held against then."""
     text: str = ""
     """What of its answer has come while that is being written."""
     output: str = ""
@@ -207,8 +179,7 @@ class Loop:
     @property
     def known(self) -> int | None:
         """The tokens of the last request and its answer, with which the next one begins; None where nobody knows."""
-        tick = self.tick if self.tick.choice is not None else self.last
-        return tick.known if tick is not None else None
+        return self.last.known if self.last is not None else None
 
     @property
     def claimed(self) -> Cost:
@@ -228,18 +199,17 @@ class Loop:
     @property
     def is_asking(self) -> bool:
         """Whether a request is in the log, and its answer is not."""
-        return self.stage in (Stage.CHOOSING, Stage.ASKED, Stage.OPEN)
+        return self.stage in (Stage.ASKED, Stage.OPEN)
 
     @property
     def request(self) -> int:
         """The index of the current request among the calls of the loop's lane."""
-        return request_index(self.stage, self.tick.number)
+        return self.tick.number
 
     @property
     def answered(self) -> list[int]:
         """The indexes of all requests whose answers are in the log."""
-        chosen = [request_index(Stage.CHOOSING, tick.number) for tick in self.ticks if tick.choice is not None]
-        return [*chosen, *(tick.number for tick in self.ticks if tick.solution is not None)]
+        return [tick.number for tick in self.ticks if tick.solution is not None]
 
     def charge(self, cost: Cost, calls: int = 0) -> Loop:
         """A call has ended for which models were asked: by a delegate, or by a child run that started so many calls."""
@@ -256,13 +226,8 @@ class Loop:
         return replace(self, ticks=(*self.ticks[:-1], replace(self.tick, **changes)))
 
     def _ask(self, event: Asked) -> Loop:
-        repeats = event.repeats if event.slots is None else self.tick.repeats
         estimate = Estimate(event.estimate, event.nanodollars, event.config.get("max_output_tokens", 0))
-        asked: dict[str, Any] = {"estimate": estimate, "reported": None, "repeats": repeats}
-        return self._in_tick(**asked, digest=event.digest, slots=event.slots)
-
-    def _choose(self, event: ToolsChosen) -> Loop:
-        return self._in_tick(cost=_paid(event, event.usage), choice=event, known=event.known)
+        return self._in_tick(estimate=estimate, reported=None, repeats=event.repeats, digest=event.digest)
 
     def _take_part(self, event: PartCame) -> Loop:
         return self._in_tick(text=self.tick.text + event.text, first=event.first, runs=event.runs)
@@ -274,7 +239,7 @@ class Loop:
         return self._in_tick(reported=event)
 
     def _answer(self, event: Answered) -> Loop:
-        cost = self.tick.cost + _paid(event, event.message.get("usage") if self.tick.choice is None else None)
+        cost = self.tick.cost + _paid(event)
         said = {"solution": event.message, "invalid": tuple(event.errors), "cost": cost, "known": event.known}
         return self._in_tick(**said, first=event.first, runs=event.runs)
 
@@ -306,15 +271,14 @@ class Loop:
         return replace(self, ended=None, added_ticks=self.added_ticks + ticks, granted=self.tick.number + ticks)
 
 
-def _paid(event: Answered | ToolsChosen, usage: Any) -> Cost:
+def _paid(event: Answered) -> Cost:
     """What an answer has cost; versions before have written its tokens and its usage alone."""
+    usage = event.message.get("usage")
     return Cost.read(event.cost if event.cost is not None else {"tokens": event.charged, "usage": usage})
 
 
 _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
     Asked: Loop._ask,
-    ToolsAsked: Loop._ask,
-    ToolsChosen: Loop._choose,
     PartCame: Loop._take_part,
     OutputGrew: Loop._grow,
     UsageCame: Loop._report,

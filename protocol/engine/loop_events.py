@@ -38,32 +38,10 @@ class Asked:
     digest: str
     schema: Any = None
     """Where it is another one than that of the request before."""
-    slots: Mapping[str, Any] | None = None
-    """Of the second request of a staged tick: what its answer is held against, beside the schema (SPEC R12.7)."""
     nanodollars: int | None = None
     """What it may cost in money, where the price is known."""
     repeats: Mapping[str, Any] | None = None
     """What the tick before has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolsAsked(Asked):
-    """The same of the first request of a staged tick, which asks for tools (SPEC R12.7)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolsChosen:
-    """The first request of a staged tick was answered."""
-
-    answer: Mapping[str, Any]
-    model: str | None
-    usage: Mapping[str, Any] | None
-    charged: int
-    """What it has cost, in tokens."""
-    cost: Mapping[str, Any] | None = None
-    """The same in all that is known of it (see `Cost`)."""
-    known: int | None = None
-    """The tokens of the request and its answer, where the next request begins with these and goes to the same model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +87,9 @@ class Answered:
     errors: Sequence[TickError]
     """What is not valid in it."""
     cost: Mapping[str, Any] | None = None
-    """As in `ToolsChosen`."""
+    """The same in all that is known of it (see `Cost`)."""
     known: int | None = None
-    """As in `ToolsChosen`."""
+    """The tokens of the request and its answer, where the next request begins with these and goes to the same model."""
     provider_data: str | None = None
     """What the provider said besides, a JSON text that is sent back to the model that said it and shown to nobody."""
 
@@ -171,7 +149,6 @@ class LoopExtended:
 
 LoopEvent = (
     Asked
-    | ToolsChosen
     | PartCame
     | OutputGrew
     | UsageCame

@@ -24,10 +24,6 @@
 `early_results`  results that a model has written before what their calls refer to is there
 `growing`       the calls of an answer whose text is still being written
 `streaming`     which of them can begin, and what such an answer comes to in the end
-`staged`        a tick that asks twice: for the tools, and then for their parameters
-`slot_schemas`  what may be written as the call of one of these
-`narrowing`     a schema in which listed references may stand for values that they provably fit
-`offered_places`  what such calls may refer to
 `dependents`    calls that cannot run because those that were to write what they need do not
 `unfit_parts`   the parts of an answer that cannot be kept, each by itself
 `wire`          what only a provider's format requires, dropped again

@@ -7,11 +7,11 @@ invalid does not run, nor does what depends on it; the others do.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
 from acts_celery.protocol.language.errors import Problem, Rejected, pointer, segments
@@ -88,18 +88,6 @@ class Answer:
         return self.layout.calls
 
 
-class Truth(Protocol):
-    """What an answer is held against before it is read as any solution."""
-
-    def call_problems(self, index: int, call: Any) -> Sequence[Problem]:
-        """What is said against the call of this place in the solution."""
-        ...
-
-    def output_problems(self, output: Any) -> Sequence[Problem]:
-        """What is said against an output."""
-        ...
-
-
 def read_answer(
     request: Request,
     answer: str | Mapping[str, Any],
@@ -117,53 +105,24 @@ def read_answer(
     errors: list[AnswerError] = []
     value: Mapping[str, Any] = {"calls": [], "output": None}
     try:
-        value = _read_object(request, answer, ANSWER_KEYS)
+        value = _read_object(request, answer)
     except Unreadable as error:
-        errors = [unreadable(error, answer)]
+        errors = [_unreadable(error, answer)]
     messages = request.submission.context if messages is None else messages
-    reading = _Reading(request, messages, first, begun, _Composed(request), explain or request.explain)
-    return reading.answer(value, *errors)
+    return _Reading(request, messages, first, begun, explain or request.explain).answer(value, *errors)
 
 
-def read_solution(
-    request: Request,
-    value: Mapping[str, Any],
-    messages: Sequence[Message] | None = None,
-    errors: Sequence[AnswerError] = (),
-    *,
-    first: int = 0,
-    begun: Mapping[str | None, Sequence[Call]] | None = None,
-    truth: Truth | None = None,
-) -> Answer:
-    """Read a solution that is a value already; `errors` are those that were found before, and `truth` is what its calls
-    and its output are held against, by default the composed schema. See `read_answer`.
-    """
-    messages = request.submission.context if messages is None else messages
-    truth = truth or _Composed(request)
-    return _Reading(request, messages, first, begun, truth, request.explain).answer(value, *errors)
-
-
-def read_value(
-    request: Request, answer: str | Mapping[str, Any], keys: Collection[str] = ANSWER_KEYS
-) -> dict[str, Any]:
-    """The object that an answer is, which has one of these keys at least. Raises `Unreadable`."""
-    value = _read_object(request, answer, keys)
-    if unfit := next(value_problems(value, request.known.limits), None):
-        raise Unreadable(str(unfit))
-    return value
-
-
-def _read_object(request: Request, answer: str | Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
-    """That object, of which parts may be unfit to be kept. Raises `Unreadable`."""
+def _read_object(request: Request, answer: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The object that an answer is, of which parts may be unfit to be kept. Raises `Unreadable`."""
     if isinstance(answer, str):
-        return find_answer(answer, keys, is_lenient=True)
+        return find_answer(answer, is_lenient=True)
     value = plain(answer, request.known.limits)
-    if not isinstance(value, dict) or not value.keys() & set(keys):
-        raise Unreadable(missing(keys))
+    if not isinstance(value, dict) or not value.keys() & set(ANSWER_KEYS):
+        raise Unreadable(missing())
     return value
 
 
-def unreadable(error: Unreadable, answer: str | Mapping[str, Any]) -> AnswerError:
+def _unreadable(error: Unreadable, answer: str | Mapping[str, Any]) -> AnswerError:
     """The error of an answer that cannot be read (SPEC R13.2)."""
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
     return AnswerError(None, "InvalidAnswer", f"the answer cannot be read: {error}. It begins: {text[:_SHOWN]}", "")
@@ -177,7 +136,6 @@ class _Reading:
     messages: Sequence[Message]
     first: int
     begun: Mapping[str | None, Sequence[Call]] | None
-    truth: Truth
     explain: Explain
 
     def answer(self, value: Mapping[str, Any], *errors: AnswerError) -> Answer:
@@ -198,7 +156,7 @@ class _Reading:
         problems += slips_in(self.request, self.messages, self._context, left, output, self._at_work)
         problems += call_in_text(self.request, output) if isinstance(output, str) else ()
         if output is not None and not any(_call_of(problem) == "output" for problem in problems):
-            problems += self.truth.output_problems(output)
+            problems += self._output_problems(output)
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)
         layout: Layout | None = None
@@ -249,7 +207,8 @@ class _Reading:
             problems = list(rejected.errors)
         about = {_call_of(problem) for problem in problems}
         for index, call in calls.items():
-            problems += self.truth.call_problems(index, call) if index not in about else ()
+            if index not in about:
+                problems += self._call_problems(index, call)
         if not problems:
             return layout, []
         return None, list(self.explain(RejectedCalls(problems, seen) if seen is not None else Rejected(problems)))
@@ -263,7 +222,7 @@ class _Reading:
             output=output,
             first=self.first,
             indexes=[self.first + position for position in calls],
-            is_template=self.request.is_template,
+            is_template=self.request.is_lazy,
             is_request=False,
             is_in_loop=True,
             is_whole=True,
@@ -328,29 +287,24 @@ class _Reading:
         if found is None or call.get("_tool") not in self.request.tools:
             return problem.message
         mended, why = found
-        fits = all(one.pointer != problem.pointer for one in self.truth.call_problems(index, mended))
+        fits = all(one.pointer != problem.pointer for one in self._call_problems(index, mended))
         return why if fits else problem.message
+
+    def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
+        """What the composed schema says against a call."""
+        return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
+
+    def _output_problems(self, output: Any) -> Sequence[Problem]:
+        """What the request's schema says against an output."""
+        return list(misfit_problems(output, self.request.schema, "solution", "output"))
 
     def _corrected_output(self, problem: Problem, output: Any) -> str:
         """What is said of an output; where a text holds the JSON that was wanted, that."""
         found = with_json_meant(output, segments(problem.pointer)[2:])
         if found is None:
             return problem.message
-        fits = all(one.pointer != problem.pointer for one in self.truth.output_problems(found[0]))
+        fits = all(one.pointer != problem.pointer for one in self._output_problems(found[0]))
         return found[1] if fits else problem.message
-
-
-@dataclass(frozen=True)
-class _Composed:
-    """The composed schema as the truth."""
-
-    request: Request
-
-    def call_problems(self, index: int, call: Any) -> Sequence[Problem]:
-        return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
-
-    def output_problems(self, output: Any) -> Sequence[Problem]:
-        return list(misfit_problems(output, self.request.schema, "solution", "output"))
 
 
 @lru_cache(maxsize=16)

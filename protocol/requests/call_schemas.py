@@ -180,7 +180,7 @@ class CallComposing:
     @property
     def _instances(self) -> list[str]:
         """What `_instance` may be; what runs in all of them anyway does not say so."""
-        return [*self.request.instances, *([] if self.request.is_template else [EVERYWHERE])]
+        return [*self.request.instances, *([] if self.request.is_lazy else [EVERYWHERE])]
 
     def _instance_schema(self) -> dict[str, Any]:
         """The instances of the context, as far as the tool admits them."""

@@ -87,8 +87,14 @@ def names_in(request: Request) -> Mapping[str, str]:
 
 
 def can_be_carried(request: Request) -> bool:
-    """Whether functions carry all that is asked for: not where a plan is staged, or advice is wanted (SPEC R15)."""
-    return not request.is_staged and compose(request)["properties"].keys() == {"calls", "output"}
+    """Whether functions carry all that is asked for: not where advice is wanted (SPEC R15)."""
+    properties: Mapping[str, Any] = compose(request)["properties"]
+    return properties.keys() == {"calls", "output"}
+
+
+def first_schema(request: Request) -> dict[str, Any]:
+    """The schema that a request is sent with."""
+    return function_schema(request) if request.is_native else compose(request)
 
 
 @lru_cache(maxsize=64)

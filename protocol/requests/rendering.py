@@ -18,10 +18,10 @@ from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.state.labels import marks_of
 
 from . import texts
-from .composition import compose, properties_of_calls
+from .composition import properties_of_calls
 from .data_blocks import Budget, compact, cut, identity_blocks, identity_of, written_blocks
 from .empty_places import empty_places
-from .functions import function_schema
+from .functions import first_schema
 from .receipts import Fate, receipt
 from .request import Request
 from .tool_messages import ToolMessages, Turn, render_turn
@@ -39,19 +39,15 @@ def render(request: Request) -> list[ChatMessage]:
     """
     tools = [] if request.is_native else [tool_text(request, tool) for tool in request.tools.values()]
     has_instances = bool(request.instances)
-    if request.is_staged:
-        text = texts.staged_opening(tools, output_text(request), has_instances=has_instances, is_lazy=request.is_lazy)
-    else:
-        has_lists = any(tool.lists for tool in request.tools.values())
-        said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
-        speaks = request.is_native and request.may_say
-        composed = function_schema(request) if request.is_native else compose(request)
-        shown = properties_of_calls(composed)
-        text = (
-            texts.calling(shown, speaks=speaks, **said)
-            if request.is_native
-            else texts.opening(tools, output_text(request), shown, **said)
-        )
+    has_lists = any(tool.lists for tool in request.tools.values())
+    said = {"has_instances": has_instances, "has_lists": has_lists, "is_lazy": request.is_lazy}
+    speaks = request.is_native and request.may_say
+    shown = properties_of_calls(first_schema(request))
+    text = (
+        texts.calling(shown, speaks=speaks, **said)
+        if request.is_native
+        else texts.opening(tools, output_text(request), shown, **said)
+    )
     context = request.submission.context
     data = [message for message in context if message.get("type") in DATA_TYPES and not request.is_child]
     inputs = [message for message in data if identity_of(message) == ("input", None)]
@@ -67,12 +63,6 @@ def render(request: Request) -> list[ChatMessage]:
         raise Rejected([Problem("/context", str(error))]) from None
     empty = [_chat("user", line) for line in _empty(request, context)]
     return [_chat("system", text), *rendered, *empty]
-
-
-def render_slots(tick: int, slots: Iterable[tuple[str, str, str | None]]) -> list[ChatMessage]:
-    """What follows the first answer of a staged tick: for each slot its name, its tool, and where its call writes."""
-    lines = [f"{name}. {one_line(tool)}{f' → {one_line(path)}' if path else ''}" for name, tool, path in slots]
-    return [_chat("user", "\n".join([texts.slots_heading(tick), *(lines or [texts.NO_CALLS])]))]
 
 
 def render_context(messages: Sequence[Message], budget: Budget | None = None) -> list[ChatMessage]:

@@ -67,18 +67,8 @@ class Request:
 
     @cached_property
     def is_lazy(self) -> bool:
-        """Whether the model only plans (SPEC R13.7)."""
+        """Whether the model only plans (SPEC R13.7): calls that name no instance run once in each."""
         return self.submission.is_lazy
-
-    @property
-    def is_staged(self) -> bool:
-        """Whether a tick asks twice, for the tools and then for their parameters (SPEC R12.7)."""
-        return self.config.get("plan") == "staged"
-
-    @property
-    def is_template(self) -> bool:
-        """Whether the calls of a solution that name no instance run once in each."""
-        return self.is_lazy or self.is_staged
 
     @cached_property
     def asked(self) -> ToolTrust:

@@ -1,4 +1,4 @@
-"""Settings: what the `config` of a submission or of a request definition may hold (SPEC R7.1, R11.6, R12.7, R13, R14).
+"""Settings: what the `config` of a submission or of a request definition may hold (SPEC R7.1, R11.6, R13, R14).
 
 An unknown key and an unfit value are structural errors; a setting of null counts as left out. What `check` takes and a
 backend of this version cannot honour is refused when a run is to be made of it: see `support`.
@@ -116,8 +116,6 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _is_trust, 'an object with "otherwise" ("hold" or "refuse") or "show" ("schema" or "value")', in_submission=True
     ),
     "mode": Setting(lambda value: value in ("eager", "lazy"), '"eager" or "lazy"', in_submission=True, in_request=True),
-    "plan": Setting(lambda value: value == "staged", '"staged"', in_request=True),
-    "slots": Setting(*_COUNT, in_request=True),
     "resolve": Setting(lambda value: value == "upfront", '"upfront"', in_submission=True, in_request=True),
     "partial": Setting(lambda value: isinstance(value, bool), "true or false", in_submission=True),
     "show": Setting(lambda value: value == "schema", '"schema"', in_request=True),

@@ -34,12 +34,10 @@ def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
 
 
 def _settings(plan: Layout) -> Iterator[Problem]:
-    """Settings of later versions (SPEC R12.7, R13, R14)."""
+    """Settings of later versions (SPEC R13, R14)."""
     for key in settings_of(plan.submission.config):
         if not (SETTINGS[key].in_submission or (SETTINGS[key].in_request and plan.submission.is_request)):
             yield _unsupported(key, "config", key)
-    if plan.submission.is_request:
-        yield from _idle_slots(plan.submission.config, "config")
 
 
 def _shown(plan: Layout) -> Iterator[Problem]:
@@ -49,9 +47,6 @@ def _shown(plan: Layout) -> Iterator[Problem]:
         text = "says what a request's model is shown, and this is none: leave it out"
         yield Problem(pointer("config", "trust", "show"), text)
     hides = plan.asked.effects and plan.asked.result and not shows_untrusted(config)
-    if is_request and hides and config.get("plan") == "staged":  # it offers the places inside of values (SPEC R12.7)
-        text = f"a staged plan shows what is in values, and others write to {', '.join(sorted(plan.asked.result))}"
-        yield Problem(pointer("config", "plan"), f"{text}: leave config.plan out")
     if is_request and hides:
         yield from told_names(plan.submission.context, "context")
 
@@ -76,16 +71,6 @@ def _delegate_settings(plan: Layout) -> Iterator[Problem]:
         for key in settings_of(config):
             if not (SETTINGS[key].in_definition or (SETTINGS[key].in_request and declares_tools(definition))):
                 yield _unsupported(key, "delegates", name, "config", key)
-        if declares_tools(definition):
-            yield from _idle_slots(config, "delegates", name, "config")
-
-
-def _idle_slots(config: Mapping[str, Any] | None, *at: str) -> Iterator[Problem]:
-    """Slots of a plan that has none."""
-    settings = settings_of(config)
-    if "slots" in settings and "plan" not in settings:
-        text = 'only a staged plan has slots: add "plan": "staged", or leave slots out'
-        yield Problem(pointer(*at, "slots"), text)
 
 
 def _promises(plan: Layout) -> Iterator[Problem]:

@@ -107,13 +107,6 @@ def test_r16_3_an_error_that_quotes_a_mail_is_told_by_its_type_also_where_the_ou
         assert f'"type":"{type_}","message":"not shown, since it may quote what others wrote (mail)"' in told, type_
 
 
-def test_r16_3_a_staged_plan_of_what_others_write_to_is_refused() -> None:
-    with local(TOOLS) as client:
-        client.model(answers())
-        with pytest.raises(Rejected, match="a staged plan shows what is in values"):
-            client.submit(context=["Pay."], schema={"type": "string"}, tools=TOOLS, config={"plan": "staged"})
-
-
 def test_r16_3_where_values_are_shown_a_call_with_effects_is_held_also_by_literals() -> None:
     with local(TOOLS) as client:
         config: dict[str, Any] = {"trust": {"show": "value"}}

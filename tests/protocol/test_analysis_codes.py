@@ -62,14 +62,9 @@ def advised(moment: str) -> Submission:
     return submission(call(), context=[{"type": "advisor", "id": "a", "on": moment}])
 
 
-def staged(config: dict[str, Any]) -> Submission:
-    """A request with these settings."""
-    return {"context": [], "schema": {"type": "string"}, "tools": {}, "config": config}
-
-
 def asking(tool: dict[str, Any]) -> Submission:
     """A request with this tool."""
-    return staged({}) | {"tools": {"get": tool}}
+    return {"context": [], "schema": {"type": "string"}, "config": {}, "tools": {"get": tool}}
 
 
 def large(properties: int) -> Submission:
@@ -201,7 +196,6 @@ CASES: dict[str, tuple[Submission, Submission]] = {
     "ACT407": (flat(title={"text": "x"}), flat(title="What the topic is")),
     "ACT408": (circling("state"), circling("†state.b")),
     "ACT409": (advised("commit"), advised("request")),
-    "ACT410": (staged({"plan": "staged"}), staged({})),
     "ACT411": (gathering("†state.all"), gathering("†summary.all")),
     "ACT412": (hiding(text="new"), hiding(words="new")),
     "ACT414": (typed("txt"), typed("note")),

@@ -17,7 +17,6 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import compose, read_answer, render
-from acts_celery.protocol.requests.staged import choosable, compose_slots
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.state.context import Context
 
@@ -181,15 +180,6 @@ def test_r12_4_it_is_offered_where_the_tool_lists_it_and_demands_references() ->
     without = request({"tools": {"fetch": plain}}, activities={"fetch": plain})
     assert "_each" not in call_schema(without, "fetch")["properties"]
     assert "_each" not in render(without)[0]["content"]
-
-
-def test_r12_7_a_staged_plan_has_no_lists() -> None:
-    config = {"plan": "staged"}
-    asked = request({"tools": {"fetch": FETCH}, "config": config, "context": CONTEXT}, activities={"fetch": FETCH})
-    assert "_each" not in str(compose_slots(asked, ["fetch"]).schema)
-    pinned = {**FETCH, "properties": {**FETCH["properties"], "_each": {"const": "url"}}}
-    asked = request({"tools": {"fetch": pinned}, "config": config, "context": CONTEXT}, activities={"fetch": pinned})
-    assert choosable(asked) == []
 
 
 def test_r12_4_what_is_pinned_is_shown_may_be_left_out_and_demands_references_all_the_same() -> None:

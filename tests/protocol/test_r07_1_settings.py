@@ -31,8 +31,6 @@ FIT: dict[str, list[Any]] = {
     "approve_seconds": [60],
     "trust": [{}, {"otherwise": "hold"}, {"otherwise": "refuse"}],
     "mode": ["eager", "lazy"],
-    "plan": ["staged"],
-    "slots": [8],
     "resolve": ["upfront"],
     "partial": [True, False],
     "show": ["schema"],
@@ -59,8 +57,6 @@ UNFIT: dict[str, list[Any]] = {
     "approve_seconds": [[]],
     "trust": ["refuse", {"otherwise": "ask"}, {"show": "all"}, {"otherwise": ["hold"]}],
     "mode": ["fast", True],
-    "plan": ["whole", {}],
-    "slots": [0],
     "resolve": [True, "execution"],
     "partial": [1, "true"],
     "show": ["value", True],
@@ -90,6 +86,15 @@ def test_r7_1_an_unknown_setting_is_an_error_that_names_the_nearest_known_one(ke
     assert found[0].message == f"unknown setting {key!r}, did you mean 'max_concurrency'?"
 
 
+@pytest.mark.parametrize("config", [{"plan": "staged"}, {"slots": 3}])
+def test_r12_7_staged_plans_are_taken_out_and_their_settings_unknown(config: dict[str, Any]) -> None:
+    asked = {"context": [], "schema": {"type": "string"}, "tools": {}}
+    (key,) = config
+    found = problems({**asked, "config": config})
+    assert pointers(found) == [f"/config/{key}"]
+    assert "unknown setting" in found[0].message
+
+
 def test_r7_1_a_setting_of_null_is_left_out() -> None:
     plan = check_submission(submission(config={"max_concurrency": None, "ticks": None}))
     assert plan.submission.config == {}
@@ -115,16 +120,6 @@ def test_r7_1_so_it_is_for_those_of_a_request_definition() -> None:
     config = {"max_concurrency": 1, "ignore": [], "model": "small", "ticks": 8}
     plan = check_submission(submission(delegates={"d": {"config": config}, "e": {}}))
     assert pointers(unsupported(plan)) == ["/delegates/d/config/ignore", "/delegates/d/config/ticks"]
-
-
-def test_r12_7_slots_without_a_staged_plan_are_refused() -> None:
-    asked = {"context": [], "schema": {"type": "string"}, "tools": {}}
-    child = {"d": {"tools": {"t": {}}, "config": {"slots": 3}}}
-    staged = {"plan": "staged", "slots": 3}
-    assert unsupported(check_submission({**asked, "config": staged})) == []
-    found = unsupported(check_submission({**asked, "config": {"slots": 3}, "delegates": child}))
-    assert pointers(found) == ["/config/slots", "/delegates/d/config/slots"]
-    assert found[0].message == 'only a staged plan has slots: add "plan": "staged", or leave slots out'
 
 
 def test_r9_3_the_tools_of_a_delegate_are_read_with_the_submission() -> None:

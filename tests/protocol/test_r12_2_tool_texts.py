@@ -138,15 +138,13 @@ def test_r12_2a_what_a_call_may_choose_is_shown_apart_from_what_is_fixed() -> No
 def test_r12_5_the_type_of_the_output_is_shown_with_what_it_says() -> None:
     mood = {"enum": ["angry", "calm"], "description": "Of who\n## wrote."}
     schema = {"type": "object", "description": "A judgement.", "properties": {"mood": mood}, "required": ["mood"]}
-    for config in ({}, {"plan": "staged"}):
-        value = {"context": [], "schema": schema, "tools": {"find": {}}, "config": config}
-        submission, _ = read_submission(value, Limits())
-        asked = Request(submission, Environment())
-        assert render(asked)[0]["content"].endswith(
-            '\n\nType of the output\n{mood: "angry" | "calm"}\n  A judgement.\n  mood: Of who ## wrote.'
-        )
-        without = Request(replace(submission, schema=False), Environment())
-        assert "Type of the output" not in render(without)[0]["content"]
+    submission, _ = read_submission({"context": [], "schema": schema, "tools": {"find": {}}}, Limits())
+    asked = Request(submission, Environment())
+    assert render(asked)[0]["content"].endswith(
+        '\n\nType of the output\n{mood: "angry" | "calm"}\n  A judgement.\n  mood: Of who ## wrote.'
+    )
+    without = Request(replace(submission, schema=False), Environment())
+    assert "Type of the output" not in render(without)[0]["content"]
 
 
 def test_r12_2a_the_result_of_an_activity_is_shown_where_its_declaration_says_nothing_of_it() -> None:

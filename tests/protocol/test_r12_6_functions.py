@@ -196,11 +196,9 @@ def test_words_alone_are_an_output_where_that_may_be_a_text() -> None:
     assert not any(asked([], schema).may_say for schema in (NUMBER, {"type": "object"}, {"enum": [1]}))
 
 
-def test_staged_plans_and_advice_are_asked_for_in_json() -> None:
+def test_advice_is_asked_for_in_json() -> None:
     assert can_be_carried(asked({"add": ADD}))
-    staged = read_request({"schema": NUMBER, "tools": {"add": ADD}, "config": {"plan": "staged"}}, Environment())
     advised = read_request({"context": [{"type": "meta", "meta": {"version": "1"}}], "schema": NUMBER}, Environment())
-    assert not can_be_carried(staged)
     assert not can_be_carried(advised)
 
 

@@ -14,9 +14,8 @@ from typing import Any, Final
 import pytest
 
 from acts_celery.protocol.requests import Fate, Request, read_request, render
-from acts_celery.protocol.requests.functions import Function, function_schema, functions_of
-from acts_celery.protocol.requests.rendering import render_functions, render_slots
-from acts_celery.protocol.requests.staged import compose_slots, first_schema
+from acts_celery.protocol.requests.functions import Function, first_schema, function_schema, functions_of
+from acts_celery.protocol.requests.rendering import render_functions
 from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.submission.checking import Environment
 
@@ -82,24 +81,6 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
             }
         },
     },
-    "staged": {
-        "context": [{"type": "input", "city": "Omsk", "days": 3}],
-        "schema": TEXT,
-        "config": {"plan": "staged"},
-        "tools": {
-            "weather": {
-                "description": "The weather of a city.",
-                "properties": {
-                    "city": TEXT,
-                    "days": {"type": "integer"},
-                    "_output": {"type": "object", "properties": {"text": TEXT, "degrees": {"type": "number"}}},
-                    "_delegate": {"const": "translatorDelegate"},
-                },
-                "required": ["city"],
-            },
-            "translate": {"properties": {"text": TEXT, "_output": TEXT}, "required": ["text"]},
-        },
-    },
     "nested": {
         "context": [],
         "schema": {"$ref": "#/$defs/tree", "$defs": {"tree": {"items": {"$ref": "#/$defs/tree"}, "type": "array"}}},
@@ -129,15 +110,12 @@ def request(name: str) -> Request:
 
 
 def asked(name: str) -> str:
-    """What a model is asked, but for the engine's own text; where the plan is staged, for both of its answers; where
-    the tools go as functions, with these and what follows a tick.
+    """What a model is asked, but for the engine's own text; where the tools go as functions, with these and what
+    follows a tick.
     """
     if name == NATIVE:
         return asked_by_functions()
     whole: dict[str, Any] = {"messages": render(request(name))[1:], "schema": first_schema(request(name))}
-    if request(name).is_staged:
-        slots = compose_slots(request(name), ["weather", "translate"])
-        whole["second"] = {"messages": render_slots(0, slots.shown(request(name))), "schema": slots.schema}
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -16,7 +16,6 @@ from acts_celery.protocol.engine.loop_events import (
     LoopExtended,
     TickClosed,
     TickError,
-    ToolsChosen,
 )
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.engine.solution_output import judge_output
@@ -63,8 +62,8 @@ def test_r13_1_a_loop_goes_from_stage_to_stage() -> None:
 
 
 def test_r13_1_an_event_that_cannot_come_next_breaks_the_log() -> None:
-    with pytest.raises(BrokenLog, match=r"ToolsChosen follows where it is asked:0"):
-        Loop().apply(ASKED).apply(ToolsChosen({}, None, None, 0))
+    with pytest.raises(BrokenLog, match=r"Asked follows where it is asked:0"):
+        Loop().apply(ASKED).apply(ASKED)
     with pytest.raises(BrokenLog, match=r"Asked follows where it is ended:0"):
         Loop().apply(FAILED).apply(ASKED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acts_celery.protocol.engine.events import CallEnded, CallsUndone
 from acts_celery.protocol.engine.loop import Loop
-from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEvent, PartCame, ToolsAsked, ToolsChosen
+from acts_celery.protocol.engine.loop_events import Asked, PartCame
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.worker.storage.entries import Entry
@@ -24,16 +24,3 @@ def test_r13_8_a_part_of_an_answer_claims_what_the_answer_may_take() -> None:
     step = LoopStep(asked, "1-0")
     step.note(PartCame("[", 0, 0))
     assert step.to_request(1, 1)["spent"] == "50"
-
-
-def test_r12_7_a_staged_tick_has_cost_what_both_its_requests_have() -> None:
-    loop = Loop()
-    event: LoopEvent
-    for event in (
-        ToolsAsked((), {}, 50, "digest"),
-        ToolsChosen({}, None, None, 3),
-        Asked((), {}, 50, "digest"),
-        Answered({}, 0, 0, 4, ()),
-    ):
-        loop = loop.apply(event)
-    assert loop.own_cost.tokens == 7

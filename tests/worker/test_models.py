@@ -147,19 +147,6 @@ def test_many_instances_ask_at_once_and_each_gets_its_own_answer(asking: Backend
     assert english == {n: json.dumps({"text": f"day {n}"}, separators=(",", ":")) for n in range(MANY)}
 
 
-def test_r12_7_a_staged_plan_is_asked_for_over_the_wire_with_both_schemas(asking: Backend, model: ModelServer) -> None:
-    integer = {"type": "integer"}
-    add = {"type": "object", "properties": {"a": integer, "b": integer, "_output": integer}, "required": ["a", "b"]}
-    document = {"context": [], "schema": integer, "tools": {"add": add}, "config": {"plan": "staged"}}
-    result = asking.wait(asking.client.submit_document(document).id)
-    assert (result.status, result.output) == ("completed", 13)
-    sent = [asked.body["response_format"]["json_schema"]["schema"] for asked in model.asked]
-    first, second = (schema for schema in sent if schema["properties"].keys() & {"tools", "calls"})
-    assert first["properties"]["tools"]["maxItems"] == 8
-    assert second["properties"]["calls"]["required"] == ["s0", "s1"]
-    assert {"type": "string", "enum": ["†state.s0"]} in second["$defs"].values()
-
-
 def test_a_model_that_is_not_configured_is_found_before_anything_runs(asking: Backend) -> None:
     definition = {**TRANSLATOR, "config": {"model": "large"}}
     with pytest.raises(Rejected, match="/delegates/translator/config/model: no model 'large' is configured"):

@@ -54,19 +54,6 @@ def test_r12_9_without_a_schema_the_output_is_null_and_a_solution_is_passed_over
     assert json.loads(capsys.readouterr().out)["schema"]["properties"]["output"] == {"type": "null"}
 
 
-def test_r12_9_of_a_staged_plan_both_requests_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    staged = {**REQUEST, "config": {"plan": "staged"}}
-    assert prompted(tmp_path, staged, "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["schema"]["required"] == ["tools"]
-    second = shown["second"]
-    assert second["messages"][: len(shown["messages"])] == shown["messages"]
-    assert second["schema"]["properties"]["calls"]["required"] == ["s0"]
-    assert prompted(tmp_path, staged) == 0
-    text = capsys.readouterr().out
-    assert text.index('"tools"') < text.index("s0. think")
-
-
 def test_r12_2_a_bare_name_that_nothing_is_registered_under_is_refused_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

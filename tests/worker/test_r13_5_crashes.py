@@ -22,7 +22,7 @@ from redis import Redis
 from acts_celery import Client, Run
 from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
 from acts_celery.protocol.engine.decisions import Success
-from acts_celery.protocol.engine.loop import Loop, Stage, request_index
+from acts_celery.protocol.engine.loop import Loop
 from acts_celery.worker.app.scheduler import Scheduler
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
 from acts_celery.worker.lanes.checking import Checker
@@ -76,25 +76,6 @@ REQUEST = {
 }
 
 
-STAGED = {
-    **REQUEST,
-    "tools": {"add": {"properties": {"a": {}, "b": {}, "_output": {"type": "integer"}}, "required": ["a"]}},
-    "config": {"plan": "staged", "ticks": 3},
-}
-CHOOSING = request_index(Stage.CHOOSING, 0)
-"""The index of the first request for tools."""
-STAGED_ANSWERS: Mapping[int, Mapping[str, Any]] = {
-    CHOOSING: {"tools": ["add", "add"]},
-    0: {
-        "calls": {"s0": {"_tool": "add", "a": "†state.n", "b": 1}, "s1": {"_tool": "add", "a": "†state.s0", "b": 1}},
-        "output": None,
-    },
-    CHOOSING + 1: {"tools": ["unknown"]},
-    CHOOSING + 2: {"tools": ["add"]},
-    2: {"calls": {"s2": {"_tool": "add", "a": "†state.s1", "b": "†state.s0"}}, "output": None},
-}
-
-
 class Died(BaseException):
     """The process has died."""
 
@@ -105,12 +86,8 @@ class World:
     models: ClassVar[Mapping[str, Any]] = {}
     document: ClassVar[Mapping[str, Any]] = REQUEST
 
-    def __init__(
-        self, server: EmbeddedServer, seed: int, *, deaths: int, disturbs: bool = False, is_staged: bool = False
-    ) -> None:
-        kind = "disturbed" if disturbs else "staged" if is_staged else "crashes"
-        name = f"{type(self).__name__}-{kind}{seed}"
-        self.answers = STAGED_ANSWERS if is_staged else dict(enumerate(ANSWERS))
+    def __init__(self, server: EmbeddedServer, seed: int, *, deaths: int, disturbs: bool = False) -> None:
+        name = f"{type(self).__name__}-{'disturbed' if disturbs else 'crashes'}{seed}"
         self.settings: Settings = settings_apart(server, name, limit_attempts=20, models=self.models)
         self.disturbs = disturbs
         self.redis: Any = Redis.from_url(server.redis_url)
@@ -120,7 +97,7 @@ class World:
         self.deaths_left = deaths
         self.deaths = 0
         self.commands_left = self._lifetime()
-        self.run: Run = Client(self.settings).submit_document(STAGED if is_staged else self.document)
+        self.run: Run = Client(self.settings).submit_document(self.document)
         self.keys = Keys(self.settings.key_prefix, self.run.id)
 
     def _lifetime(self) -> int:
@@ -189,7 +166,7 @@ class World:
             assert index not in self.answered(), "it is asked again though the answer is in the log"
             self.asked[index] += 1
             for _ in self.step():
-                answer = {"answer": json.dumps(self.answers[index]), "model": "told", "usage": None}
+                answer = {"answer": json.dumps(ANSWERS[index]), "model": "told", "usage": None}
                 self.queue.append(delivery_task(Delivery(call.attempt, Success(answer)), "instances"))
         else:
             lane = unpack_lane_call(task.body, limits)
@@ -283,20 +260,6 @@ def test_r13_5_a_loop_that_is_paused_resumed_and_sent_messages_meanwhile_takes_e
     world = World(server, seed, deaths=seed % 3, disturbs=True)
     asyncio.run(world.live())
     _verify(world)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(15))
-def test_r12_7_a_staged_loop_outlives_processes_that_die_anywhere(server: EmbeddedServer, seed: int) -> None:
-    world = World(server, seed, deaths=seed % 8, is_staged=True)
-    asyncio.run(world.live())
-    result = world.run.result()
-    assert (result.status, "(config.ticks)" in str(result.reason)) == ("failed", True)
-    assert set(world.asked) == set(STAGED_ANSWERS)
-    assert world.asked.total() <= len(STAGED_ANSWERS) + world.deaths
-    assert [(call.tick, call.status) for call in result.calls] == [(0, "done")] * 4 + [(2, "done")] * 2
-    assert {name: result.data(name)["state"]["s2"] for name in "①②"} == {"①": 5, "②": 7}
-    assert [entry.message["tick"] for entry in world.run.log() if entry.message["type"] == "solution"] == [0, 1, 2]
 
 
 def _verify(world: World) -> None:

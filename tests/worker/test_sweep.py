@@ -189,6 +189,20 @@ def test_a_run_under_way_does_not_expire(swept: Backend, sweeper: Sweeper) -> No
         swept.wait(run.id)
 
 
+def test_r12_7_a_run_with_a_staged_plan_is_refused_and_holds_nothing_up(swept: Backend) -> None:
+    run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
+    keys = Keys("swept", run.id)
+    written: Any = swept.redis.get(keys.definition)
+    swept.redis.set(keys.definition, pack(unpack(written) | {"config": {"plan": "staged"}}))
+    with swept.worker():
+        swept.run([echo(2, "†state.a")])  # its task lay behind the other one
+    with pytest.raises(OtherFormat, match="staged plan"):
+        run.result()
+    run.cancel()
+    assert run.status()["status"] == "cancelled"
+    run.delete()
+
+
 def test_a_run_that_another_version_wrote_down_is_left_to_it(swept: Backend, sweeper: Sweeper) -> None:
     run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
     keys = Keys("swept", run.id)

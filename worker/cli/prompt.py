@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...], *, common: Common) -> int:
     """Show the messages, schema and settings of FILE's request (or - for standard input), without asking a model.
 
-    A staged plan asks twice. Both requests are shown; the second as it is if each tool is chosen once, in order.
-
     A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
     loop asked in that tick is shown. With --call the calls of FILE count: of a latent call, or one whose delegate is a
     model, what it would be asked is shown, in the first instance that it runs in. What is not known yet stands as a
@@ -55,8 +53,7 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
         value = read_submission(file, settings)
         load_registry(settings)
         from acts_celery.protocol.requests import render
-        from acts_celery.protocol.requests.rendering import render_slots
-        from acts_celery.protocol.requests.staged import compose_slots, first_schema, sample_choice
+        from acts_celery.protocol.requests.functions import first_schema
         from acts_celery.worker.lanes.checking import Checker
         from acts_celery.worker.loop.loop_requests import sent_config
         from acts_celery.worker.loop.loop_view import loop_limits
@@ -65,12 +62,7 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
             return _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
         request = Checker(settings).request(value, allow=allow or None)
         config = sent_config(request, request.config, loop_limits(request.config, settings))
-        asked: dict[str, Any] = {"messages": render(request), "schema": first_schema(request), "config": config}
-        if request.is_staged:
-            slots = compose_slots(request, sample_choice(request))
-            second = [*asked["messages"], *render_slots(0, slots.shown(request))]
-            asked["second"] = {"messages": second, "schema": slots.schema}
-    return _show(asked, common)
+        return _show({"messages": render(request), "schema": first_schema(request), "config": config}, common)
 
 
 def _of_call(plan: Plan, index: int) -> dict[str, Any]:
@@ -126,18 +118,13 @@ def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
 
 
 def _show(asked: Mapping[str, Any], common: Common) -> int:
-    second = asked.get("second")
     if common.json:
-        print_json({**_parts(asked), **({"second": _parts(second)} if second is not None else {})})
+        print_json(_parts(asked))
         return COMPLETED
     _print(asked["messages"], asked["schema"], _functions(asked))
     print_text()
     print_text(heading("config"))
     print_text(escaped(json.dumps(asked["config"], ensure_ascii=False)))
-    if second is not None:
-        print_text()
-        print_text(heading("then"))
-        _print(second["messages"][len(asked["messages"]) :], second["schema"])
     return COMPLETED
 
 
@@ -155,7 +142,7 @@ def _functions(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in functions]
 
 
-def _print(messages: Sequence[Mapping[str, Any]], schema: Any, functions: Sequence[Any] = ()) -> None:
+def _print(messages: Sequence[Mapping[str, Any]], schema: Any, functions: Sequence[Any]) -> None:
     for message in messages:
         print_text(heading(escaped(str(message.get("role")))))
         content = message.get("content")

@@ -26,13 +26,12 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.loop_events import Answered, Asked, ToolsChosen
+from acts_celery.protocol.engine.loop_events import Answered, Asked
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.language.errors import shortened
 from acts_celery.protocol.language.limits import value_problems
 from acts_celery.protocol.language.messages import EVERYWHERE, TRUST
 from acts_celery.protocol.language.visible import json_text
-from acts_celery.protocol.requests.staged import emptied
 from acts_celery.protocol.state.labels import MOST_LABELS
 from acts_celery.worker.batches import batches
 from acts_celery.worker.errors import NoLoop, NoSuchTick
@@ -76,17 +75,15 @@ def script_of(history: History) -> str:
     """The answers of a run's loop as a script, which gives them again for the same request. Raises `NoLoop`."""
     entries: list[dict[str, Any]] = []
     messages: list[Mapping[str, Any]] = []
-    schema, request, slots = None, ModelRequest([]), None
+    schema, request = None, ModelRequest([])
     for event in (event for entry in history.entries() for event in entry.loop):
         if isinstance(event, Asked):
-            messages, schema, slots = [*messages, *event.messages], event.schema or schema, event.slots
+            messages, schema = [*messages, *event.messages], event.schema or schema
             request = ModelRequest(messages, schema, event.config)
-        elif isinstance(event, ToolsChosen):
-            entries.append(recorded(request, {"answer": event.answer}))
         elif isinstance(event, Answered):
             answer = event.message["solution"]
             words = {"words": event.message["words"]} if "words" in event.message else {}
-            entries.append(recorded(request, {"answer": answer if slots is None else emptied(slots, answer), **words}))
+            entries.append(recorded(request, {"answer": answer, **words}))
     if not entries:
         raise NoLoop("the run has no answers of a model: it is not a request, or no model was asked yet")
     return json_text(entries, indent=1)

@@ -10,7 +10,7 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.loop import Stage
-from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtended, ToolsAsked
+from acts_celery.protocol.engine.loop_events import Approved, Asked, LoopExtended
 from acts_celery.protocol.submission.additions import check_said
 from acts_celery.worker.errors import NoLoop, NoSuchTick, OverLimit, PlanChanged, RunNotFound, RunOver
 from acts_celery.worker.loop.loop_view import LoopView, loop_limits, plan_of
@@ -158,14 +158,12 @@ class LoopControl:
         self._take(step, done)
 
     def asked(self, tick: int) -> dict[str, Any]:
-        """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`; of a staged one
-        also `second`, the same of its second request, once there is one.
+        """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`.
 
         Raises `RunNotFound`, `NoLoop`, `NoSuchTick`, `RedisError`.
         """
         self._definition()
         messages: list[Any] = []
-        found: dict[str, Any] | None = None
         schema, asked = None, 0
         requests = ((entry.tick or 0, event) for entry in self._history.entries() for event in entry.loop)
         for number, request in requests:
@@ -174,12 +172,7 @@ class LoopControl:
             messages += request.messages
             schema, asked = request.schema or schema, number + 1
             if number == tick:
-                this = {"messages": [*messages], "schema": schema, "config": request.config, "digest": request.digest}
-                found = this if found is None else {**found, "second": this}
-            if number >= tick and not isinstance(request, ToolsAsked):
-                break
-        if found is not None:
-            return found
+                return {"messages": messages, "schema": schema, "config": request.config, "digest": request.digest}
         raise NoSuchTick(f"run {self._keys.run} has asked {asked} times: there is no tick {tick}, the first is 0")
 
     def _extension(self, view: LoopView, ticks: int) -> LoopStep:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from redis import Redis
 
-from acts_celery.protocol.engine.loop import Stage, request_index
+from acts_celery.protocol.engine.loop import Stage
 from acts_celery.worker.errors import OtherFormat, RunNotFound
 from acts_celery.worker.storage.child_links import PARENT, Parent
 from acts_celery.worker.storage.condition import is_at_work
@@ -36,7 +36,7 @@ _FOREIGN_WAITS: Final = (
     "(`acts delete {} --foreign`)"
 )
 _LEFT: Final = frozenset({"held", "running", "waiting"})
-_ASKING: Final = (Stage.ASKED, Stage.CHOOSING, Stage.OPEN)
+_ASKING: Final = (Stage.ASKED, Stage.OPEN)
 """The stages in which a model is asked."""
 _MOST_INSTANCES: Final = 1_000
 
@@ -135,5 +135,5 @@ def _is_asking(redis: Redis, keys: Keys, state: Mapping[str, str]) -> bool:
     stage, tick = _stage(state), state.get("loop", "").partition(":")[2]
     if stage not in _ASKING:
         return False
-    entry: Any = redis.hget(keys.calls, CallId(keys.run, LOOP, request_index(Stage(stage), int(tick))).member)
+    entry: Any = redis.hget(keys.calls, CallId(keys.run, LOOP, int(tick)).member)
     return is_at_work(entry)

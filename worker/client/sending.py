@@ -54,12 +54,12 @@ class Sender:
         messages = check_data(value, self._so_far(value, instances), limits_of(self._settings), instances)
         if not messages:
             return ()
-        if any(map(marks_of, messages)) and (definition := self._history.definition()).request is not None:
-            if definition.config.get("plan") == "staged":
-                text = "the run's plan is staged, and shows its model what is in values: send it to a run without it"
-                raise Rejected([Problem("", text)])
-            if problems := list(told_names([{**message, "_instance": None} for message in messages])):
-                raise Rejected(problems)
+        if (
+            any(map(marks_of, messages))
+            and self._history.definition().request is not None
+            and (problems := list(told_names([{**message, "_instance": None} for message in messages])))
+        ):
+            raise Rejected(problems)
         run = self._keys.run
         self._due.note_until(run, PUBLISHED_MS)
         order = audit_record(self._settings, "sent")

@@ -21,8 +21,7 @@ from acts_celery.protocol.facade import explained
 from acts_celery.protocol.language.errors import pointer
 from acts_celery.protocol.language.paths import MISSING
 from acts_celery.protocol.requests import Request, read_request
-from acts_celery.protocol.requests.functions import JSON, TOOLS, can_be_carried
-from acts_celery.protocol.requests.staged import first_schema
+from acts_celery.protocol.requests.functions import JSON, TOOLS, can_be_carried, first_schema
 from acts_celery.protocol.submission.amendments import SoFar, placed
 from acts_celery.protocol.submission.checking import Environment, reach_of, unawaited_problems
 from acts_celery.protocol.submission.layout import Layout

@@ -22,7 +22,6 @@ from .loop_requests import request_of
 from .loop_view import LoopView
 from .ticks import (
     Solved,
-    note_choice,
     note_output,
     note_part,
     note_solution,
@@ -109,10 +108,7 @@ class Answers:
             await self._budget.charge(cost)
             limit = shortfall.text
         step = self._begin()
-        if solved.choice is not None and limit is None:
-            note_choice(step, said, solved.choice, cost)
-        else:
-            note_solution(step, view, said, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
+        note_solution(step, view, said, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
         if limit is not None:
             step.note(LoopEnded("failed", limit, None))
         return step

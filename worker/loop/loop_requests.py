@@ -8,21 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.engine.loop import Stage
-from acts_celery.protocol.engine.loop_events import Asked, ToolsAsked
+from acts_celery.protocol.engine.loop_events import Asked
 from acts_celery.protocol.engine.loop_limits import LoopLimits
 from acts_celery.protocol.language.files import digests, sent_bytes
 from acts_celery.protocol.requests import Request, render, render_tick
 from acts_celery.protocol.requests.data_blocks import shown_pictures
-from acts_celery.protocol.requests.functions import REQUIRED, TOOLS
-from acts_celery.protocol.requests.rendering import (
-    render_added,
-    render_answer,
-    render_functions,
-    render_said,
-    render_slots,
-)
-from acts_celery.protocol.requests.staged import compose_slots, emptied, first_schema
+from acts_celery.protocol.requests.functions import REQUIRED, TOOLS, first_schema
+from acts_celery.protocol.requests.rendering import render_added, render_functions, render_said
 from acts_celery.protocol.requests.tool_messages import Turn
 from acts_celery.protocol.state.allowance import TooLarge
 from acts_celery.protocol.submission.config import SAMPLING
@@ -72,13 +64,11 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
     `TooLarge` for another, and `PicturesUnknown`.
     """
     config, most_bytes = config_of(view, request), request.known.limits.call_bytes
-    if view.loop.stage is Stage.CHOSEN:
-        kind, added, schema, own = _second(view, request)
-    else:
-        sees_pictures = models.see_pictures(config.get("model"))
-        pictures = _pictures(view, request, most_bytes // 2) if sees_pictures else []
-        kind, added, schema, own = _first(view, request)
-        added = [*added, *pictures]
+    repeats = repeats_of(view)
+    added = _added(view, request, repeats)
+    if models.see_pictures(config.get("model")):
+        added += _pictures(view, request, most_bytes // 2)
+    schema = view.schema if view.schema is not None else first_schema(request)
     messages = [*view.asked, *added]
     beside = sum(map(len, view.provider_data.values()))
     size = len(pack(messages)) + len(pack(schema)) + beside
@@ -88,14 +78,14 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
     asked = models.asked(config.get("model"))
     tokens = _estimate(view, added, schema, asked)
     estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
-    return kind(
+    return Asked(
         messages=added,
         config=config,
         estimate=estimate.tokens,
         nanodollars=estimate.nanodollars,
         digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
         schema=schema if schema != view.schema else None,
-        **own,
+        repeats=repeats,
     )
 
 
@@ -126,28 +116,6 @@ def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, a
     return known + request_tokens(new, asked) + (len(pack(schema)) if schema != view.schema else 0)
 
 
-_Parts = tuple[type[Asked], list[dict[str, Any]], Any, dict[str, Any]]
-"""What kind of request is made, the messages that it adds, its schema, and what else is to be known of it."""
-
-
-def _first(view: LoopView, request: Request) -> _Parts:
-    """What a tick asks, where its plan is staged for tools."""
-    is_same = view.schema is not None and not request.is_staged
-    schema = view.schema if is_same else first_schema(request)
-    repeats = repeats_of(view)
-    kind = ToolsAsked if request.is_staged else Asked
-    return kind, _added(view, request, repeats), schema, {"repeats": repeats}
-
-
-def _second(view: LoopView, request: Request) -> _Parts:
-    """What a staged tick asks for the tools that were chosen (SPEC R12.7)."""
-    tick = view.loop.tick
-    assert tick.choice is not None
-    slots = compose_slots(request, tick.choice.answer["tools"], view.messages, view.first)
-    messages = [render_answer(tick.choice.answer), *render_slots(tick.number, slots.shown(request))]
-    return Asked, messages, slots.schema, {"slots": slots.to_dict()}
-
-
 def config_of(view: LoopView, request: Request) -> dict[str, Any]:
     """The settings that a loop's model is sent."""
     return sent_config(request, view.definition.config, view.limits)
@@ -170,8 +138,6 @@ def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) 
     assert tick.solution is not None
     before, new = view.messages[: view.rendered], view.messages[view.rendered :]
     answer = tick.solution["solution"]
-    if tick.slots is not None:
-        answer = emptied(tick.slots, answer)
     times = repeats["times"] if repeats is not None else 1
     if request.is_native:
         turn = Turn(tick.number, answer, tick.first, tick.solution.get("words", ""), tick.set_aside, times)

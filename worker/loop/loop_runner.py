@@ -156,8 +156,8 @@ class LoopRunner:
             return await self._fail("; ".join((*last_errors(view), limit)))
         asks = self._asks
         try:
-            # Proving which references fit, or loading prices, may take a second: the loop should turn.
-            is_long = loop.stage is Stage.CHOSEN or view.limits.money is not None
+            # Loading prices may take a second: the loop should turn.
+            is_long = view.limits.money is not None
             compose = partial(next_request, view, asks, self._models)
             try:
                 request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
@@ -287,7 +287,7 @@ class LoopRunner:
         if (most := view.limits.seconds) is not None:
             left = max(most - self._log.ran_seconds, 1)
             config["request_seconds"] = min(config.get("request_seconds", left), left)
-        streams = not self._asks.is_template or self._asks.may_say
+        streams = not self._asks.is_lazy or self._asks.may_say
         said: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
         return self._services.remote.request(attempt, messages, view.schema, config, **said)
 
@@ -319,8 +319,6 @@ class LoopRunner:
 
 _STEPS: Final[Mapping[Stage, Callable[[LoopRunner], Awaitable[bool]]]] = {
     Stage.NEW: LoopRunner._compose,
-    Stage.CHOOSING: LoopRunner._ask,
-    Stage.CHOSEN: LoopRunner._compose,
     Stage.ASKED: LoopRunner._ask,
     Stage.OPEN: LoopRunner._ask,
     Stage.APPROVED: LoopRunner._start,

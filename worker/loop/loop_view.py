@@ -89,7 +89,7 @@ class LoopView:
         self.pictures: dict[str, Mapping[str, Any] | None] = {}
         """What is known of the pictures of tools by their digests; None of one that cannot be shown."""
         self.schema: Any = None
-        """The schema of the last request; but for staged plans the same in every tick."""
+        """The schema of the requests, the same in every tick; None before the first."""
         self.asks: Request | None = None
         """The request, once it was read."""
         self.rendered = 0
@@ -279,8 +279,7 @@ class LoopView:
         self.own_seen = entry.id
         for event in entry.loop:
             if isinstance(event, Asked):
-                if event.slots is None:
-                    self.rendered = len(self.messages)
+                self.rendered = len(self.messages)
                 self.schema = event.schema if event.schema is not None else self.schema
                 self.asked = [*self.asked, *event.messages]
                 self.wire = event.config.get("wire", JSON)

@@ -43,10 +43,7 @@ def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _given(view: LoopView, tick: Tick) -> Sequence[str | None]:
-    """The places that the engine gave in the tick: of a staged plan, or of calls that were functions."""
-    if tick.slots is not None:
-        paths: list[str | None] = tick.slots["paths"]
-        return paths
+    """The places that the engine gave in the tick, of calls that were functions."""
     calls = tick.solution["solution"]["calls"] if tick.solution is not None else ()
     return given_places(view.asks, calls, tick.first) if view.asks is not None else ()
 

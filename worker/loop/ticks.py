@@ -21,7 +21,6 @@ from acts_celery.protocol.engine.loop_events import (
     Started,
     TickClosed,
     TickError,
-    ToolsChosen,
 )
 from acts_celery.protocol.engine.solution_output import judge_output, output_labels
 from acts_celery.protocol.engine.statuses import Status
@@ -32,7 +31,6 @@ from acts_celery.protocol.requests import Answer, Fate, Request, read_answer
 from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer, words_beside
 from acts_celery.protocol.requests.data_blocks import compact
 from acts_celery.protocol.requests.function_answers import SAYS_NOTHING, with_words
-from acts_celery.protocol.requests.staged import Choice, Slots, read_choice, read_slots
 from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
 from acts_celery.protocol.requests.untrusted import told_type
 from acts_celery.protocol.state.labels import TRUSTED, Labels
@@ -58,8 +56,6 @@ class Solved:
     """Where in the solution each of them stands."""
     errors: tuple[TickError, ...]
     """Why others do not, and what else is wrong."""
-    choice: Choice | None = None
-    """The tools that were chosen, where the answer is the first one of a staged tick."""
 
     @property
     def valid_calls(self) -> list[Any]:
@@ -82,17 +78,6 @@ def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker
     """What has come of the current request of a tick."""
     if "error" in said:
         return unanswered(said["error"])
-    if view.loop.stage is Stage.CHOOSING:
-        read = read_choice(request, said["answer"])
-        if isinstance(read, Choice):
-            return replace(_NOTHING, choice=read)
-        return replace(_NOTHING, errors=(TickError(read.type, read.message, read.pointer),))
-    tick = view.loop.tick
-    if tick.slots is not None and tick.choice is not None:
-        slots, choice = Slots(view.schema, **tick.slots), Choice(tick.choice.answer)
-        where: dict[str, Any] = {"first": view.first, "begun": view.added or None}
-        answer = read_slots(request, choice, slots, said["answer"], view.messages, **where)
-        return _solved(request, answer, checker)
     try:
         written = with_words(request, said["answer"], said.get("words", ""))
     except Unreadable as error:
@@ -132,7 +117,7 @@ def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> 
     the limit of calls.
     """
     before = view.loop.tick.text
-    if request.is_template or len(text) <= len(before) or not text.startswith(before):
+    if request.is_lazy or len(text) <= len(before) or not text.startswith(before):
         return None
     if view.loop.stage is Stage.ASKED and view.open:
         return None  # calls that a client has added run before it
@@ -177,13 +162,6 @@ def unanswered(error: Mapping[str, str]) -> Solved:
     return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
 
 
-def note_choice(step: LoopStep, said: Mapping[str, Any], choice: Choice, cost: Cost) -> None:
-    """Write down which tools a staged tick has chosen (SPEC R12.7)."""
-    usage = said.get("usage")
-    paid: dict[str, Any] = {"charged": cost.tokens, "cost": cost.pack(), "known": _known(said)}
-    step.note(ToolsChosen(dict(choice.answer), said.get("model"), usage, **paid))
-
-
 def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
     """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
     step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
@@ -226,7 +204,7 @@ def note_solution(
         "solution": dict(solved.solution),
         "model": said.get("model"),
         "request": tick.digest,
-        "usage": _usage(view, said),
+        "usage": said.get("usage") if is_all(said.get("usage")) else None,
         **({"words": words} if words else {}),
         "_date": date_now(),
     }
@@ -252,17 +230,6 @@ def _known(said: Mapping[str, Any]) -> int | None:
         return None
     input_, output, _ = counts
     return input_ + (output if "answer" in said else len(compact(_NOTHING.solution)))
-
-
-def _usage(view: LoopView, said: Mapping[str, Any]) -> Any:
-    """What a tick's answer has cost: both, where it was asked twice; null where it is not known of one."""
-    usage, choice = said.get("usage"), view.loop.tick.choice
-    if not is_all(usage):
-        return None
-    if choice is None or not usage:
-        return usage
-    before = choice.usage
-    return {key: before.get(key, 0) + count for key, count in usage.items()} if before else None
 
 
 def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:

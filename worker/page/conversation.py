@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.protocol.engine.loop import Loop, Tick
-from acts_celery.protocol.engine.loop_events import Answered, Asked, Started, ToolsChosen
+from acts_celery.protocol.engine.loop_events import Answered, Asked, Started
 from acts_celery.worker.errors import NoLoop, NoSuchTick
 from acts_celery.worker.storage.entries import Entry, moment_ms
 from acts_celery.worker.storage.loop_entries import LOOP, follow
@@ -51,8 +51,6 @@ def _take(said: dict[int, dict[str, Any]], entry: Entry) -> None:
             tick = said.setdefault(entry.tick or 0, {"asked": [], "errors": [], "began": entry.id, "model": None})
             tick["asked"] += event.messages
             tick["config"] = event.config
-        elif isinstance(event, ToolsChosen) and entry.tick in said:
-            said[entry.tick]["choice"] = event.answer
         elif isinstance(event, (Answered, Started)) and entry.tick in said:
             said[entry.tick]["errors"] += [error.to_dict() for error in event.errors]
             said[entry.tick]["ended"] = entry.id
@@ -66,7 +64,6 @@ def _tick(tick: Tick, said: Mapping[str, Any], calls: list[dict[str, Any]], most
         "tick": tick.number,
         "model": solution.get("model") or said.get("config", {}).get("model"),
         "asked": [shown(message, max(_LEAST_BYTES, most // max(1, len(said["asked"])))) for message in said["asked"]],
-        **({"choice": shown(said["choice"], most)} if "choice" in said else {}),
         "answer": shown(solution.get("solution"), most),
         **({"writing": shown(part, most)} if tick.solution is None and part else {}),
         "usage": solution.get("usage"),

@@ -26,8 +26,6 @@ from acts_celery.protocol.engine.loop_events import (
     Started,
     TickClosed,
     TickError,
-    ToolsAsked,
-    ToolsChosen,
     UsageCame,
 )
 from acts_celery.worker.wire.packing import pack, unpack
@@ -46,7 +44,6 @@ def loop_alarm() -> str:
 
 _EVENTS: Final[Mapping[bytes, type[Any]]] = {
     b"request": Asked,
-    b"choice": ToolsChosen,
     b"part": PartCame,
     b"output": OutputGrew,
     b"reported": UsageCame,
@@ -58,9 +55,7 @@ _EVENTS: Final[Mapping[bytes, type[Any]]] = {
     b"end": LoopEnded,
     b"extension": LoopExtended,
 }
-_FIELDS: Final = {kind: field.decode() for field, kind in _EVENTS.items()} | {ToolsAsked: "request"}
-_FOR_TOOLS: Final = "for_tools"
-"""What the event of a request has where it is `ToolsAsked`."""
+_FIELDS: Final = {kind: field.decode() for field, kind in _EVENTS.items()}
 
 
 def read_loop_events(entry: Mapping[bytes, bytes], message: Mapping[str, Any] | None) -> tuple[LoopEvent, ...]:
@@ -69,8 +64,6 @@ def read_loop_events(entry: Mapping[bytes, bytes], message: Mapping[str, Any] | 
 
 
 def _read(kind: type[Any], said: dict[str, Any], message: Mapping[str, Any] | None) -> LoopEvent:
-    if said.get(_FOR_TOOLS):
-        kind = ToolsAsked
     if kind in (Answered, Started):
         said["errors"] = tuple(TickError(**error) for error in said["errors"])
     if kind is Answered:
@@ -86,8 +79,6 @@ def _packed(event: LoopEvent) -> bytes:
         value = getattr(event, part.name)
         if part.default is MISSING or value != part.default:
             said[part.name] = value
-    if kind is ToolsAsked:
-        said[_FOR_TOOLS] = True
     if kind in (Answered, Started):
         said["errors"] = [{name.name: getattr(error, name.name) for name in fields(error)} for error in said["errors"]]
     if kind is Answered:
@@ -159,7 +150,7 @@ class LoopStep:
     def to_request(self, published_ms: int, most_bytes: int, *, refuses: bool = False) -> dict[str, Any]:
         """As the script takes it; `refuses` a step by which the run would have written more than it may."""
         kinds, end, waits = {type(event) for event in self._events}, self.after.ended, Stage.PLANNED
-        charges = not kinds.isdisjoint({ToolsChosen, PartCame, Answered, LoopEnded})
+        charges = not kinds.isdisjoint({PartCame, Answered, LoopEnded})
         return {
             "lane": LOOP,
             "from": self.loop.name,

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from acts_celery.protocol.engine.costs import reported
-from acts_celery.protocol.engine.loop import Stage, request_index
-from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEnded, ToolsAsked, ToolsChosen
+from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEnded
 from acts_celery.worker.storage.entries import Entry, moment_ms
 from acts_celery.worker.storage.loop_entries import LOOP
 from acts_celery.worker.wire.attempts import CallId
@@ -68,12 +67,8 @@ class LoopSpans:
         for event in entry.loop:
             match event:
                 case Asked():
-                    stage = Stage.CHOOSING if isinstance(event, ToolsAsked) else Stage.ASKED
-                    self._open = _Open(now_ms, request_index(stage, tick), event)
+                    self._open = _Open(now_ms, tick, event)
                     self._plan_since_ms = now_ms if self._plan_since_ms is None else self._plan_since_ms
-                case ToolsChosen():
-                    usage = event.usage or (event.cost or {}).get("usage")
-                    yield from self._answered(tick, now_ms, event.model, usage, event.answer)
                 case Answered(message):
                     usage = (event.cost or {}).get("usage") or message.get("usage")
                     fault = next((Fault(each.type, each.message) for each in event.errors if each.call is None), None)

@@ -21,8 +21,6 @@ from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol.requests import Request, compose, read_answer, read_request, render
 from acts_celery.protocol.requests.answer_texts import decoded
 from acts_celery.protocol.requests.functions import function_schema
-from acts_celery.protocol.requests.rendering import render_slots
-from acts_celery.protocol.requests.staged import Choice, compose_slots, read_slots
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.submission.checking import Environment
 from acts_celery.protocol.submission.submission import read_submission
@@ -286,33 +284,6 @@ def test_xllamacpp_random_answers_that_its_grammar_admits_are_read_and_held_agai
         answer = read_answer(asked, one.text)
         fitting += not misfits
         assert answer.errors or not misfits, one.text
-    assert fitting >= 1
-
-
-def test_xllamacpp_random_answers_to_a_staged_plan_are_read_and_held_against_the_truth(llama: str) -> None:
-    """Whatever of them fits the second schema is a plan without an error (SPEC R12.7)."""
-    value = {"context": [{"type": "input", "name": "A"}], "schema": {"type": "integer"}, "tools": TOOLS}
-    submission, problems = read_submission({**value, "config": {"plan": "staged"}}, Environment().limits)
-    assert not problems
-    asked = Request(submission, Environment())
-    slots = compose_slots(asked, ["count", "greet", "count"])
-    messages = [*render(asked), *render_slots(0, slots.shown(asked))]
-    config = {"model": "m", "temperature": 1.5, "max_output_tokens": 600}
-    fitting = 0
-    for _ in range(TRIALS):  # that none of so many fits happens
-        found = ask(llama, *[ModelRequest(messages, slots.schema, config)] * ANSWERS)
-        whole = [one for one in found if isinstance(one, Answer)]
-        assert {type(one) for one in found} <= {Answer, Truncated, InvalidAnswer, Unreachable}, found
-        assert all(one.findings == () for one in whole), whole[0].findings
-        for one in whole:
-            answer = read_slots(asked, Choice({"tools": list(slots.tools)}), slots, one.text)
-            fits = not compiled(dict(slots.schema)).problems(decoded(one.text))
-            fitting += fits
-            # A reference in the midst of a text is an error that no schema knows of (SPEC R12.6b).
-            errors = [error for error in answer.errors if "a † of the text itself" not in error.message]
-            assert bool(errors) != fits, (one.text, answer.errors)
-        if fitting:
-            break
     assert fitting >= 1
 
 

@@ -34,7 +34,6 @@ function tickPart(run, tick) {
     told,
     make("h4", {}, tick.tick ? "What was added to the request" : "What was asked"),
     tick.asked.length ? tick.asked.map(spoken) : quiet("Nothing."),
-    tick.choice === undefined ? null : [make("h4", {}, "Which tools it chose"), tree(tick.choice)],
     make("h4", {}, "What was answered"),
     answered(tick),
     tick.set_aside ? notice("", make("p", {}, `The output was set aside: ${tick.set_aside}`)) : null,
