@@ -51,7 +51,6 @@ SCRIPTS: Final = {
     "sweep_judge": "worker/test_sweep_script",
     "sweep_run": "worker/test_sweep_script",
     "sweep_seen": "worker/test_sweep_script",
-    "upgrade": "worker/test_format_3",
     "forget": "worker/test_erasure",
     "window": "worker/test_window",
     "write": "worker/test_run_writer",

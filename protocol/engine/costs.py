@@ -83,7 +83,7 @@ class Cost:
 
     @classmethod
     def read(cls, packed: Mapping[str, Any]) -> Self:
-        """The inverse of `pack`, also of what a version before this has written, or a worker that is not trusted."""
+        """The inverse of `pack`, also of what a worker has written that is not trusted."""
         input_, output, cached = reported(packed.get("usage")) or (0, 0, 0)
         requests, seconds = _count(packed.get("requests"), 1), packed.get("seconds")
         return cls(

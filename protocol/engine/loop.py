@@ -239,7 +239,7 @@ class Loop:
         return self._in_tick(reported=event)
 
     def _answer(self, event: Answered) -> Loop:
-        cost = self.tick.cost + _paid(event)
+        cost = self.tick.cost + Cost.read(event.cost)
         said = {"solution": event.message, "invalid": tuple(event.errors), "cost": cost, "known": event.known}
         return self._in_tick(**said, first=event.first, runs=event.runs)
 
@@ -269,12 +269,6 @@ class Loop:
     def _extend(self, event: LoopExtended) -> Loop:
         ticks = event.ticks
         return replace(self, ended=None, added_ticks=self.added_ticks + ticks, granted=self.tick.number + ticks)
-
-
-def _paid(event: Answered) -> Cost:
-    """What an answer has cost; versions before have written its tokens and its usage alone."""
-    usage = event.message.get("usage")
-    return Cost.read(event.cost if event.cost is not None else {"tokens": event.charged, "usage": usage})
 
 
 _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {

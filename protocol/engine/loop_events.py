@@ -82,12 +82,10 @@ class Answered:
     """The message of its solution."""
     first: int
     runs: int
-    charged: int
-    """What the request has cost, in tokens."""
     errors: Sequence[TickError]
     """What is not valid in it."""
-    cost: Mapping[str, Any] | None = None
-    """The same in all that is known of it (see `Cost`)."""
+    cost: Mapping[str, Any]
+    """What the request has cost (see `Cost`)."""
     known: int | None = None
     """The tokens of the request and its answer, where the next request begins with these and goes to the same model."""
     provider_data: str | None = None

@@ -29,7 +29,7 @@ FAILED = LoopEnded("failed", "a limit", None)
 
 
 def answered(*, charged: int = 0, runs: int = 0) -> Answered:
-    return Answered(SOLUTION, 0, runs, charged, ())
+    return Answered(SOLUTION, 0, runs, (), {"tokens": charged})
 
 
 def ran(loop: Loop, *, charged: int = 0, runs: int = 0) -> Loop:

@@ -203,11 +203,11 @@ def test_r12_7_a_run_with_a_staged_plan_is_refused_and_holds_nothing_up(swept: B
     run.delete()
 
 
-def test_a_run_that_another_version_wrote_down_is_left_to_it(swept: Backend, sweeper: Sweeper) -> None:
+@pytest.mark.parametrize("other", [FORMAT - 1, FORMAT + 1])
+def test_a_run_that_another_version_wrote_down_is_left_to_it(swept: Backend, sweeper: Sweeper, other: int) -> None:
     run = swept.client.submit(solution={"calls": [echo(1, "†state.a")]})
     keys = Keys("swept", run.id)
     written: Any = swept.redis.get(keys.definition)
-    other = FORMAT + 1
     swept.redis.set(keys.definition, pack(unpack(written) | {"format": other}))
     swept.redis.hset(keys.state, "format", other)
     with swept.worker():

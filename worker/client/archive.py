@@ -43,7 +43,7 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.entries import ENTRY_ID, id_key, read_entry
-from acts_celery.worker.storage.formats import FORMAT, require_format, upgraded
+from acts_celery.worker.storage.formats import FORMAT, require_format
 from acts_celery.worker.storage.history import History, missing
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane_state import End
@@ -170,7 +170,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             "result": dict(result),
             "instances": history.instances(),
             "state": {_text(key): _text(value) for key, value in state.items()},
-            "definition": _encoded(upgraded(definition) or definition),
+            "definition": _encoded(definition),
             "codes": {code.pack(): number for number, code in history.codes().items()},
         }
     )
@@ -179,7 +179,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             yield _line({"file": _text(digest), "content": _encoded(content)})
     for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
-        fields = dict(names.current(raw))
+        fields = dict(raw)
         if names.LANE in fields:
             entry |= {"lane": _text(fields.pop(names.LANE)), "before": _text(fields.pop(names.BEFORE))}
         entry |= {"message": unpack(fields.pop(names.MESSAGE))} if names.MESSAGE in fields else {}
@@ -268,7 +268,7 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
     codes = head.get("codes", {})
     if not isinstance(codes, dict) or not all(type(number) is int for number in codes.values()):
         raise _refused(1, "its codes are no object of numbers")
-    redis.set(keys.definition, upgraded(definition) or definition)
+    redis.set(keys.definition, definition)
     if codes:
         redis.hset(keys.codes, mapping=codes)
     for some in batches(instances, _AT_ONCE):
@@ -340,7 +340,7 @@ def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fiel
     try:
         message = {names.MESSAGE: pack(entry["message"])} if "message" in entry else {}
         given = {**lane, **decoded, **message}
-        fields = names.current({key: one if isinstance(one, bytes) else one.encode() for key, one in given.items()})
+        fields = {key: one if isinstance(one, bytes) else one.encode() for key, one in given.items()}
         if not fields:
             raise ValueError(id_)
         if not ENTRY_ID.match(id_) or not (0, 0) < id_key(id_) < (2**64, 0):

@@ -23,7 +23,7 @@ from acts_celery.worker.storage.audit import audit_record
 from acts_celery.worker.storage.child_links import PARENT, Parent
 from acts_celery.worker.storage.clock import date_of
 from acts_celery.worker.storage.dead_letters import DeadLetters
-from acts_celery.worker.storage.formats import READ
+from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, ended_runs
 from acts_celery.worker.storage.retention import Holding, delete_runs, measure_runs
 
@@ -122,7 +122,7 @@ class Deleter:
         keys = self._keys(run)
         fields: Any = self._redis.hmget(keys.state, "name", PARENT, "format")
         field, above, number = fields
-        is_read = number is None or int(number) in READ
+        is_read = number is None or int(number) == FORMAT
         parent = Parent.read(above)
         if parent is not None and self._status(parent.call.run) not in (None, *ENDED):
             raise RunOver(f"run {run} answers a call of run {parent.call.run}, which is under way: cancel that first")

@@ -31,7 +31,7 @@ from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
 from acts_celery.worker.storage.definition import gather_counts, unpack_definition
 from acts_celery.worker.storage.due import DueRuns, approve_ms, promises_due
 from acts_celery.worker.storage.entries import id_key, read_entry
-from acts_celery.worker.storage.formats import FORMAT, upgraded
+from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.gatherings import gathers_of
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
@@ -77,7 +77,7 @@ class Forker:
             self._redis.zadd(active_runs(keys.prefix), {keys.run: milliseconds})
             if (owner := owner_fields(self._settings).get(OWNER)) is not None:
                 note_owned(self._redis, keys, owner, milliseconds)
-            self._redis.set(keys.definition, upgraded(data) or data)
+            self._redis.set(keys.definition, data)
             for some in batches(self._history.instances(), _ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *some)
             if codes := self._redis.hgetall(self._keys.codes):
@@ -136,7 +136,7 @@ class Forker:
                     entry = read_entry(id_, raw)
                     if entry.run_status in ENDED:
                         continue
-                    copied: dict[Any, Any] = dict(fields.current(raw))
+                    copied: dict[Any, Any] = dict(raw)
                     pipeline.xadd(keys.log, copied, id=id_)
                     if entry.run_status is not None:
                         pipeline.xadd(keys.statuses, {"s": entry.run_status}, id=id_)
@@ -203,7 +203,7 @@ class Forker:
         for index, call in held.items():
             if call.is_decided:
                 before: Any = self._redis.xrange(keys.log, str(call.held), str(call.held))
-                self._append(keys, lane, {fields.CALL: index, fields.HELD: fields.current(before[0][1])[fields.HELD]})
+                self._append(keys, lane, {fields.CALL: index, fields.HELD: before[0][1][fields.HELD]})
             member = CallId(keys.run, lane.instance, index).member
             self._redis.zadd(keys.held, {member: server_ms(self._redis)})
 

@@ -15,7 +15,7 @@ from acts_celery.protocol.language.spelling import Speller
 from acts_celery.worker.errors import AmbiguousRun, RunNotFound
 from acts_celery.worker.storage.child_links import PARENT
 from acts_celery.worker.storage.clock import date_of, server_ms
-from acts_celery.worker.storage.formats import FORMAT, READ
+from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.keys import Keys
 from acts_celery.worker.storage.owned_runs import OWNER, owner_of
 from acts_celery.worker.storage.run_list import RunList, State
@@ -196,7 +196,7 @@ def _summary(run: str, state: Mapping[str, str], now_ms: int) -> Summary:
         run=run,
         name=state.get("name"),
         tags=tags,
-        status=run_status(state["status"]) if int(state.get("format", FORMAT)) in READ else FOREIGN,
+        status=run_status(state["status"]) if int(state.get("format", FORMAT)) == FORMAT else FOREIGN,
         calls=counts_of(state) if "total" in state else {},
         submitted=_moment(submitted),
         finished=_moment(finished) if finished is not None else None,

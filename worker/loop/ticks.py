@@ -210,9 +210,8 @@ def note_solution(
     }
     starts = limit is None and not is_lazy and solved.layout is not None
     runs = solved.runs if starts else len(view.begun)
-    paid: dict[str, Any] = {"charged": cost.tokens, "cost": cost.pack(), "known": _known(said)}
     own = said.get("provider_data") if view.asks is not None and view.asks.is_native else None
-    step.note(Answered(message, view.first, runs, errors=errors, **paid, provider_data=own))
+    step.note(Answered(message, view.first, runs, errors, cost.pack(), known=_known(said), provider_data=own))
     if limit is not None or solved.layout is None or solved.runs == len(view.begun):
         return
     if is_lazy:

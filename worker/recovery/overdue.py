@@ -17,7 +17,7 @@ from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.publisher import Publisher
 from acts_celery.worker.storage.child_links import Parent, result_of
 from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.formats import READ
+from acts_celery.worker.storage.formats import FORMAT
 from acts_celery.worker.storage.history import History
 from acts_celery.worker.storage.keys import ENDED, Keys
 from acts_celery.worker.storage.living import SilentProcess, read_living
@@ -136,7 +136,7 @@ class RunKeeper:
             "most": _AT_ONCE,
             "instances": self._settings.queue_instances,
             "window": self._settings.publish_window,
-            "formats": list(READ),
+            "format": FORMAT,
             "tells": self._hook is not None,
             "most_told": self._hook.room if self._hook is not None else 0,
             "telling_ms": int(TELLING_SECONDS * 1000),

@@ -7,7 +7,7 @@
 `scripts`       the Lua scripts, and how they are called
 `condition`     how a call stands that has begun and has not ended
 `files`       files beside a run's log, and the messages that show them
-`formats`       which versions' runs are read
+`formats`       which runs are read
 `definition`    how a checked plan is written down
 `trust`         what a definition holds of what tools say of who may decide
 `gatherings`    what gather calls wait for in the lane of an instance

@@ -138,9 +138,7 @@ class Definition:
     is_lazy: bool = False
     """Whether nothing of it runs before its plan is approved (SPEC R10.2)."""
     contracts: Mapping[str, str] = field(default_factory=dict)
-    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name; a run of a
-    version before has none.
-    """
+    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
     trust: Trusts = field(default_factory=dict)
     """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
     operator: OperatorTrust = field(default_factory=OperatorTrust)

@@ -172,14 +172,13 @@ _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
 
 def read_entry(id_: bytes, fields: Fields) -> Entry:
     """An entry, from what Redis returns."""
-    fields = names.current(fields)
     message = unpack(fields[names.MESSAGE]) if names.MESSAGE in fields else None
     audit = AuditRecord.unpack(fields[names.AUDIT]) if names.AUDIT in fields else None
     detail = unpack(fields[names.DETAIL]) if names.DETAIL in fields else {}
     size = sum(map(len, fields.values()))
     lane = fields.get(names.LANE)
     if lane is None:
-        status = fields.get(names.STATUS)
+        status = fields.get(names.STATUS, fields.get(names.ENDED))  # the stream of statuses has it under the latter
         event = RunStatusChanged(status.decode(), detail.get("reason")) if status is not None else None
         return Entry(id_.decode(), event, is_of_lane=False, message=message, audit=audit, size=size)
     if (tick := fields.get(names.TICK)) is not None:

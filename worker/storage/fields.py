@@ -22,15 +22,13 @@
 | `gave_up` | what was promised and has not come is not waited for any more |
 | `amendment` | beside the global lane's record: what the lanes share of an amendment |
 | `audit` | who did it, where that was done from outside (msgpack, see `audit`); an entry may hold nothing else |
-| `status` | without a lane: what the run's status has changed to; `d` may give a `reason` |
+| `status` | without a lane: the run's new status; `d` may give a `reason` (`s` in the stream of statuses) |
 
 What every instance has is one letter, since it is in memory as often. A loop is a lane of its own: its entries have
 `tick`, and one field for each event (see `loop_entries`). Readers pass over fields that they do not know.
 
 In `d`, `seen` are two ids: a delegate, or a model, was sent what its lane had up to the first, and the global one up to
 the second.
-
-Format 3 had one letter for each: `current` reads an entry of either.
 """
 
 from __future__ import annotations
@@ -62,42 +60,3 @@ STATUS: Final = b"status"
 TICK: Final = b"tick"
 
 Fields = Mapping[bytes, bytes]
-
-_OF_CALLS: Final[Fields] = {
-    b"i": ELEMENT,
-    b"h": HELD,
-    b"j": DECIDED,
-    b"f": FAN_OUT,
-    b"r": CHILD,
-    b"u": UNDONE,
-    b"g": GAVE_UP,
-    b"a": AMENDMENT,
-    b"w": AUDIT,
-}
-_OF_LOOPS: Final[Fields] = {
-    b"t": TICK,
-    b"q": b"request",
-    b"z": b"choice",
-    b"f": b"part",
-    b"o": b"answer",
-    b"n": b"plan",
-    b"y": b"approval",
-    b"b": b"start",
-    b"x": b"closing",
-    b"e": b"end",
-    b"v": b"extension",
-    b"w": AUDIT,
-}
-_OF_RUNS: Final[Fields] = {b"s": STATUS, b"w": AUDIT}
-_FORMER: Final = frozenset({*_OF_CALLS, *_OF_LOOPS})
-
-
-def current(fields: Fields) -> Fields:
-    """The fields of an entry under the names that they have now."""
-    if LANE not in fields:
-        names = _OF_RUNS
-    elif _FORMER.isdisjoint(fields):
-        return fields
-    else:
-        names = _OF_LOOPS if b"t" in fields else _OF_CALLS
-    return {names.get(name, name): value for name, value in fields.items()}

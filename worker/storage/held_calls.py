@@ -21,7 +21,7 @@ from acts_celery.worker.wire.packing import pack, unpack
 
 from .clock import iso_date
 from .condition import Condition
-from .fields import HELD, current
+from .fields import HELD
 from .keys import ENDED, Keys
 
 _AT_ONCE: Final = 200
@@ -105,7 +105,7 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
                 pipeline.xrange(keys.log, id_, id_)
             entries = pipeline.execute()
         for (member, since), entry in zip(page, entries, strict=True):
-            if entry and (hold := current(entry[0][1]).get(HELD)) is not None:  # else it was decided on meanwhile
+            if entry and (hold := entry[0][1].get(HELD)) is not None:  # else it was decided on meanwhile
                 call = CallId.of_member(keys.run, member.decode())
                 until = int(since) + wait_ms if wait_ms is not None else None
                 id_ = entry[0][0].decode()

@@ -29,7 +29,7 @@ from .codes import MOST_CODES
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .condition import is_at_work, is_resting
 from .entries import Entry, read_entry, read_flat
-from .formats import FORMAT, READ, require_format, upgraded
+from .formats import FORMAT, require_format
 from .grouping import GroupedCommands
 from .keys import Keys, awaiting_code, due_runs, secret
 from .loop_entries import LoopStep
@@ -128,7 +128,6 @@ class MessageLog:
         self._loop = AsyncScript(self._commands, "loop")
         self._budget = AsyncScript(self._commands, "budget")
         self._drive = AsyncScript(self._commands, "drive")
-        self._upgrade = AsyncScript(self._commands, "upgrade")
 
     async def shared(self, run: str, instance: str | None = None) -> Shared:
         """What lanes share, with one of them, in one round trip."""
@@ -138,9 +137,6 @@ class MessageLog:
             self._commands.execute("HGET", self._keys(run).state, TRACE),
             *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
         )
-        if definition is not None and (ours := upgraded(definition)) is not None:
-            await self._upgrade(self._keys(run), {"before": definition, "after": ours, "format": FORMAT})
-            definition = ours
         tokens = Tokens(key, lanes[0].born)
         return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above))
 
@@ -205,7 +201,7 @@ class MessageLog:
             "(ACTS_LIMIT_ATTEMPTS): see the logs of the workers, and fork the run once they can do it"
         )
         request = {"lane": lane_token(instance), "most": most, "reason": reason, "redelivered": is_redelivered}
-        found = await self._drive(self._keys(run), {**request, "formats": list(READ)})
+        found = await self._drive(self._keys(run), {**request, "format": FORMAT})
         if "format" in found:
             require_format(found["format"])
         if found["is_over"]:
@@ -325,7 +321,7 @@ class MessageLog:
         until = last[0][0] if last else "0-0"
         while True:
             page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
-            for id_, fields in ((id_, names.current(found)) for id_, found in page):
+            for id_, fields in page:
                 if not (lane := fields.get(names.LANE)) or names.TICK in fields:  # of the run, or of its loop
                     continue
                 if names.MESSAGE in fields:

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from acts_celery.worker.process.figures import figures
 
-from .formats import READ
+from .formats import FORMAT
 from .keys import ENDED, Keys, active_runs, due_runs, ended_runs
 from .run_list import RunList
 from .scripts import Script
@@ -88,7 +88,7 @@ def delete_runs(
     then some may have been deleted.
     """
     request: dict[str, Any] = {"deletes": True, "keeps_outstanding": keeps_outstanding}
-    found = _ask(redis, runs, request | ({"reads": list(READ)} if foreign else {}))
+    found = _ask(redis, runs, request | ({"reads": FORMAT} if foreign else {}))
     gone = [keys.run for keys, held in zip(runs, found, strict=True) if held.is_deleted]
     if gone:
         for listed in (active_runs(prefix), due_runs(prefix), ended_runs(prefix)):

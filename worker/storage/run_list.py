@@ -11,7 +11,7 @@ from redis import Redis
 
 from acts_celery.worker.batches import batches
 
-from .formats import READ
+from .formats import FORMAT
 from .keys import Keys, active_runs, ended_runs, owned_runs
 from .owned_runs import OWNER
 
@@ -56,7 +56,7 @@ class RunList:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for name in page:
                     pipeline.hget(Keys(self._prefix, name.decode()).state, "format")
-                found += sum(number is not None and int(number) not in READ for number in pipeline.execute())
+                found += sum(number is not None and int(number) != FORMAT for number in pipeline.execute())
         return found
 
     def note_ended(self, submitted: Mapping[str, float]) -> None:

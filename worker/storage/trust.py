@@ -45,13 +45,12 @@ def pack_trust(said: Trusts) -> dict[str, Any]:
 
 
 def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
-    """What `pack_trust` has written, and a version before it under `effects`.
+    """The inverse of `pack_trust`.
 
     A delegate endorses only if the definition beside it says so, with an answer of few values: a file that was imported
     may say more (SPEC R16.3).
     """
-    acting = dict.fromkeys(fields.get("effects", ()), ToolTrust(effects=True))
-    said = {**acting, **{name: ToolTrust.read(one) for name, one in fields.get("trust", {}).items()}}
+    said = {name: ToolTrust.read(one) for name, one in fields.get("trust", {}).items()}
     for name in [name for name, one in said.items() if one.endorses]:
         definition = fields["delegates"].get(name, {})
         if definition.get(ENDORSES) is not True or any(endorsement_problems(definition)):

@@ -2,7 +2,7 @@
 --
 -- KEYS: state outbox *
 -- USES: status formats
--- Request: deletes (else it only says), reads (formats: a run of another is deleted, too, while it is under way; or nil),
+-- Request: deletes (else it only says), reads (a format: a run of another is deleted, too, while it is under way; or nil),
 --          keeps_outstanding (a run stays whose calls that were sent and forgotten are not done)
 -- Answer: status (none where there is no run), bytes (that its keys take, as the server estimates it), outstanding (how many
 --         calls that were sent and forgotten are not done), is_deleted

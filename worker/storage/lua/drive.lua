@@ -6,7 +6,7 @@
 --
 -- KEYS: published
 -- USES: status formats
--- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded), formats (of runs that
+-- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded), format (of runs that
 --          this version reads: no lane of another counts, since it is not driven), redelivered (the broker has said that the
 --          worker was lost: the task's mark is that of the drive before)
 -- Answer: is_driven, is_over (it is not, since the run is over, perhaps by this, or gone), format (of the run; nil where it
@@ -14,7 +14,7 @@
 
 local known = redis.call('HMGET', state, 'status', 'format', 'driven:' .. request.lane)
 local status, format, driven = known[1], tonumber(known[2] or nil), known[3]
-local is_read = reads(format, request.formats)
+local is_read = reads(format, request.format)
 local is_driven = is_read and status == 'paused'
 local is_over = not is_driven and status ~= 'running'
 if is_read and status == 'running' then

@@ -2,7 +2,7 @@
 --
 -- KEYS: state leases held outbox_due published pending_webhooks
 -- USES: clock formats
--- Request: published_ms, soon_ms (the time until the next sweep), formats (of runs that this version reads; it leaves others
+-- Request: published_ms, soon_ms (the time until the next sweep), format (of runs that this version reads; it leaves others
 --          alone), tells (whether there is a web hook for what is held), most_told (for how many calls it is called at most),
 --          telling_ms (how long that may take), instances (the queue of the lanes' tasks and of results), consumed_until
 
@@ -56,7 +56,7 @@ local function look_again(...)
     return at
 end
 
-if not reads(format, request.formats) or not status then
+if not reads(format, request.format) or not status then
     return answer(now + 2 * request.published_ms)
 end
 
