@@ -29,10 +29,9 @@ from acts_celery.protocol.language.messages import EVERYWHERE
 from acts_celery.protocol.language.references import Reference, parse
 from acts_celery.protocol.submission.layout import Layout
 from acts_celery.protocol.trust.effects import refuses_untrusted
-from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.wire.packing import pack, unpack
 
-from .formats import FORMAT, require_format
+from .formats import FORMAT, require_readable
 from .packed_calls import (
     PLACES,
     all_places_of,
@@ -281,9 +280,7 @@ def _kept_definition(data: bytes, said_here: SaidHere | None) -> Definition:
 
 def _read_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
     fields = unpack(data)
-    require_format(fields["format"])
-    if "plan" in fields["config"]:  # the log of its loop has events that nothing follows
-        raise OtherFormat("the run has a staged plan, which this version does not have: use the one that submitted it")
+    require_readable(fields)
     tools = unpack_tools(fields["tools"])
     return Definition(
         tools=tools,

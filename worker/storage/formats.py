@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from acts_celery.worker.errors import OtherFormat
 
@@ -16,3 +17,10 @@ def require_format(number: int) -> None:
         raise OtherFormat(
             f"the run has format {number} and this version reads {FORMAT}: use the version that submitted it"
         )
+
+
+def require_readable(definition: Mapping[str, Any]) -> None:
+    """Raise `OtherFormat` where a run's definition is not read: of another format, or with a staged plan."""
+    require_format(definition["format"])
+    if "plan" in definition["config"]:  # the log of its loop has events that nothing follows
+        raise OtherFormat("the run has a staged plan, which this version does not have: use the one that submitted it")
