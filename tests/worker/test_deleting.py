@@ -255,6 +255,22 @@ def test_the_late_result_of_a_deleted_run_is_not_taken_by_another_one_under_its_
     assert backend.wait(run.id).data() == {"state": {"a": "anew"}}
 
 
+def test_the_late_report_of_a_deleted_run_does_not_end_what_another_one_under_its_id_has_sent(backend: Backend) -> None:
+    def submitted(gate: str) -> Run:
+        run = backend.client.submit(solution={"calls": [{"_tool": "waitFar", "gate": gate}]}, id="late-report")
+        backend.meeting.take(f"at:{gate}")
+        return run
+
+    backend.redis.delete(*backend.keys(submitted("old").id))  # while a worker that hears of nothing is at work
+    run = submitted("new")
+    backend.meeting.open_gate("old")
+    heard(backend, f"run {run.id} was deleted and is another")
+    assert run.status()["background"]["outstanding"] == 1
+    backend.meeting.open_gate("new")
+    while run.status()["background"]["done"] != 1:
+        pass
+
+
 def test_an_id_that_is_used_again_is_another_run(backend: Backend) -> None:
     for value in ("first", "second"):
         calls = [{"_tool": "echo", "value": "†state.x", "_outputPath": f"†state.{value}"}]

@@ -50,7 +50,7 @@ from acts_celery.worker.wire.task_messages import (
 TICK: Final = ("written", "answer", "error", "model", "usage", "type", "message", "input", "output", "cached")
 LIMITS: Final = Limits()
 ATTEMPT: Final = Attempt(CallId("run", "①", 3), 2, 1, True, "token", "seal", 5)
-REF: Final = AttemptRef("run", "①", 3, 2, "token")
+REF: Final = AttemptRef("run", "①", 3, 2, "token", "seal")
 COST: Final = {"tokens": 3, "calls": 1, "model": "m", "usage": {"input": 1, "output": 2, "cached": 0}, "seconds": 0.5}
 REPORT: Final = Report(
     (REF,), (REF,), (Completion(REF, ("Error", "why"), 1.5),), (REF,), (Probe("q", 5, "t"),),

@@ -14,6 +14,7 @@ from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
+from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.decisions import Outcome
 from acts_celery.protocol.engine.statuses import Status
 from acts_celery.worker.app.application import make_client_application
@@ -27,8 +28,17 @@ from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.keys import Keys, active_runs, probes, processes, secret
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
 from acts_celery.worker.wire.attempts import Attempt, CallId
-from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.reports import LONGEST_WHY, AttemptRef, Completion, Probe, Report, Unanswered
+from acts_celery.worker.wire.packing import pack, unpack
+from acts_celery.worker.wire.reports import (
+    LONGEST_WHY,
+    AttemptRef,
+    Completion,
+    Probe,
+    Report,
+    Unanswered,
+    pack_report,
+    unpack_report,
+)
 from acts_celery.worker.wire.task_messages import TaskMessage
 from acts_celery.worker.wire.tokens import Tokens
 
@@ -119,7 +129,7 @@ def judged(server: EmbeddedServer, request: pytest.FixtureRequest) -> Judged:
 
 
 def ref(number: int = 1, index: int = 0) -> AttemptRef:
-    return AttemptRef(RUN, "", index, number, TOKENS.of(RUN, "", index, number))
+    return AttemptRef.of(TOKENS.given(Attempt(CallId(RUN, None, index), number)))
 
 
 def attempt(number: int = 1, **how: Any) -> Attempt:
@@ -510,6 +520,25 @@ def test_more_than_one_script_judges_at_a_time_is_judged_in_one_sweep(judged: Ju
     judged.sweep()
     assert {judged.entry(index) for index in range(2_500)} == {"lost:1:0:"}
     assert judged.published == 2
+
+
+@pytest.mark.parametrize(("born", "counts"), [("", True), ("1", False), ("2", True)])
+def test_a_report_of_a_run_that_had_the_id_before_is_passed_over(judged: Judged, born: str, counts: bool) -> None:
+    judged.begin(1)
+    judged.send()
+    judged.redis.hset(judged.keys.state, "submitted", "2")
+    tokens = TOKENS.of_run(born)
+    judged.reports.send(Report(begun=(AttemptRef.of(tokens.given(Attempt(CallId(RUN, None, 0)))),)))
+    judged.sweeper.sweep()
+    assert judged.stands() == (f"running:1:0:me/{FAR}" if counts else f"sent:1:0:me/{FAR}")
+
+
+def test_a_report_of_a_worker_of_a_version_before_has_no_seals() -> None:
+    packed = unpack(pack_report(Report(begun=(ref(),), completed=(Completion(ref(2)),))))
+    assert packed["begun"] == [list(ref()[:5])]
+    assert packed["closed"][0][0] == list(ref(2)[:5])
+    del packed["seals"]
+    assert unpack_report(pack(packed), Limits()).begun == (ref()._replace(seal=""),)
 
 
 def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -> None:

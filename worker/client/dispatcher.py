@@ -60,7 +60,7 @@ class Dispatcher:
         order = audit_record(self._settings, "submitted")
         try:
             trace = place_of_run(keys.run, label.trace).pack() if label.trace is not None else ""
-            forgotten = self._forgotten(plan, keys.run, trace)
+            forgotten = self._forgotten(plan, keys.run, str(milliseconds), trace)
             more: dict[str, Any] = {**label.fields(), **owner_fields(self._settings)}
             more |= {"work": forgotten.work} if forgotten.work else {}
             with admitted(self._redis, self._settings, plan.size) as limits:
@@ -76,12 +76,14 @@ class Dispatcher:
         self._publish(keys, written.lanes, forgotten.tasks)
         return keys.run, written.since if written.lanes else None
 
-    def _forgotten(self, plan: Plan, run: str, trace: str) -> Forgotten:
-        """What is sent with the run itself. Nothing, where the secret that its messages need may not be read."""
+    def _forgotten(self, plan: Plan, run: str, born: str, trace: str) -> Forgotten:
+        """What is sent with the run itself, which is born then. Nothing where the secret that its messages need may not
+        be read.
+        """
         begins = not plan.submission.is_request and not plan.waits_for_approval
         if begins and any(call.is_fire_and_forget for call in plan.calls):
             with suppress(NoPermissionError):
-                tokens = read_tokens(self._redis, self._settings.key_prefix)
+                tokens = read_tokens(self._redis, self._settings.key_prefix).of_run(born)
                 return Forgetting(self._settings, self._registry).decide(plan, run, tokens, trace)
         return Forgotten()
 

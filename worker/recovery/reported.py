@@ -23,7 +23,8 @@ from acts_celery.worker.storage.scripts import Script
 from acts_celery.worker.storage.secret import read_tokens
 from acts_celery.worker.storage.set_aside import readable
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED
-from acts_celery.worker.wire.reports import AttemptRef, Completion, Report, Unanswered
+from acts_celery.worker.wire.reports import OF_CALLS, AboutCall, AttemptRef, Completion, Report, Unanswered, ref_of
+from acts_celery.worker.wire.tokens import Tokens
 
 from .broken_runs import BrokenRuns
 from .outbox import Outbox
@@ -36,8 +37,6 @@ _AT_ONCE: Final = 500
 """Of so many calls a script takes note without holding up the server."""
 _MOST_AWAITING: Final = 10_000
 """In so many runs, the newest, calls are tried again when a worker has begun; in others when their time has come."""
-_OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered")
-"""The fields of a report that are about calls."""
 
 _Noted = dict[str, list[Any]]
 """What reports say of one run's calls, by field."""
@@ -58,12 +57,12 @@ class Heartbeats:
 
     def note(self, reports: Iterable[Report], thresholds: Thresholds) -> None:
         """Take note of reports; a run whose keys are broken is passed over. Raises `RedisError`."""
-        noted: dict[str, _Noted] = defaultdict(lambda: {what: [] for what in _OF_CALLS})
+        noted: dict[str, _Noted] = defaultdict(lambda: {what: [] for what in OF_CALLS})
         reports = list(reports)
         for report in reports:
-            for what in _OF_CALLS:
+            for what in OF_CALLS:
                 for one in getattr(report, what):
-                    noted[_ref_of(one).run][what].append(one)
+                    noted[ref_of(one).run][what].append(one)
         if noted:
             self._drop_forged(noted)
         if came_out := list(chain.from_iterable(report.probes for report in reports)):
@@ -108,31 +107,43 @@ class Heartbeats:
                     self._due.note(run)
 
     def _drop_forged(self, noted: Mapping[str, _Noted]) -> None:
-        """Leave out what is said of attempts without their token."""
+        """Leave out what is said of attempts without their token, or of a run that was deleted and whose id another one
+        has.
+        """
         tokens = read_tokens(self._redis, self._settings.key_prefix)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in noted:
+                pipeline.hget(Keys(self._settings.key_prefix, run).state, "submitted")
+            born = pipeline.execute(raise_on_error=False)
         refused = 0
-        for of_run in noted.values():
+        for (run, of_run), submitted in zip(noted.items(), born, strict=True):
+            own = tokens.of_run(submitted.decode()) if isinstance(submitted, bytes) else None
             for what, said in of_run.items():
-                of_run[what] = [one for one in said if tokens.admit_shown(*_ref_of(one))]
-                refused += len(said) - len(of_run[what])
+                shown = [one for one in said if _admits(tokens, ref_of(one))]
+                refused += len(said) - len(shown)
+                of_run[what] = [one for one in shown if own is None or own.admit_seal(run, ref_of(one).seal)]
+                if late := len(shown) - len(of_run[what]):
+                    logger.warning(
+                        "%d reports of calls are passed over: run %.200s was deleted and is another", late, run
+                    )
         if refused:
             logger.error("%d reports of calls are refused: they do not have the token of the attempt", refused)
             count_refusal("reports", refused)
 
 
-def _ref_of(one: AttemptRef | Completion | Unanswered) -> AttemptRef:
-    return one if isinstance(one, AttemptRef) else one.ref
+def _admits(tokens: Tokens, ref: AttemptRef) -> bool:
+    return tokens.admit_shown(ref.run, ref.lane, ref.call, ref.attempt, ref.token)
 
 
-def _in_request(one: AttemptRef | Completion | Unanswered) -> tuple[Any, ...]:
+def _in_request(one: AboutCall) -> tuple[Any, ...]:
     """What the script is given of it (see heartbeats.lua)."""
     match one:
         case AttemptRef(_, lane, call, attempt):
             return lane, call, attempt
-        case Completion((_, lane, call, attempt, _), error, delay_seconds, is_given_back):
+        case Completion(AttemptRef(_, lane, call, attempt), error, delay_seconds, is_given_back):
             delay_ms = -1 if delay_seconds is None else int(delay_seconds * 1000)
             return lane, call, attempt, delay_ms, error is not None, is_given_back
-        case Unanswered((_, lane, call, attempt, _), type_, why, tries, wait_ms):
+        case Unanswered(AttemptRef(_, lane, call, attempt), type_, why, tries, wait_ms):
             return lane, call, attempt, tries, wait_ms, type_, why
 
 

@@ -5,8 +5,9 @@ The names of the fields on the wire are those that workers of versions before th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
@@ -34,12 +35,14 @@ class AttemptRef(NamedTuple):
     attempt: Count
     token: Token = ""
     """What shows that the call was given to who speaks of it (see `tokens.shown_token`)."""
+    seal: Token = ""
+    """That of the run: another one may have its id since. It travels beside the others, which older versions read."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> AttemptRef:
         """How reports name an attempt."""
         id_ = attempt.id
-        return cls(id_.run, lane_token(id_.instance), id_.index, attempt.number, shown_token(attempt))
+        return cls(id_.run, lane_token(id_.instance), id_.index, attempt.number, shown_token(attempt), attempt.seal)
 
 
 class Completion(NamedTuple):
@@ -76,6 +79,10 @@ class Unanswered(NamedTuple):
     """How long it is until the next try."""
 
 
+AboutCall: TypeAlias = AttemptRef | Completion | Unanswered
+"""What a report says of a call."""
+
+
 class Probe(NamedTuple):
     """What is sent through a queue: when it is taken, everything published there before was taken, too."""
 
@@ -106,23 +113,56 @@ class Report:
 
     def __add__(self, other: Report) -> Report:
         """What both say."""
-        return Report(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return Report(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Packed(Report):
+    """A report as it travels."""
+
+    seals: Mapping[Annotated[str, Field(max_length=LONGEST_TYPE)], tuple[Token, ...]] = field(default_factory=dict)
+    """Of what is said of calls, by the fields of the report."""
+
+
+OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered")
+"""The fields of a report that are about calls."""
 _NAMES: Final = {"completed": "closed", "reserved": "held"}
 """Fields that have another name on the wire."""
-_REPORT: Final = TypeAdapter(Report)
+_UNSEALED: Final = AttemptRef._fields.index("seal")
+_PACKED: Final = TypeAdapter(_Packed)
 _PROBE: Final = TypeAdapter(Probe)
 
 
 def pack_report(report: Report) -> bytes:
     """The bytes of a report."""
-    return pack({_NAMES.get(field.name, field.name): getattr(report, field.name) for field in fields(report)})
+    said = {one.name: getattr(report, one.name) for one in fields(report)}
+    seals = {name: [ref_of(one).seal for one in said[name]] for name in OF_CALLS if said[name]}
+    said |= {name: [_unsealed(one) for one in said[name]] for name in OF_CALLS}
+    return pack({_NAMES.get(name, name): value for name, value in said.items()} | ({"seals": seals} if seals else {}))
 
 
 def unpack_report(data: object, limits: Limits) -> Report:
     """The inverse of `pack_report`. Raises `MalformedMessage`."""
-    return read_packed(_REPORT, data, limits, limits.call_bytes)
+    packed = read_packed(_PACKED, data, limits, limits.call_bytes)
+    said = {one.name: getattr(packed, one.name) for one in fields(Report)}
+    for name, seals in packed.seals.items():
+        if name in OF_CALLS and len(seals) == len(said[name]):
+            said[name] = tuple(map(_sealed, said[name], seals))
+    return Report(**said)
+
+
+def ref_of(one: AboutCall) -> AttemptRef:
+    """Which attempt something that a report says is about."""
+    return one if isinstance(one, AttemptRef) else one.ref
+
+
+def _unsealed(one: AboutCall) -> tuple[object, ...]:
+    return one[:_UNSEALED] if isinstance(one, AttemptRef) else (one.ref[:_UNSEALED], *one[1:])
+
+
+def _sealed(one: AboutCall, seal: str) -> AboutCall:
+    ref = ref_of(one)._replace(seal=seal)
+    return ref if isinstance(one, AttemptRef) else one._replace(ref=ref)
 
 
 def probe_task(probe: Probe) -> TaskMessage:

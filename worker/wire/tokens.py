@@ -54,6 +54,12 @@ class Tokens:
             return False
         return self.agree(self.of(run, lane, call, number, int(again or 0)), token)
 
+    def admit_seal(self, run: str, seal: str) -> bool:
+        """Whether a report with that seal is of the run that has its id now. Workers of versions before show none, and
+        clients of versions before made it without the run's birth.
+        """
+        return not seal or any(self.agree(seal, one._seal(run)) for one in (self, Tokens(self._secret)))
+
     def of_probe(self, queue: str, published_ms: int) -> str:
         """The token of a probe: it comes out of its queue, and nowhere else."""
         text = f"\x1fprobe\x1f{published_ms}\x1f{queue}".encode()
