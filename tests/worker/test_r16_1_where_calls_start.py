@@ -293,6 +293,13 @@ def fetched() -> str:
 def wired(iban: str) -> None:
     Path("wired").touch()
 
+@activity(effects=True, retries=1, backoff_seconds=4)
+def wired_at_last(iban: str) -> None:
+    if not Path("tried").exists():
+        Path("tried").touch()
+        raise ConnectionError("not yet")
+    Path("wired").touch()
+
 @activity
 def signed() -> int:
     return 1
@@ -343,6 +350,24 @@ def test_r16_1_labels_that_a_deployment_adds_hold_in_runs_under_way(deployed: Ba
     with deployed.worker("-Q", ",".join((*queue_names(deployed.settings), "apart"))):
         held_for(run, "mail")
     assert not (deployed.folder / "wired").exists()
+
+
+def test_r16_1_a_call_between_two_attempts_is_held_by_labels_that_a_deployment_adds(
+    deployed: Backend, code: Path
+) -> None:
+    queues = ",".join((*queue_names(deployed.settings), "apart"))
+    with deployed.worker("-Q", queues):
+        run = deployed.client.submit([], {"calls": [FETCH, {**WIRE, "_tool": "wired_at_last"}]})
+        while "attempt" not in [one["for"] for one in run.status().get("waiting_for", [])]:
+            pass
+    code.write_text(DEPLOYED, "utf-8")
+    with deployed.worker("-Q", queues):
+        (held,) = next(found for _ in run.follow(timeout_seconds=60) if (found := run.held()))
+        assert not (deployed.folder / "wired").exists()
+        run.approve(held["call"])
+        assert deployed.wait(run.id).status == "completed"
+    assert (deployed.folder / "wired").exists()
+    assert run.status()["calls"] == {"done": 2}
 
 
 @settings(max_examples=settings().max_examples // 2)

@@ -10,13 +10,13 @@
 -- it is not published since the run is paused
 -- Returns the id of the entry, or nil.
 local function decide(member, ruling, who, due, shown)
-    local kind, _, _, snapshot = read_condition(redis.call('HGET', calls, member))
+    local kind, attempt, failures, snapshot = read_condition(redis.call('HGET', calls, member))
     if kind ~= 'held' or (shown and snapshot ~= shown) then
         return nil
     end
     local lane, call = string.match(member, '^(.*)\31([^\31]*)$')
     local id = append_entry(lane, 'c', call, 'decided', ruling, 'audit', who)
-    redis.call('HSET', calls, member, condition('decided', 0, 0, id))
+    redis.call('HSET', calls, member, condition('decided', attempt, failures, id))
     redis.call('ZREM', held, member)
     redis.call('ZADD', published, due, lane)
     return id
