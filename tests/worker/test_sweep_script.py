@@ -335,7 +335,12 @@ def test_a_call_that_rests_is_published_when_it_is_due_and_counts_as_no_loss(jud
     judged.sweeper.sweep()
     assert judged.published == 0
     judged.sweep()
-    assert (judged.entry(), judged.published) == ("retry:1:1:1", 1)
+    assert (judged.entry(), judged.published) == ("retry:1:1:0", 1)
+    judged.redis.zadd(judged.keys.published, {"": judged.redis.time()[0] * 1000 + 2_000})
+    mark = judged.redis.zscore(judged.keys.published, "")
+    judged.sweep()
+    assert judged.redis.zscore(judged.keys.published, "") == mark, "its task is on its way: that may be lost, too"
+    assert judged.published == 1
     advance = judged.advance(claims=[Claim(0, 30)])
     assert (advance.attempts, advance.failures) == ((2,), (1,))
 

@@ -7,7 +7,7 @@ executions begun, the one at work included; `failures` those of them that failed
 |---|---|---|---|
 | `running` | a worker is at work on it | its owner | its lease runs out: it is `lost` |
 | `sent` | its message, or that of its result, is on the way; an execution that is lost then does not count as one | `<owner>/<ms>/<queue>`: where the message went, and when; no queue where it was taken | a probe has come out of its queue, and for 4 s no process reported it: it is `lost` |
-| `retry` | its attempt failed, the policy grants another; or no code has come yet that admits it | when, in ms | it is due |
+| `retry` | its attempt failed, the policy grants another; or no code has come yet that admits it | when, in ms; 0 where the sweep has seen that it is due | it is due |
 | `child` | a child run is to answer it | that run | the run ends |
 | `lost` | the process that was at work on it is dead: only the sweep writes this | | a driver claims it |
 | `each` | it is carried out for each element: those stand here, too | | the last of them ends |

@@ -99,7 +99,10 @@ local function judge(member, lane)
         redis.call('ZADD', leases, again, member)
         return
     end
-    if is_under_way(kind) then
+    local is_new = kind ~= 'lost' and not (kind == 'retry' and holder == '0') -- and was not looked at before
+    if kind == 'retry' then
+        redis.call('HSET', calls, member, condition(kind, attempt, failures, '0'))
+    elseif is_under_way(kind) then
         local begun = (kind == 'sent' and queue == '') and attempt - 1 or attempt
         redis.call('HSET', calls, member, condition('lost', begun, failures))
     end
@@ -110,7 +113,7 @@ local function judge(member, lane)
     end
     local is_lost = kind ~= 'retry'
     lost = lost + (is_lost and kind ~= 'lost' and 1 or 0)
-    publish(lane, is_lost, kind ~= 'lost')
+    publish(lane, is_lost, is_new)
 end
 
 local unbegun = redis.call('ZRANGEBYSCORE', published, '-inf', now, 'WITHSCORES', 'LIMIT', 0, request.most)
