@@ -167,3 +167,24 @@ def test_a_script_is_carried_out_though_connections_are_swallowed_that_nobody_lo
 
     connect(settings_at(server.url)).script_flush()
     assert asyncio.run(ask()) == b"done"
+
+
+def test_connections_are_looked_at_though_they_were_opened_before_the_watch_could_ask_again(
+    server: Server, proxy: Proxy
+) -> None:
+    watch, of_threads = SilenceWatch(), connect(settings_at(proxy.url))
+
+    async def ask() -> Any:
+        async with connect_async(settings_at(proxy.url)) as redis:
+            commands = GroupedCommands(redis)
+            await asyncio.to_thread(look, watch)
+            proxy.cut()
+            await asyncio.to_thread(look, watch)
+            await commands.execute("ECHO", "opened")
+            proxy.swallow()
+            swallowed = asyncio.ensure_future(commands.execute("ECHO", "answered"))
+            await asyncio.to_thread(look, watch)
+            return await asyncio.wait_for(swallowed, BACK_SECONDS)
+
+    with of_threads:
+        assert asyncio.run(ask()) == b"answered"

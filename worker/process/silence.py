@@ -4,7 +4,8 @@ A NAT, a load balancer or a cloud's maintenance may forget connections without a
 the server is there. Where the network loses packets the kernel notices (`broker_config.KEEPALIVE`). Where something in
 between goes on taking them, nobody does but who asks: twice a second a worker process sends PING on a connection of its
 own to each server. If no answer comes for two seconds, but one does on a new connection, the old ones are dead. A
-server that is only slow answers on both, and nothing is closed.
+server that is only slow answers on both, and nothing is closed. Where asking fails, as while a server restarts,
+connections are opened before the next one that is asked: those to the log are closed once more.
 
 Not for unix sockets, and not for the nodes of a cluster, whose connections redis-py keeps: there a command waits for
 `connections.SILENT_SECONDS`.
@@ -16,7 +17,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakSet
@@ -82,6 +83,8 @@ class SilenceWatch:
         """The connection to each server that is asked."""
         self._owing: set[_Address] = set()
         """Those that owe an answer."""
+        self._failed: set[_Address] = set()
+        """Servers that nobody asks since asking has failed."""
 
     def look(self) -> None:
         """Ask each server once; close what was dropped. Raises what redis-py raises where a server is away."""
@@ -99,6 +102,7 @@ class SilenceWatch:
                 self._look_at(address, of_server)
             except (RedisError, OSError) as error:
                 self._forget(address)
+                self._failed.add(address)
                 failed = error
         if failed is not None:
             raise failed
@@ -110,6 +114,10 @@ class SilenceWatch:
         if (asked := self._asked.get(address)) is None:
             asked = self._asked[address] = _connection(of_threads)
             asked.connect()
+            if address in self._failed:
+                # What was opened meanwhile may have been dropped before there was a connection of its age to ask.
+                self._failed.discard(address)
+                _shut_all(pool for pool in pools if not _is_of_broker(pool))
         if address not in self._owing:
             asked.send_command("PING", check_health=False)
             self._owing.add(address)
@@ -130,7 +138,7 @@ class SilenceWatch:
             return
         self._forget(address)
         self._asked[address] = another
-        closed = sum(_shut(each) for pool in pools for each in _sockets_of(pool))
+        closed = _shut_all(pools)
         logger.warning(
             "nothing answers on connections that were opened before, though the server is there: "
             "%d are closed and opened again",
@@ -159,6 +167,11 @@ def _is_async(pool: Any) -> bool:
     return type(pool).__module__.startswith("redis.asyncio")
 
 
+def _is_of_broker(pool: Any) -> bool:
+    """Whether a pool is kombu's, which looks after its connections itself."""
+    return not str(pool.connection_class.__module__).startswith("redis.")
+
+
 def _connection(pool: Any) -> Any:
     """A connection as those of a pool, which is not in it and waits no longer."""
     waits = {"socket_timeout": _SILENT_SECONDS, "socket_connect_timeout": _SILENT_SECONDS, "health_check_interval": 0}
@@ -174,6 +187,11 @@ def _sockets_of(pool: Any) -> Iterator[Any]:
         found = writer.get_extra_info("socket") if writer is not None else getattr(connection, "_sock", None)
         if found is not None:
             yield found
+
+
+def _shut_all(pools: Iterable[Any]) -> int:
+    """Shut the connections of pools; says how many there were."""
+    return sum(_shut(each) for pool in pools for each in _sockets_of(pool))
 
 
 def _shut(one: Any) -> bool:

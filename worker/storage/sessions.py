@@ -93,9 +93,10 @@ class SessionTable:
         return bool(await self._commands.execute("EXPIRE", key, int(LEASE_SECONDS)))
 
     async def end(self, process: str) -> None:
-        """It lives no more."""
-        for key in (session_process(self._prefix, process), session_messages(self._prefix, process)):
-            await self._redis.delete(key)  # not with others: what groups them may have ended
+        """It lives no more. Raises `RedisError`, `TimeoutError`."""
+        async with asyncio.timeout(_WAIT_SECONDS):
+            for key in (session_process(self._prefix, process), session_messages(self._prefix, process)):
+                await self._redis.delete(key)  # not with others: what groups them may have ended
 
     async def is_live(self, process: str) -> bool:
         """Whether it has said in time that it lives."""
