@@ -93,7 +93,7 @@ def test_a_run_under_way_is_cancelled_where_it_is_imported(backend: Backend, mee
     lines = list(run.export())
     with EmbeddedServer() as server, Client(settings_for(server)) as client:
         there = client.import_run(lines)
-        assert (there.status()["status"], there.wait(1).calls[0].status) == ("cancelled", "skipped")
+        assert (there.status()["status"], there.wait(1).calls[0].status) == ("cancelled", "failed")
     meeting.open_gate("archive")
 
 
@@ -117,7 +117,9 @@ def test_what_is_no_such_file_is_refused_and_nothing_is_written(exported: tuple[
             (["{}"], "line 1: this is no run"),
             ([json.dumps(head | {"run": "a{b}"})], "line 1: this is no run"),
             ([json.dumps(head | {"definition": "%"})], "base64"),
-            ([json.dumps(head | {"definition": "AAAA"})], "line 1: its definition cannot be read"),
+            ([json.dumps(head | {"definition": "AAAA"})], "line 1: its definition, or what had begun, cannot be read"),
+            ([json.dumps(head | {"begun": {"\x1f0": "skipped"}})], "what had begun, cannot be read"),
+            ([json.dumps(head | {"begun": {"none": "running:1:0:me"}})], "what had begun, cannot be read"),
             ([json.dumps(head | {"instances": [1]})], "line 1: its instances"),
             ([json.dumps(head | {"state": {}})], "line 1: its state lacks"),
             *(

@@ -47,6 +47,15 @@ def first_ended_call(run: Run) -> int | None:
     return next(event.index for event in run.follow(timeout_seconds=30) if event.kind == "call")
 
 
+def as_it_was_when_imported(backend: Backend, run: Run) -> None:
+    """A run has the same calls once it was exported, deleted and imported."""
+    calls, counts, lines = run.result().calls, run.status()["calls"], list(run.export())
+    run.delete()
+    again = backend.client.import_run(lines)
+    assert [(call.status, call.error) for call in again.result().calls] == [(one.status, one.error) for one in calls]
+    assert again.status()["calls"] == counts
+
+
 def test_a_paused_run_takes_what_is_at_work_and_begins_nothing(backend: Backend, meeting: Meeting, gate: str) -> None:
     run = backend.client.submit(solution={"calls": [wait_at(gate), echo("†state.a", "†state.b")]})
     meeting.take(f"at:{gate}")
@@ -178,6 +187,7 @@ def test_a_cancelled_run_takes_no_result_and_skips_what_had_not_begun_and_nothin
     assert [call.reason for call in result.calls] == [None, "the run was cancelled", "the run was cancelled", None]
     assert run.status() == {"run": run.id, "status": "cancelled", "calls": {"done": 1, "failed": 2, "skipped": 1}}
     assert "a" not in result.data()["state"]
+    as_it_was_when_imported(backend, run)
 
 
 @pytest.mark.parametrize("is_each", [False, True])
@@ -202,6 +212,7 @@ def test_r4_11_a_call_between_two_attempts_is_failed_when_its_run_is_cancelled(
     assert run.result(at=f"{10**15}-0").calls == result.calls
     assert meeting.count(gate) == 0
     agree(Asking(backend, run))
+    as_it_was_when_imported(backend, run)
 
 
 @pytest.mark.parametrize("pool", ["threads", "prefork"])

@@ -44,7 +44,7 @@ from acts_celery.worker.storage.clock import server_ms
 from acts_celery.worker.storage.definition import unpack_definition
 from acts_celery.worker.storage.entries import ENTRY_ID, id_key, read_entry
 from acts_celery.worker.storage.formats import FORMAT, require_format
-from acts_celery.worker.storage.history import History, missing
+from acts_celery.worker.storage.history import History, keep_begun, missing
 from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
 from acts_celery.worker.storage.lane_state import End
 from acts_celery.worker.storage.owned_runs import OWNER, note_owned
@@ -67,7 +67,7 @@ _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 _LONGEST_PATH: Final = 200
 _MOST_NAMED: Final = 5
 """Names in a path: more of them than anybody writes, and few enough for what shows a run."""
-_NOT_TAKEN: Final = frozenset({"look", "promises_due", "running", "between", "parent", "imported", "sent", OWNER})
+_NOT_TAKEN: Final = frozenset({"look", "promises_due", "parent", "imported", "sent", OWNER})
 """Fields of the state that say something of work under way, or of other runs."""
 
 
@@ -172,6 +172,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             "state": {_text(key): _text(value) for key, value in state.items()},
             "definition": _encoded(definition),
             "codes": {code.pack(): number for number, code in history.codes().items()},
+            "begun": history.begun(),
         }
     )
     for key in (keys.files, keys.pictures):
@@ -253,8 +254,9 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
     definition = _decoded(head.get("definition"), 1)
     try:
         unpack_definition(definition)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _refused(1, "its definition cannot be read") from error
+        keep_begun(redis, keys, head.get("begun", {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _refused(1, "its definition, or what had begun, cannot be read") from error
     if not isinstance(instances, list) or not all(isinstance(name, str) for name in instances):
         raise _refused(1, "its instances are no list of names")
     if not isinstance(state, dict) or not all(isinstance(value, str) for value in state.values()):
@@ -274,6 +276,7 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
     for some in batches(instances, _AT_ONCE):
         redis.rpush(keys.instances, *some)
     kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}
+    kept |= {} if "begun" in head else {"running": "0", "between": "0"}
     return {**kept, "format": FORMAT, "imported": "1", "remaining": "0"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -151,6 +151,11 @@ class History:
                     found[self._name(call)] = condition
         return found
 
+    def begun(self) -> dict[str, str]:
+        """Which calls have begun and not ended, by their members, each with its condition."""
+        at_work = self.at_work(is_over=True).items()
+        return {CallId(self._keys.run, *place).member: str(condition) for place, condition in at_work}
+
     def waiting(self) -> dict[str | None, str]:
         """What calls wait for that is no call, by their ids, and None where all do; as far as it is told (see
         `waiting`).
@@ -171,3 +176,16 @@ class History:
 def _newest(instance: str | None) -> dict[str, Any]:
     """What asks for the newest entries of a lane."""
     return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": _PAGE, "most_bytes": PAGE_BYTES}
+
+
+def keep_begun(redis: Redis, keys: Keys, begun: Mapping[str, str]) -> None:
+    """Write down what `History.begun` gave of a run, which is over now. Raises `AttributeError`, `ValueError` for what
+    is none.
+    """
+    for member, entry in begun.items():
+        CallId.of_member(keys.run, member)
+        if Condition.read(entry.encode()) is None:
+            raise ValueError(f"{member!r} has no condition")
+    for some in batches(begun.items(), _CALLS_AT_ONCE):
+        redis.hset(keys.calls, mapping=dict(some))
+        redis.zadd(keys.leases, dict.fromkeys((member for member, _ in some), 0))
