@@ -7,8 +7,12 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from acts_celery.protocol.engine.decisions import Success
+from acts_celery.worker.fairness import quarantine
 from acts_celery.worker.fairness.fair_scheduling import FairScheduling
+from acts_celery.worker.fairness.quarantine import Quarantine
 from acts_celery.worker.lanes.inline_calls import InlineCalls
 from acts_celery.worker.lanes.mailbox import Mailbox
 from acts_celery.worker.wire.attempts import Attempt, CallId, Result
@@ -41,3 +45,20 @@ def test_of_very_many_calls_that_end_one_by_one_each_is_taken_once() -> None:
         return took
 
     assert asyncio.run(calling()) < 1.0, "it was 11 s"
+
+
+def test_nobody_waits_for_a_turn_whose_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of which nothing comes, since it has ended elsewhere, would keep its runner in the lane for good."""
+    monkeypatch.setattr(quarantine, "ALONE_SECONDS", 0.01)
+
+    async def asking() -> list[tuple[int, ...]]:
+        turns, resting = Quarantine(), []
+        mailboxes = [Mailbox(turns, run) for run in ("first", "second")]
+        for mailbox in mailboxes:
+            mailbox.refuse(0, asks=True)
+        for mailbox in mailboxes:
+            await mailbox.wait()
+            resting.append(tuple(index for each in mailboxes for index in each.resting))
+        return resting
+
+    assert asyncio.run(asking()) == [(0,), ()]

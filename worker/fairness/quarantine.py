@@ -76,6 +76,11 @@ class Turn:
         self.is_over = False
 
     @property
+    def is_to_come(self) -> bool:
+        """Whether the call is to wait for it."""
+        return self._end is None and not self.is_over
+
+    @property
     def has_come(self) -> bool:
         """Whether the call may begin now."""
         return self._end is not None and not self.is_over

@@ -49,7 +49,7 @@ class Mailbox:
     @property
     def resting(self) -> tuple[int, ...]:
         """The calls that will come as due."""
-        return (*self._timers, *(index for index, turn in self._turns.items() if not turn.has_come))
+        return (*self._timers, *(index for index, turn in self._turns.items() if turn.is_to_come))
 
     @property
     def has_news(self) -> bool:
