@@ -26,6 +26,7 @@ from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.storage.commits import Claim, Rest
 from acts_celery.worker.storage.connections import connect
 from acts_celery.worker.storage.keys import Keys, active_runs, probes, processes, secret
+from acts_celery.worker.storage.living import report_silent
 from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
 from acts_celery.worker.wire.attempts import Attempt, CallId
 from acts_celery.worker.wire.packing import pack, unpack
@@ -365,6 +366,31 @@ def test_a_call_that_is_sent_is_lost_when_a_probe_was_taken_behind_it_and_it_is_
     assert judged.entry() == "lost:0:0:", "what was not seen to begin does not count as an execution"
     advance = judged.advance(claims=[Claim(0, 30, FAR)])
     assert (advance.attempts, advance.repeated) == ((1,), (True,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent_seconds", "stands"),
+    [("sent", 10, "sent:1:0:me/"), ("sent", 40, "lost:0:0:"), ("running", 40, "running:1:0:me/")],
+)
+def test_what_a_silent_process_may_have_taken_waits_for_it_as_long_as_it_may_go_on_with_that(
+    judged: Judged, kind: str, silent_seconds: float, stands: str
+) -> None:
+    """It hands in a result whenever it goes on, and begins no call that it took before a long silence."""
+    judged.begin(1)
+    judged.send()
+    judged.fill(RESULTS)
+    judged.sweep()
+    judged.sweep()
+    judged.come_out(FAR)
+    judged.sweep()
+    judged.sweep()
+    judged.come_out(RESULTS)
+    report_silent(connect(judged.settings), judged.prefix, "silent.", "worker", 1, silent_seconds, ())
+    taken_ms = judged.redis.time()[0] * 1000 - int(silent_seconds * 1000) + 2_000
+    judged.note(f"{kind}:1:0:me/{taken_ms}/")
+    judged.redis.zadd(judged.keys.leases, {"\x1f0": 1})
+    judged.sweeper.sweep()
+    assert judged.stands() == stands
 
 
 def test_a_call_that_its_worker_reports_is_running_and_stays_so_while_it_is_reported(judged: Judged) -> None:

@@ -59,10 +59,12 @@ local function held_until(member)
     return living_until
 end
 
--- Whether what was taken at that time may be in a process that had just fallen silent.
-local function may_be_silent(since)
+-- Whether what was taken at that time may be in a process that had just fallen silent. A result is handed in when that goes
+-- on; a call is not begun there any more after two thirds of a lease (see sidecar.py), so none waits for longer than a lease.
+local function may_be_silent(kind, since)
     for _, began in ipairs(request.silences) do
-        if since >= began and since < began + request.published_ms then
+        local may_go_on = kind ~= 'sent' or now < began + request.lease_ms
+        if may_go_on and since >= began and since < began + request.published_ms then
             return true
         end
     end
@@ -95,7 +97,7 @@ local function judge(member, lane)
         end
         return
     end
-    if (request.suspended and kind ~= 'retry') or (queue == '' and may_be_silent(since)) then
+    if (request.suspended and kind ~= 'retry') or (queue == '' and may_be_silent(kind, since)) then
         redis.call('ZADD', leases, again, member)
         return
     end
