@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from acts_celery.broker_config import load
-from acts_celery.protocol import Plan, Rejected
+from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.graph.lanes import Unresolvable
-from acts_celery.protocol.language.errors import Problem, segments
+from acts_celery.protocol.language.errors import segments
 from acts_celery.protocol.language.references import DAGGER, Reference, parse
 from acts_celery.protocol.language.templates import OPENING, bare, escaped
 from acts_celery.worker.lanes.checking import Checker
