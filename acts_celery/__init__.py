@@ -39,21 +39,9 @@ from .worker.errors import (
 )
 
 if TYPE_CHECKING:
-    from .protocol import Message, Output
-    from .protocol.engine.costs import Cost
-    from .protocol.engine.statuses import CallStatus
-    from .worker.client.async_client import AsyncClient, AsyncRun
-    from .worker.client.authoring import Draft, Ref, ref
-    from .worker.client.call_results import CallResult
-    from .worker.client.client import Client
-    from .worker.client.files import File
-    from .worker.client.local import LocalClient, local
-    from .worker.client.log_entries import LogEntry
-    from .worker.client.progress import Event
-    from .worker.client.results import Result
-    from .worker.client.run_status import RunStatus
-    from .worker.client.runs import Run
-    from .worker.models.errors import (
+    from acts_celery.protocol.engine.events import CallStatus
+    from acts_celery.worker.agent.models import (
+        Answer,
         BadRequest,
         ContextTooLong,
         InvalidAnswer,
@@ -62,13 +50,27 @@ if TYPE_CHECKING:
         Refused,
         Truncated,
         Unreachable,
+        Usage,
     )
-    from .worker.models.random_answers import random_answers
-    from .worker.models.request import Answer, Usage
+    from acts_celery.worker.agent.scripted import random_answers
+    from acts_celery.worker.broker.attempts import CurrentCall, current_call
+    from acts_celery.worker.client.call_results import LogEntry
+    from acts_celery.worker.client.results import RunStatus
+    from acts_celery.worker.client.run import Run
+    from acts_celery.worker.client.submitting import Draft, Ref, ref
+    from acts_celery.worker.registry.activities import Content
+    from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
+
+    from .protocol import Message, Output
+    from .protocol.engine.costs import Cost
+    from .worker.client.async_client import AsyncClient, AsyncRun
+    from .worker.client.call_results import CallResult
+    from .worker.client.client import Client
+    from .worker.client.files import File
+    from .worker.client.local import LocalClient, local
+    from .worker.client.progress import Event
+    from .worker.client.results import Result
     from .worker.registry.activities import activity, delegate, model
-    from .worker.registry.trust import Content
-    from .worker.storage.dead_letters import DeadLetter, DeadLetters
-    from .worker.wire.attempts import CurrentCall, current_call
 
 __all__ = [
     "ActivitiesError",
@@ -133,44 +135,44 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Answer": "acts_celery.worker.models.request",
+    "Answer": "acts_celery.worker.agent.models",
     "AsyncClient": "acts_celery.worker.client.async_client",
     "AsyncRun": "acts_celery.worker.client.async_client",
-    "BadRequest": "acts_celery.worker.models.errors",
+    "BadRequest": "acts_celery.worker.agent.models",
     "CallResult": "acts_celery.worker.client.call_results",
-    "CallStatus": "acts_celery.protocol.engine.statuses",
+    "CallStatus": "acts_celery.protocol.engine.events",
     "Client": "acts_celery.worker.client.client",
-    "Content": "acts_celery.worker.registry.trust",
-    "ContextTooLong": "acts_celery.worker.models.errors",
+    "Content": "acts_celery.worker.registry.activities",
+    "ContextTooLong": "acts_celery.worker.agent.models",
     "Cost": "acts_celery.protocol.engine.costs",
-    "CurrentCall": "acts_celery.worker.wire.attempts",
-    "DeadLetter": "acts_celery.worker.storage.dead_letters",
-    "DeadLetters": "acts_celery.worker.storage.dead_letters",
-    "Draft": "acts_celery.worker.client.authoring",
+    "CurrentCall": "acts_celery.worker.broker.attempts",
+    "DeadLetter": "acts_celery.worker.store.waiting",
+    "DeadLetters": "acts_celery.worker.store.waiting",
+    "Draft": "acts_celery.worker.client.submitting",
     "Event": "acts_celery.worker.client.progress",
     "File": "acts_celery.worker.client.files",
-    "InvalidAnswer": "acts_celery.worker.models.errors",
+    "InvalidAnswer": "acts_celery.worker.agent.models",
     "LocalClient": "acts_celery.worker.client.local",
-    "LogEntry": "acts_celery.worker.client.log_entries",
+    "LogEntry": "acts_celery.worker.client.call_results",
     "Message": "acts_celery.protocol",
-    "ModelError": "acts_celery.worker.models.errors",
+    "ModelError": "acts_celery.worker.agent.models",
     "Output": "acts_celery.protocol",
-    "RateLimited": "acts_celery.worker.models.errors",
-    "Ref": "acts_celery.worker.client.authoring",
-    "Refused": "acts_celery.worker.models.errors",
+    "RateLimited": "acts_celery.worker.agent.models",
+    "Ref": "acts_celery.worker.client.submitting",
+    "Refused": "acts_celery.worker.agent.models",
     "Result": "acts_celery.worker.client.results",
-    "Run": "acts_celery.worker.client.runs",
-    "RunStatus": "acts_celery.worker.client.run_status",
-    "Truncated": "acts_celery.worker.models.errors",
-    "Unreachable": "acts_celery.worker.models.errors",
-    "Usage": "acts_celery.worker.models.request",
+    "Run": "acts_celery.worker.client.run",
+    "RunStatus": "acts_celery.worker.client.results",
+    "Truncated": "acts_celery.worker.agent.models",
+    "Unreachable": "acts_celery.worker.agent.models",
+    "Usage": "acts_celery.worker.agent.models",
     "activity": "acts_celery.worker.registry.activities",
-    "current_call": "acts_celery.worker.wire.attempts",
+    "current_call": "acts_celery.worker.broker.attempts",
     "delegate": "acts_celery.worker.registry.activities",
     "local": "acts_celery.worker.client.local",
     "model": "acts_celery.worker.registry.activities",
-    "random_answers": "acts_celery.worker.models.random_answers",
-    "ref": "acts_celery.worker.client.authoring",
+    "random_answers": "acts_celery.worker.agent.scripted",
+    "ref": "acts_celery.worker.client.submitting",
 }
 """Where a name is that is loaded when it is asked for; type checkers see the imports above."""
 

@@ -4,31 +4,8 @@ Imports neither `protocol` nor `worker`. `load()` gives the settings in effect,
 `celery_configuration(settings)` what Celery is configured with.
 """
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
-from acts_celery.broker_config.configuration import KEEPALIVE, celery_configuration, transport_options
-from acts_celery.broker_config.embedded import EmbeddedServer
-from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
-from acts_celery.broker_config.guarded_process import GuardedProcess
-from acts_celery.broker_config.loading import load
-from acts_celery.broker_config.mcp import McpServer
-from acts_celery.broker_config.models import ConfiguredModel, Price
-from acts_celery.broker_config.queues import (
-    DELIVER,
-    EXECUTE_ACTIVITY,
-    EXECUTE_BACKGROUND,
-    EXECUTE_DELEGATE,
-    EXECUTE_INSTANCE,
-    PROBE,
-    SEVERAL,
-    queue,
-    queue_names,
-    queues,
-    reports_queue,
-    routes,
-)
-from acts_celery.broker_config.server_binary import find_server
-from acts_celery.broker_config.settings import Settings
-from acts_celery.broker_config.urls import (
+from acts_celery.broker_config.addresses import (
+    ENVIRONMENT_PREFIX,
     SecretUrl,
     broker_url_of,
     is_cluster,
@@ -38,7 +15,29 @@ from acts_celery.broker_config.urls import (
     read_sentinels,
     redis_url_of,
 )
-from acts_celery.broker_config.variables import unknown_variables
+from acts_celery.broker_config.configuration import (
+    DELIVER,
+    EXECUTE_ACTIVITY,
+    EXECUTE_BACKGROUND,
+    EXECUTE_DELEGATE,
+    EXECUTE_INSTANCE,
+    KEEPALIVE,
+    PROBE,
+    SEVERAL,
+    celery_configuration,
+    queue,
+    queue_names,
+    queues,
+    reports_queue,
+    routes,
+    transport_options,
+)
+from acts_celery.broker_config.embedded import EmbeddedServer, GuardedProcess, find_server
+from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
+from acts_celery.broker_config.loading import load, unknown_variables
+from acts_celery.broker_config.mcp import McpServer
+from acts_celery.broker_config.models import ConfiguredModel, Price
+from acts_celery.broker_config.settings import Settings
 
 __all__ = [
     "DELIVER",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
+from acts_celery.broker_config.embedded import VARIABLE
 from acts_celery.broker_config.errors import SettingsError
 from acts_celery.broker_config.settings import Settings
 from acts_celery.broker_config.wording import worded
@@ -106,3 +108,24 @@ def _problem(detail: ErrorDetails) -> str:
 def _may_hold_a_secret(name: str) -> bool:
     field = Settings.model_fields.get(name)
     return name.endswith("_url") or (field is not None and mark(field, "secret") is True)
+
+
+# Environment variables that look like settings and are none: almost always a spelling mistake.
+
+__all__ = ["unknown_variables"]
+
+
+def unknown_variables(environment: Mapping[str, str], *, env_file: Path | str | None = ".env") -> dict[str, str | None]:
+    """Return every ``ACTS_`` name in `environment` and the file that is no setting, with the one meant.
+
+    For `acts doctor`: a misspelt ``ACTS_BROKR_URL`` would otherwise be ignored without a word.
+    """
+    known = [ENV_FILE, VARIABLE, *(ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields)]
+    names = set(environment)
+    if env_file is not None and Path(env_file).is_file():
+        names |= set(dotenv_values(env_file))
+    # Names match whatever their case, as they do when settings are read.
+    strangers = sorted(
+        name for name in names if name.upper().startswith(ENVIRONMENT_PREFIX) and name.upper() not in known
+    )
+    return {name: next(iter(difflib.get_close_matches(name.upper(), known, n=1)), None) for name in strangers}

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from acts_celery.broker_config.embedded import find_server
 from acts_celery.broker_config.errors import ServerUnavailable
-from acts_celery.broker_config.server_binary import find_server
 
 __all__ = ["main"]
 

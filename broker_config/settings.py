@@ -12,19 +12,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    ByteSize,
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, FOUND, SECRET
+from acts_celery.broker_config.addresses import (
+    ENVIRONMENT_PREFIX,
+    FOUND,
+    MASK,
+    REDIS_SCHEMES,
+    SECRET,
+    AddressSettings,
+    SecretAddress,
+    SecretUrl,
+    check_site,
+    check_url,
+    mask_url,
+    redis_url_of,
+)
 from acts_celery.broker_config.errors import SettingsError
 from acts_celery.broker_config.limits import Count, LimitSettings
 from acts_celery.broker_config.mcp import McpSettings
@@ -46,11 +53,100 @@ from acts_celery.broker_config.models import (
     read_models,
     secrets_of_body,
 )
-from acts_celery.broker_config.signing import signing_key
-from acts_celery.broker_config.ui import UiSettings
-from acts_celery.broker_config.urls import MASK, SecretAddress, SecretUrl, mask_url
-from acts_celery.broker_config.watching import WatchingSettings
+from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens, signing_key
 from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
+
+# The settings of `acts ui`: who may look at runs and decide in them, and where their pages are.
+
+__all__ = ["UI_RIGHTS", "UiSettings"]
+
+LOCAL_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
+"""What whoever starts the pages may have; the first is to look."""
+UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "own")
+"""What a token of the pages admits; whoever enters sees all runs, with `own` those of its name."""
+
+
+class UiSettings(ActingSettings):
+    """The settings of `acts ui`."""
+
+    ui_tokens: SecretStr | None = Field(
+        None,
+        description="Who may open the pages of `acts ui`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS are "
+        "`read`, `decide`, `control` and `own`, with + between them; whoever enters may read, with `own` only the runs "
+        "of that name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a "
+        "file. Unset: `acts ui` makes a token for its own machine.",
+        json_schema_extra=SECRET,
+    )
+    ui_redis_url: SecretUrl | None = Field(
+        None,
+        description="The Redis that `acts ui` reads runs from, such as a replica of the log; what it writes goes to "
+        "the log. Unset: the log.",
+        json_schema_extra=SECRET,
+    )
+    ui_url: str | None = Field(
+        None,
+        description="Where the pages of `acts ui` are, as a browser sees them (http or https): behind a proxy, and "
+        "for links to them. Unset: where it listens.",
+    )
+    ui_viewers: int = Field(
+        100, gt=0, description="How many pages of `acts ui` may follow runs at a time.", json_schema_extra=FOUND
+    )
+
+    @field_validator("ui_tokens")
+    @classmethod
+    def _check_ui_tokens(cls, value: SecretStr | None) -> SecretStr | None:
+        return check_tokens(value, UI_RIGHTS)
+
+    @field_validator("ui_redis_url")
+    @classmethod
+    def _check_ui_redis_url(cls, value: SecretUrl | None) -> SecretUrl | None:
+        if value is None:
+            return None
+        url = value.get_secret_value()
+        return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
+
+    @field_validator("ui_url")
+    @classmethod
+    def _check_ui_url(cls, value: str | None) -> str | None:
+        return check_site(value)
+
+    @property
+    def for_reading(self) -> Self:
+        """The settings with which `acts ui` reads runs."""
+        return self if self.ui_redis_url is None else self.model_copy(update={"redis_url": self.ui_redis_url})
+
+    def read_ui_tokens(self) -> tuple[AccessToken, ...]:
+        """The tokens, read from their file where one is named. Raises `SettingsError`."""
+        return read_tokens(self.ui_tokens, "UI_TOKENS", UI_RIGHTS)
+
+
+# How workers are watched: task events, health, figures.
+
+
+class WatchingSettings(AddressSettings):
+    """The settings that say what workers show of themselves, and where."""
+
+    send_events: bool = Field(
+        True, description="Send Celery's task events. Flower and exporters read them.", json_schema_extra=FOUND
+    )
+    health_folder: str | None = Field(
+        None,
+        description="Folder in which each worker of this machine writes its state for `acts health`. Unset: none.",
+    )
+    metrics_port: int | None = Field(
+        None,
+        gt=0,
+        lt=65_536,
+        description="Port on which a worker shows the figures of its process to Prometheus (extra `metrics`); of "
+        "several processes each takes the next one. Unset: none are kept.",
+    )
+    metrics_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address on which it listens, and `acts metrics` too. Whoever reaches it reads the names of tools, "
+        "queues and models.",
+    )
+
 
 __all__ = ["Settings"]
 

@@ -21,15 +21,24 @@ analysis and hints when they are asked for.
 
 from typing import TYPE_CHECKING, Any
 
+from acts_celery.protocol.errors import (
+    Conflict,
+    ExpressionError,
+    OutputError,
+    Problem,
+    ProtocolError,
+    Rejected,
+    Unresolved,
+)
+from acts_celery.protocol.limits import Limits
+from acts_celery.protocol.references import Expression, Reference, parse
+
 from .calls.outputs import Message, Output
 from .facade import Plan, check, check_amendment, check_in, check_submission
-from .language.errors import Conflict, ExpressionError, OutputError, Problem, ProtocolError, Rejected, Unresolved
-from .language.limits import Limits
-from .language.references import Expression, Reference, parse
 from .state.context import Context
 
 if TYPE_CHECKING:
-    from .analysis.finding import Finding
+    from acts_celery.protocol.analysis.findings import Finding
 
 __all__ = [
     "Conflict",
@@ -59,6 +68,6 @@ def __getattr__(name: str) -> Any:
     """`Finding`, which belongs to the analysis, and is loaded with it."""
     if name != "Finding":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .analysis.finding import Finding
+    from acts_celery.protocol.analysis.findings import Finding
 
     return Finding

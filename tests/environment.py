@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from acts_celery.broker_config import ENVIRONMENT_PREFIX, Settings
+from acts_celery.broker_config.embedded import VARIABLE
 from acts_celery.broker_config.loading import ENV_FILE
-from acts_celery.broker_config.server_binary import VARIABLE
-from acts_celery.worker.cli.failures import DEBUG
+from acts_celery.worker.cli.options import DEBUG
 
 
 def remove_settings() -> None:

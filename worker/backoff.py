@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
-from typing import Final
+from itertools import count, islice
+from typing import Final, TypeVar
 
 _MOST_DOUBLINGS: Final = 64
 
@@ -30,3 +30,15 @@ class Backoff:
     def waits(self) -> Iterator[float]:
         """The waits after the first failure, the second and so on, without end."""
         return map(self.seconds, count(1))
+
+
+# Batches: what is done for many, a few of them at a time, so that no step holds up the server for long.
+
+T = TypeVar("T")
+
+
+def batches(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The values in lists of so many; the last one may be shorter (`itertools.batched` of Python 3.12)."""
+    remaining = iter(values)
+    while batch := list(islice(remaining, size)):
+        yield batch

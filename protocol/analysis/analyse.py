@@ -9,14 +9,13 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, groupby
 from typing import Final
 
-from acts_celery.protocol.slips.known_places import KnownPlaces
-from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.analysis.findings import Finding
+from acts_celery.protocol.analysis.surroundings import text_findings, trust_findings
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.slips import KnownPlaces
 
-from .finding import Finding
 from .order import order_findings
 from .surroundings import surrounding_findings
-from .texts import text_findings
-from .trust import trust_findings
 from .values import value_findings
 
 MOST_OF_A_CODE: Final = 100

@@ -7,27 +7,27 @@ else the call fails by that, and not for its code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.contract import Contract
-from acts_celery.protocol.calls.elements import elements_of, list_problems
+from acts_celery.protocol.analysis.type_flow import MOST_WRITERS, PlainParameters, Results, is_plain
+from acts_celery.protocol.calls.call import Call, elements_of, list_problems
+from acts_celery.protocol.calls.declarations import Contract
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
-from acts_celery.protocol.graph.writers import Writers
-from acts_celery.protocol.language.errors import Conflict, Unresolved, pointer
-from acts_celery.protocol.language.messages import ERROR
-from acts_celery.protocol.language.references import Expression, Reference
-from acts_celery.protocol.language.templates import Template, assumed_meaning
+from acts_celery.protocol.errors import Conflict, Unresolved, pointer
+from acts_celery.protocol.messages import ERROR
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.plan.graph import Writers
+from acts_celery.protocol.plan.lanes import Lane
+from acts_celery.protocol.references import Expression, Reference
 from acts_celery.protocol.schemas import Schema
 from acts_celery.protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, told
-from acts_celery.protocol.schemas.leniency import holds_expression
+from acts_celery.protocol.schemas.validation import holds_expression
 from acts_celery.protocol.state.fold import Fold
-
-from .plain_parameters import PlainParameters, is_plain
-from .type_flow import MOST_WRITERS, Results
+from acts_celery.protocol.templates import Template, assumed_meaning
 
 _BUDGET: Final = 5_000_000
 """What the analysis of one run may cost (see `Algebra`)."""
@@ -351,3 +351,85 @@ def _meant(text: str, is_known: Callable[[Expression], bool], fold: Fold) -> Any
     except (Unresolved, Conflict):
         pass
     return found
+
+
+# Cost: how much a run will take, known before it starts (SPEC R6.7).
+#
+# Counted is a run without failures in which every call runs: what the sweep publishes again and what a limit of
+# concurrency or a pause publishes later come on top, skipped calls off. What instances that wait for global calls are
+# woken with depends on timing: it is bounded apart.
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run takes, over all instances."""
+
+    calls: int
+    """Calls executed; passing thoughts are not."""
+    lanes: int
+    """Instances that have calls, and the global calls as one more."""
+    tasks: int
+    """Celery tasks published: one for each lane, one for each background send, and two (there and back) for each
+    delegate request, each model request and each call to a queue of its activity's own."""
+    wake_ups: int
+    """The most tasks that come on top: a lane that waits for global calls can be woken by each that a call awaits."""
+    queued_activities: int
+    """Awaited calls of activities with a queue of their own."""
+    delegate_requests: int
+    model_requests: int
+    """Latent calls whose result a model has yet to give."""
+    background_sends: int
+    depth: int
+    """Calls one behind the other: the waves."""
+    width: int
+    """The most calls that can run at the same time, over all instances."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[int, int] | None = None) -> Cost:
+    """The cost of running the lanes; `queued` are the activities with a queue of their own, `joined` the levels of all
+    calls where gather calls join the lanes.
+
+    Lanes of one graph are looked at once, and counted as often as they are.
+    """
+    lanes = tuple(lane for lane in lanes if lane.calls)
+    shared = next((lane for lane in lanes if lane.instance is None), None)
+    known = shared.graph.levels({}) if shared is not None else {}
+    alike = Counter(id(lane.graph) for lane in lanes)
+    global_calls = frozenset(call.index for call in shared.calls) if shared is not None else frozenset[int]()
+    awaited: frozenset[int] = frozenset()
+    calls = delegates = models = background = remote = waiting = 0
+    levels: Counter[int] = Counter()
+    for lane in {id(lane.graph): lane for lane in lanes}.values():
+        times = alike[id(lane.graph)]
+        level = joined if joined is not None else lane.graph.levels({} if lane is shared else known)
+        if lane is not shared and (waited_for := lane.graph.awaited & global_calls):
+            waiting += times
+            awaited |= waited_for
+        for call in lane.calls:
+            if call.is_note:
+                continue
+            calls += times
+            levels[level[call.index]] += times
+            background += times if call.is_fire_and_forget else 0
+            if call.is_fire_and_forget:
+                continue
+            executor = call.runner.executor
+            delegates += times if executor is Executor.DELEGATE else 0
+            models += times if executor is Executor.LATENT and call.given is MISSING else 0
+            remote += times if executor is Executor.ACTIVITY and call.runner.name in queued else 0
+    return Cost(
+        calls=calls,
+        lanes=len(lanes),
+        tasks=len(lanes) + background + 2 * (delegates + models + remote),
+        wake_ups=waiting * len(awaited),
+        queued_activities=remote,
+        delegate_requests=delegates,
+        model_requests=models,
+        background_sends=background,
+        depth=len(levels),
+        width=max(levels.values(), default=0),
+    )

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from acts_celery.protocol.calls.call import places_read_by
-from acts_celery.protocol.language.errors import Conflict
-from acts_celery.protocol.language.messages import ERROR, Message, is_written, read_data
-from acts_celery.protocol.language.paths import MISSING, copied, lookup
-from acts_celery.protocol.language.references import Expression, Reference
+from acts_celery.protocol.errors import Conflict
+from acts_celery.protocol.messages import ERROR, Message, is_written, read_data
+from acts_celery.protocol.paths import MISSING, copied, lookup
+from acts_celery.protocol.references import Expression, Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import Operation, applied, read_operation, touched
 

@@ -6,14 +6,23 @@ that (a `pattern`, a `not`): the value is validated where that matters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from math import floor, isfinite
 from typing import Any, Final
 
-from acts_celery.protocol.language.paths import copied
-from acts_celery.protocol.schemas import referred
+from acts_celery.protocol.calls.call import Call, list_schema
+from acts_celery.protocol.calls.outputs import Write, verify_writes
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.errors import Conflict, OutputError, segments
+from acts_celery.protocol.paths import MISSING, copied, index_or_key, lookup, nest
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.references import Path, Reference
+from acts_celery.protocol.schemas import compiled, referred
+from acts_celery.protocol.schemas.algebra import Algebra
 from acts_celery.protocol.schemas.walk import spread
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.operations import Method
 
 PLACEHOLDER: Final = "…"
 """Stands for a value that no schema describes."""
@@ -158,3 +167,210 @@ def _text(schema: Mapping[str, Any]) -> str:
     least = int(schema.get("minLength", 0))
     most = max(int(schema.get("maxLength", max(least, len(text)))), least)
     return (text + PLACEHOLDER * min(max(least - len(text), 0), _MOST_LETTERS))[:most]
+
+
+# Demanded shapes: made-up results that their own schemas admit and their readers can take (SPEC R6.7).
+#
+# What is demanded of a result: the `_output` of its tool, what the schema of the kind says of the place it is written
+# to, what the tools of its readers take, and that others can write into it. Where one value cannot have all of it, it
+# has as much of it as the first two admit.
+
+_MOST_READS: Final = 64
+"""Of the parameters that read a result so many are asked what they take."""
+_ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
+"""What has to be at a place for a method to add to it."""
+
+Key = tuple[str, ...]
+_Read = tuple[Call, Reference, Path]
+"""A call, what it reads, and as which parameter, or as none."""
+Needs = dict[Path, list[Any]]
+"""Place inside a result -> the schemas of what is read there; None where it only has to be there."""
+
+
+class DemandedShapes:
+    """Makes up the results of one layout's calls."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._algebra = Algebra()
+        self._bases = _bases(layout)
+        self._reads = _reads_of(layout)
+
+    def value(self, call: Call, chosen: tuple[Reference, ...], here: Fold, declared: Any) -> Any:
+        """A result for a call that writes it to one of its alternatives; `declared` is the tool's `_output`, if any."""
+        in_list = call.method is Method.PUSH or (call.method is Method.CONCAT and _is_list(chosen, here))
+        joins = call.method in (Method.MERGE, Method.ASSIGN)
+        wraps = in_list and call.method is Method.CONCAT
+        own = [part for part in (declared, self._delegated(call)) if part is not None]
+        places = ((place, (*place.path, *([0] if in_list else ()))) for place in chosen if place.path)
+        said = [part for place in places if (part := _said(*place, here)) is not None]
+        own += said if not joins and not (wraps and own) else []
+
+        def admits(value: Any) -> bool:
+            whole = [value] if wraps and not (declared is not None and isinstance(value, list)) else value
+            fits = declared is None or not compiled(declared).problems(whole)
+            return fits and _can_be_written(call, chosen, whole, here)
+
+        value = self._example(own, {} if joins else PLACEHOLDER)
+        if wraps and declared is not None and isinstance(value, list):
+            return value
+        for path, schemas in sorted(self._needs(call, chosen, in_list).items(), key=lambda need: len(need[0])):
+            demanded = [schema for schema in schemas if schema is not None]
+            there = lookup(value, path)
+            if there is not MISSING and (not demanded or (there != PLACEHOLDER and _fits(there, demanded))):
+                continue
+            also = [part for schema in (*own, *said) if (part := compiled(schema).excerpt_at(path)) is not None]
+            wishes = (self._example([*wished, *also], PLACEHOLDER) for wished in (demanded, demanded[:1], ()))
+            wanted = (_put(copied(value), path, example) for example in wishes)
+            value = next(filter(admits, wanted), value)
+        is_of_a_set = in_list and any(self._is_set(call, target, here) for target in chosen)
+        if (is_of_a_set or not admits(value)) and admits(other := _numbered(value, call.index)):
+            value = other
+        return [value] if wraps else value
+
+    def _example(self, schemas: list[Any], otherwise: Any) -> Any:
+        """A value that fits all of some schemas, else one that fits the first."""
+        schemas = [schema for schema in schemas if schema not in (True, {})]
+        if not schemas:
+            return otherwise
+        found = sample(schemas[0])
+        for schema in schemas[1:]:
+            found = _joined(found, sample(schema))
+        if len(schemas) > 1 and not _fits(found, schemas):
+            values = self._algebra.described_by(schemas[0])
+            for schema in schemas[1:]:
+                values = self._algebra.both(values, self._algebra.described_by(schema))
+            both = sample(values.schema.to_json_schema())
+            return both if _fits(both, schemas) else sample(schemas[0])
+        return found
+
+    def _delegated(self, call: Call) -> Any:
+        """The schema of a delegate's result."""
+        definition = self._layout.submission.delegates.get(call.runner.name)
+        if call.runner.executor is not Executor.DELEGATE or not isinstance(definition, Mapping):
+            return None
+        schema = definition.get("schema") or None
+        return list_schema(schema) if schema is not None and call.each else schema
+
+    def _is_set(self, call: Call, target: Reference, here: Fold) -> bool:
+        """Whether no two elements of a list may be alike, for its kind or for who reads it."""
+        said = [_said(target, target.path, here), *(part for at, part in self._read(call, target) if at == target)]
+        return any(isinstance(part, dict) and part.get("uniqueItems") is True for part in said)
+
+    def _needs(self, call: Call, chosen: Iterable[Reference], in_list: bool) -> Needs:
+        """What is read of a result, or of an element that it adds to a list, and what others write into it."""
+        needs: Needs = {}
+        for target in chosen:
+            at = (*target.path, 0) if in_list else target.path
+            for place, schema in self._read(call, target):
+                if len(place.path) >= len(at) and (not in_list or isinstance(place.path[len(at) - 1], int)):
+                    needs.setdefault(place.path[len(at) :], []).append(schema)
+                elif schema is not None and len(place.path) < len(at):
+                    part = compiled(schema).excerpt_at(at[len(place.path) :])
+                    needs.setdefault((), []).extend([] if part is None else [part])
+            for path, type_ in self._bases.get(target.key, {}).items() if not in_list else ():
+                needs.setdefault(path, []).append({"type": type_})
+        return needs
+
+    def _read(self, call: Call, target: Reference) -> Iterator[tuple[Reference, Any]]:
+        """The places that overlap a target and are read by others, and what the readers' tools take there."""
+        readers = self._layout.readers.get(call.index, frozenset())
+        key = target.key
+        above = (self._reads.get((key[:length], True), ()) for length in range(1, len(key)))
+        for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), _MOST_READS):
+            if reader.index in readers:
+                tool = self._layout.tools.get(reader.tool) if path else None
+                taken: Any = tool.compiled.excerpt_at(path) if tool is not None else None
+                if path and path[0] in reader.each:
+                    taken = list_schema(True if taken is None else taken, with_null=False)
+                yield place, taken
+
+
+def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
+    """What is read exactly at a place, and what is read at or below it."""
+    found: dict[tuple[Key, bool], list[_Read]] = {}
+    for call in layout.calls:
+        longer = {at for at, template in call.templates.items() if len(template.parts) > 1}
+        paths = [(each, () if at in longer else _segments(at)) for at, each in call.reads]
+        reads = {(place, path): None for each, path in paths for place in each.references}
+        for place, path in chain(reads, ((scope, ()) for scope in call.slices)):
+            found.setdefault((place.key, True), []).append((call, place, path))
+            for length in range(1, len(place.key) + 1):
+                found.setdefault((place.key[:length], False), []).append((call, place, path))
+    return found
+
+
+def _segments(at: str) -> Path:
+    """The path that a JSON pointer leads along."""
+    return tuple(map(index_or_key, segments(at)))
+
+
+def _bases(layout: Layout) -> dict[Key, dict[Path, str]]:
+    """Place -> where at and below it others add to what is there, and the type that has to be there."""
+    found: dict[Key, dict[Path, str]] = {}
+    for call in layout.calls:
+        for place in call.written:
+            for length in range(len(place.key)):
+                below, bases = place.path[length:], found.setdefault(place.key[: length + 1], {})
+                if below:
+                    bases.setdefault(below[:-1], "array" if isinstance(below[-1], int) else "object")
+                if call.method in _ADDED_TO:
+                    bases[below] = _ADDED_TO[call.method]
+    return found
+
+
+def _said(place: Reference, path: Path, here: Fold) -> Any:
+    """What the schema of the kind says of what is at a path, or None."""
+    schema = here.schema(place.kind)
+    return compiled(schema).excerpt_at(path) if schema is not MISSING else None
+
+
+def _is_list(places: Iterable[Reference], here: Fold) -> bool:
+    return any(isinstance(lookup(here.root(place.kind), place.path), list) for place in places)
+
+
+def _can_be_written(call: Call, places: Iterable[Reference], value: Any, here: Fold) -> bool:
+    try:
+        verify_writes(call, [Write(place, value) for place in places], here)
+    except (OutputError, Conflict):
+        return False
+    return True
+
+
+def _fits(value: Any, schemas: Iterable[Any]) -> bool:
+    return not any(compiled(schema).problems(value) for schema in schemas)
+
+
+def _joined(value: Any, other: Any) -> Any:
+    """Two values in one: what the first leaves out is the second's."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return {**other, **{key: _joined(part, other.get(key, part)) for key, part in value.items()}}
+    if isinstance(value, list) and isinstance(other, list):
+        both = [_joined(*pair) for pair in zip(value, other, strict=False)]
+        return [*both, *value[len(both) :], *other[len(both) :]]
+    return other if value == PLACEHOLDER else value
+
+
+def _put(value: Any, path: Path, leaf: Any) -> Any:
+    """The value with a leaf at a path; what is in the way makes room."""
+    if not path:
+        return _joined(leaf, value) if isinstance(value, dict) else leaf
+    segment, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        value[str(segment)] = _put(value.get(str(segment), MISSING), rest, leaf)
+    elif isinstance(value, list) and isinstance(segment, int) and segment <= len(value):
+        value[segment : segment + 1] = [_put(value[segment] if segment < len(value) else MISSING, rest, leaf)]
+    else:
+        return nest(leaf, path)
+    return value
+
+
+def _numbered(value: Any, number: int) -> Any:
+    """A value with a number in each of its texts and numbers, such as no other call has."""
+    if isinstance(value, dict):
+        return {key: _numbered(item, number) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbered(item, number) for item in value]
+    if isinstance(value, str):
+        return f"{value}{number}"
+    return value + number if isinstance(value, (int, float)) and not isinstance(value, bool) else value

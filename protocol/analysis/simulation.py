@@ -14,23 +14,21 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import list_schema
+from acts_celery.protocol.analysis.sample_values import DemandedShapes
+from acts_celery.protocol.calls.call import Call, list_schema
 from acts_celery.protocol.calls.outputs import Output
 from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.engine.decisions import Outcome, Success
+from acts_celery.protocol.engine.events import Outcome, Status, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.guests import Guests
 from acts_celery.protocol.engine.outcomes import Terms
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.graph.lanes import Lane
-from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.engine.standing import Guests
+from acts_celery.protocol.paths import nest
+from acts_celery.protocol.plan.lanes import Lane
+from acts_celery.protocol.plan.layout import Layout, Promised
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.layout import Layout, Promised
 
-from .demanded_shapes import DemandedShapes
 from .sample_values import sample
 
 DATE: Final = "2026-01-01T00:00:00Z"

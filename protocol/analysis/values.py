@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from acts_celery.protocol.analysis.findings import Finding, listed, on_call
+from acts_celery.protocol.analysis.type_flow import Fields
 from acts_celery.protocol.calls.call import Call, place_in
 from acts_celery.protocol.calls.delegates import input_schema
 from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.graph.lanes import Lane
-from acts_celery.protocol.graph.writers import Writers
-from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.messages import ERROR
-from acts_celery.protocol.language.paths import MISSING, type_name
-from acts_celery.protocol.language.references import Expression, Path, Reference
-from acts_celery.protocol.language.spelling import Speller
+from acts_celery.protocol.errors import Speller, pointer
+from acts_celery.protocol.messages import ERROR
+from acts_celery.protocol.paths import MISSING, type_name
+from acts_celery.protocol.plan.graph import Writers
+from acts_celery.protocol.plan.lanes import Lane
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.references import Expression, Path, Reference
 from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
 from acts_celery.protocol.schemas.algebra import (
     EVERYTHING,
@@ -34,10 +36,7 @@ from acts_celery.protocol.schemas.algebra import (
 )
 from acts_celery.protocol.schemas.walk import DEFINITIONS, rewritten
 from acts_celery.protocol.state.operations import Method
-from acts_celery.protocol.submission.layout import Layout
 
-from .fields import Fields
-from .finding import Finding, listed, on_call
 from .type_flow import Source, TypeFlow, flows, path_of
 
 _MOST_ELEMENTS: Final = 20

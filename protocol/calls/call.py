@@ -6,22 +6,22 @@ the parameters with their expressions replaced by values, just before execution.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from acts_celery.protocol.language.errors import ExpressionError, Problem, UnknownName, pointer, unparsed
-from acts_celery.protocol.language.messages import ERROR, EVERYWHERE, TRUST
-from acts_celery.protocol.language.paths import MISSING, strings, type_name
-from acts_celery.protocol.language.references import (
-    DAGGER,
-    Expression,
-    Reference,
-    is_expression,
-    parse_output_path,
-)
-from acts_celery.protocol.language.templates import (
+from acts_celery.protocol.calls.declarations import listed
+from acts_celery.protocol.calls.tools import ALIASES, REASONING, Executor, Runner, Tool
+from acts_celery.protocol.errors import ExpressionError, Problem, UnknownName, pointer, unparsed
+from acts_celery.protocol.messages import ERROR, EVERYWHERE, TRUST
+from acts_celery.protocol.paths import MISSING, strings, type_name
+from acts_celery.protocol.references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path
+from acts_celery.protocol.schemas import Schema, excerpt
+from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.state.scopes import read_scope
+from acts_celery.protocol.templates import (
     OPENING,
     Readable,
     Template,
@@ -30,11 +30,6 @@ from acts_celery.protocol.language.templates import (
     expressions_in,
     standing_in,
 )
-from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
-from acts_celery.protocol.state.operations import Method
-from acts_celery.protocol.state.scopes import read_scope
-
-from .tools import ALIASES, REASONING, Executor, Runner
 
 _METHODS: Final = tuple(Method)
 META_PROPERTIES: Final = (
@@ -371,3 +366,134 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
 def _found(value: Any) -> str:
     """What stands where a text should."""
     return f"found: {type_name(value) if value != '' else 'an empty text'}"
+
+
+# Elements: a call with `_each` is carried out once for each element of the lists it is given (SPEC R4.10).
+#
+# An element is numbered among the calls of its lane like a call of its own, beyond all calls: claims, leases, tokens
+# and results name it by that number as they name a call by its index.
+
+_SPAN: Final = 10_000_000
+"""More than a run has calls, or a call elements; its square has no more digits than a script's numbers keep, 14."""
+
+
+def element_index(call: int, element: int) -> int:
+    """The number of an element (from 0) of a call."""
+    return (call + 1) * _SPAN + element
+
+
+def call_of(index: int) -> int:
+    """The call that an index means, or whose element it numbers."""
+    return index // _SPAN - 1 if index >= _SPAN else index
+
+
+def element_of(index: int) -> int | None:
+    """Which element (from 0) of its call an index numbers; None where it is a call's."""
+    return index % _SPAN if index >= _SPAN else None
+
+
+def elements_of(call: Call, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each element is carried out with, from resolved parameters without `list_problems`."""
+    lists = zip(*(parameters[name] for name in call.each), strict=True)
+    return [{**parameters, **dict(zip(call.each, values, strict=True))} for values in lists]
+
+
+def list_problems(call: Call, parameters: Mapping[str, Any]) -> Iterator[Problem]:
+    """What keeps resolved parameters from having elements: all lists of a call must be equally long."""
+    first = parameters.get(call.each[0])
+    for name in call.each:
+        value = parameters.get(name)
+        if not isinstance(value, list):
+            yield Problem(pointer(name), f"_each takes a list, and this is {type_name(value)}")
+        elif isinstance(first, list) and len(value) != len(first):
+            text = f"_each takes lists of one length: {len(value)} here, {len(first)} at {pointer(call.each[0])}"
+            yield Problem(pointer(name), text)
+
+
+def list_schema(schema: Schema, *, with_null: bool = True) -> Schema:
+    """The schema of lists of what a schema admits; null stands for an element that has failed."""
+    items = {"anyOf": [schema, {"type": "null"}]} if with_null else schema
+    return excerpt({"type": "array", "items": items}, schema)
+
+
+def parameter_problems(call: Call, parameters: Mapping[str, Any], tool: Tool) -> Iterator[Problem]:
+    """What a tool's schema says against resolved parameters (SPEC R4.1); of a call with `_each`, against those of each
+    element.
+    """
+    if call.each and (unfit := list(list_problems(call, parameters))):
+        yield from unfit
+        return
+    for one in elements_of(call, parameters) if call.each else [parameters]:
+        yield from tool.problems(call.with_parameters(one))
+
+
+# Approvals: which calls a person decides on before they run (SPEC R14.1).
+#
+# `config.approve` lists tool names, references - calls whose parameters or scopes read there - and `*`. A name holds
+# for the tool and for the code that runs a call, so no other tool leads around it (SPEC R4.2).
+#
+# A call that `ask_human` runs is a question to a person: it is always held, and the answer is its result.
+
+EVERYTHING: Final = "*"
+ASK_HUMAN: Final = "ask_human"
+"""The code of questions; no activity can be registered under it."""
+QUESTION: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "description": "Asks a person a question. The run waits for the answer, which is the result: one of `options`, "
+    "where there are any.",
+    "properties": {"question": {"type": "string"}, "options": {"type": "array"}},
+    "required": ["question"],
+}
+"""What a call of it takes, unless a tool with `"_activity": {"const": "ask_human"}` says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """What a person decides on."""
+
+    names: frozenset[str] = frozenset()
+    places: tuple[Reference, ...] = ()
+
+    def hold(self, call: Call) -> bool:
+        """Whether a call is held when it is ready; a passing thought never is, since it is not executed (SPEC R5.2)."""
+        if asks(call):
+            return True
+        if call.is_note or not (self.names or self.places):
+            return False
+        if EVERYTHING in self.names or call.tool in self.names or call.runner.name in self.names:
+            return True
+        return any(own.overlaps(place) for place in self.places for own in _reads(call))
+
+
+NONE: Final = Approvals()
+"""Nothing is held but questions."""
+
+
+def asks(call: Call) -> bool:
+    """Whether a call is a question to a person."""
+    return call.runner.executor is Executor.ACTIVITY and call.runner.name == ASK_HUMAN
+
+
+def read_approvals(config: Mapping[str, Any]) -> Approvals:
+    """What a valid `config` says."""
+    entries = config.get("approve") or ()
+    return Approvals(
+        names=frozenset(entry for entry in entries if not is_expression(entry)),
+        places=tuple(parse(entry).references[0] for entry in entries if is_expression(entry)),
+    )
+
+
+def approval_problems(entries: Any, known: Container[str], remedy: Callable[[str], str], *at: str) -> Iterator[Problem]:
+    """The names that no tool and no code has: such an entry would hold nothing."""
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, str) and entry not in ("", EVERYTHING) and not is_expression(entry) and entry not in known:
+            cause = UnknownName(entry, tuple(listed(known)))
+            text = remedy(entry) or ": no call would be held for it"
+            yield Problem(pointer(*at, index), f"unknown tool {entry!r}{text}", cause)
+
+
+def _reads(call: Call) -> Iterable[Reference]:
+    """The places that a call's parameters and scopes read."""
+    yield from call.scopes
+    for expression in call.expressions:
+        yield from expression.references

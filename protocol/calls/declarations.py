@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final
 
-from acts_celery.protocol.language.errors import Cause, Problem, pointer, shortened
-from acts_celery.protocol.language.limits import CONTROL, has_control_characters
-from acts_celery.protocol.language.messages import TRUST
-from acts_celery.protocol.language.references import Path
-from acts_celery.protocol.schemas import SchemaError
-
-from .tools import WHO, Tool
-from .trust import trust_problems
+from acts_celery.protocol.calls.tools import ANONYMOUS, GRANTED, WHO, Executor, Runner, Tool
+from acts_celery.protocol.calls.trust import trust_problems
+from acts_celery.protocol.errors import Cause, Problem, UnknownName, pointer, shortened
+from acts_celery.protocol.limits import CONTROL, has_control_characters
+from acts_celery.protocol.messages import TRUST
+from acts_celery.protocol.references import Path
+from acts_celery.protocol.schemas import SchemaError, conjuncts, excerpt
+from acts_celery.protocol.schemas.algebra import Algebra, told
+from acts_celery.protocol.schemas.costs import EXCEEDED
+from acts_celery.protocol.schemas.validation import holds_expression
+from acts_celery.protocol.schemas.walk import admits_name, reference_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +109,295 @@ def _declaration_problem(tool: Tool, *at: str | int) -> Problem | None:
     if tool.hides_trust:
         return Problem(pointer(*at), f"{TRUST} counts only beside `properties`, at the top of a tool: move it there")
     return None
+
+
+# Extending: a declaration of a registered activity adds to what its signature says (SPEC R12.2).
+#
+# The signature stands among the definitions of the declared schema, which applies it: a call has to fit both, and what
+# the declaration does not name stays as the function takes it.
+
+_NAME: Final = "signature"
+_ADDRESS: Final = "urn:acts:signature"
+"""By which the references inside of a signature are told from those of the declaration."""
+
+
+def extended(tool: Tool, signature: Tool) -> Tool:
+    """A declared tool with what the activity of its name says of itself; the same one where its calls may be carried
+    out by other code.
+    """
+    declaration = tool.declaration
+    if any(set(tool.choices(key)) - {tool.name} for key in ("_activity", "_delegate")):
+        return tool
+    definitions = declaration.get("$defs", {})
+    name = next(name for name in _names() if name not in definitions)
+    return Tool(
+        tool.name,
+        {
+            **declaration,
+            "$defs": {
+                **definitions,
+                name: {"$id": _ADDRESS, **signature.document, "properties": dict(_added(tool, signature))},
+            },
+            "allOf": [*declaration.get("allOf", ()), {"$ref": reference_to(("$defs", name))}],
+        },
+    )
+
+
+def _added(tool: Tool, signature: Tool) -> Iterator[tuple[str, Any]]:
+    """What a signature says of properties beside a declaration. What that says of a meta-property counts alone:
+    `Toolbox.behind` keeps it from widening, and of results R4.6 says so. A parameter that it declares as `{}` may be
+    anything until the function is given it.
+    """
+    own = tool.document["properties"]
+    for name, said in signature.document["properties"].items():
+        if not (name.startswith("_") and tool.names(name)):
+            yield name, True if own.get(name) == {} else said
+
+
+def contradictions(tool: Tool, signature: Tool) -> Iterator[Problem]:
+    """Where a declaration says what the signature of its activity rules out, so that no call could fit both. The
+    pointers lead into the declaration.
+    """
+    (taken, theirs), (said_here, own) = _parameters(signature), _parameters(tool)
+    algebra = Algebra()
+    for name in dict.fromkeys(name for part in theirs for name in part.get("required", ())):
+        if not name.startswith("_") and not admits_name(own, name):
+            yield Problem("/additionalProperties", f"the activity {tool.name!r} needs {name!r}, which is shut out here")
+    for name, said in said_here.items():
+        at = pointer("properties", name) if name in tool.declaration.get("properties", ()) else ""
+        if name not in taken:
+            if said is not False and not admits_name(theirs, name):
+                known = ", ".join(taken) or "none"
+                yield Problem(at, f"the activity {tool.name!r} has no parameter {name!r}; its parameters: {known}")
+            continue
+        given, wanted = (
+            algebra.made_of(excerpt({"allOf": [one]}, of.document))
+            for one, of in ((said, tool), (taken[name], signature))
+        )
+        if not algebra.fit(given, wanted):
+            text = f"is {told(given)} here, and {told(wanted)} by the activity {tool.name!r}: declare that, or less"
+            yield Problem(at, f"parameter {name!r} {text}")
+
+
+def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What is said of each parameter of every call, and the schemas that say it."""
+    parts = conjuncts((tool.document,), tool.document)
+    named: dict[str, list[Any]] = {}
+    for part in parts:
+        for name in (*part.get("properties", ()), *part.get("required", ())):
+            if not name.startswith("_"):
+                named.setdefault(name, []).append(part.get("properties", {}).get(name, True))
+    return {name: {"allOf": said} if len(said) > 1 else said[0] for name, said in named.items()}, parts
+
+
+def _names() -> Iterator[str]:
+    """Names for the signature among the definitions of a declaration: the first that is free is taken."""
+    return (f"{_NAME}{number or ''}" for number in count())
+
+
+# The toolbox: what a call may name, and which code runs it (SPEC R4.2, R4.2a).
+
+DEFINED: Final = 'define it under "delegates", as {NAME: {"context": [MESSAGES]}}, or in code with @delegate'
+"""What to do about a delegate that is not there."""
+
+
+def no_remedy(name: str) -> str:
+    """What there is to do about a tool that nothing is known of."""
+    return ""
+
+
+class UnknownRunner(LookupError):
+    """A call names an activity or a delegate that is not registered; `cause` lists those that are."""
+
+    def __init__(
+        self, what: str, name: str, known: Iterable[str], remedy: str = "", spelled: str | None = None
+    ) -> None:
+        super().__init__(f"unknown {what} {name!r}{f': it is written {spelled!r}' if spelled is not None else ''}")
+        self.cause = UnknownName(name, tuple(known), remedy)
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """Everything a call may name: tools, activities by name with their schemas, delegates.
+
+    `activities` or `delegates` of None means that it is not known which there are: then every declared tool counts as
+    backed by an activity of its name, and every delegate as registered (planning without a backend). `allow` holds the
+    names of the tools and the code that calls may use; None allows all.
+    """
+
+    tools: Mapping[str, Tool]
+    activities: Mapping[str, Mapping[str, Any]] | None = None
+    delegates: Container[str] | None = None
+    model: bool = True
+    strict_meta: bool = False
+    allow: Container[str] | None = None
+    derived: Callable[[str], Tool | None] = lambda name: None
+    """The tool that an activity is."""
+    remedy: Callable[[str], str] = no_remedy
+    """What to do about a tool that is not known."""
+    spelled: Callable[[str], str | None] = lambda name: None
+    """The name of the delegate that another spelling leads to."""
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name: declared, else that of the activity registered under it (SPEC R4.2)."""
+        return self.tools.get(name) or self.derived(name)
+
+    def runner(self, tool: str, delegate: str | None, activity: str | None) -> Runner:
+        """Who runs a call of a tool that names these (SPEC R4.2). Raises `UnknownRunner`."""
+        if delegate:
+            if delegate != ANONYMOUS and self.delegates is not None and delegate not in self.delegates:
+                raise UnknownRunner("delegate", delegate, listed(self.delegates), DEFINED, self.spelled(delegate))
+            return Runner(Executor.DELEGATE, delegate)
+        if activity:
+            if self.activities is not None and activity not in self.activities:
+                raise UnknownRunner("activity", activity, self.activities)
+            return Runner(Executor.ACTIVITY, activity)
+        if self.activities is None or tool in self.activities:
+            return Runner(Executor.ACTIVITY, tool)
+        return Runner(Executor.LATENT, tool)
+
+    def choice_problems(self, tool: Tool | None, properties: Mapping[str, Any]) -> Iterator[Problem]:
+        """What is wrong with a completed call's choice of its code: its tool's schema has to name the property by which
+        it chooses, and it chooses once (SPEC R4.2, R4.2a).
+        """
+        chosen = [key for key in ("_activity", "_delegate") if properties.get(key)]
+        if tool is not None:
+            for key in chosen:
+                if not tool.names(key):
+                    yield Problem(
+                        f"/{key}",
+                        f"the schema of tool {tool.name!r} does not name {key}, so no call of it may carry one",
+                    )
+        if len(chosen) > 1:
+            yield Problem("/_delegate", "_activity and _delegate cannot stand together: leave one out")
+
+    def pin_problems(self, tool: Tool | None, runner: Runner, properties: Mapping[str, Any]) -> Iterator[Problem]:
+        """What the tools of the code that runs a completed call, other than the call's own, say against its
+        meta-properties: no other name leads around what they pin (SPEC R4.2).
+        """
+        for behind in self.behind(tool, runner):
+            if behind.pins or self.strict_meta:
+                parameters = {key: value for key, value in properties.items() if not key.startswith("_")}
+                pinned = {key: value for key, value in properties.items() if key not in (*WHO, "_output")}
+                found = behind.problems(pinned, lenient=True, strict_meta=self.strict_meta)
+                anyway = set(behind.problems(parameters, lenient=True)) if found else set()
+                anyway = {problem for problem in anyway if EXCEEDED not in problem.message}
+                anyway |= set(tool.problems(pinned, lenient=True)) if found and tool is not None else set()
+                if behind.pins_by_parameters and holds_expression(parameters):
+                    yield Problem(
+                        "",
+                        f"the schema of {behind.name!r}, whose code runs the call, needs parameters that are not "
+                        f"known yet to decide on meta-properties: call the tool {behind.name!r} itself",
+                    )
+                for problem in found:
+                    if problem not in anyway and (not problem.pointer or problem.pointer.startswith("/_")):
+                        message = f"{problem.message} (by the schema of {behind.name!r}, whose code runs the call)"
+                        yield Problem(problem.pointer, message)
+
+    def refusals(self, tool: str, runner: Runner) -> Iterator[Problem]:
+        """What of a call is not allowed: its tool, or its code where that has another name (SPEC R4.2a)."""
+        if self.allow is None:
+            return
+        if tool not in self.allow:
+            yield Problem("/_tool", f"tool {tool!r} is not allowed here")
+        if runner.name != tool and runner.name not in self.allow:
+            yield Problem(f"/_{runner.executor}", f"{runner.executor} {runner.name!r} is not allowed here")
+
+    def behind(self, tool: Tool | None, runner: Runner) -> Iterator[Tool]:
+        """The tools of the code that runs a call, but for the call's own: declared, and the activity itself."""
+        declared = self.tools.get(runner.name)
+        if declared is not None and declared is not tool and runner.name != ANONYMOUS:
+            yield declared
+        derived = self.derived(runner.name) if runner.executor is Executor.ACTIVITY else None
+        if derived is not None and derived is not tool:
+            yield derived
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all known tools."""
+        return tuple(dict.fromkeys((*self.tools, *(self.activities or ()))))
+
+
+def listed(names: object) -> Iterable[str]:
+    """The names in a container, where it can list them."""
+    return names if isinstance(names, Iterable) else ()
+
+
+# Contracts: what registered code takes and gives, and whether it admits a call that was checked under another one
+# (SPEC R17).
+#
+# A run keeps of each activity that its calls name a *mark*: the digest of the contract under which they were checked,
+# and the scopes that it asked for. Code whose contract has that digest takes its calls. Any other contract has to admit
+# each call by itself, with its resolved parameters; so one that takes more than before changes nothing for what is
+# under way.
+
+CONTRACT_CHANGED: Final = "ContractChanged"
+"""The type of the error of a call for which no code came that admits it (SPEC R17.3)."""
+SEVERAL: Final = "*"
+"""The mark of calls of one run that were checked under several contracts: each contract has to admit them."""
+_DIGITS: Final = 12
+_BESIDE: Final = (*WHO, "_output")
+"""Meta-properties that say nothing of what code is given."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What an activity takes and gives, by its schema (SPEC R4.1a)."""
+
+    name: str
+    schema: Mapping[str, Any]
+
+    @cached_property
+    def digest(self) -> str:
+        """12 hexadecimal digits; the same for equal schemas."""
+        return digest_of(json.dumps(self.schema, sort_keys=True, default=str).encode())
+
+    @cached_property
+    def mark(self) -> str:
+        """What a run keeps of it: its digest, and the scopes that it asks for, separated by spaces."""
+        return " ".join((self.digest, *sorted(self.scopes)))
+
+    @cached_property
+    def scopes(self) -> frozenset[str]:
+        """The kinds that the function takes as keyword-only parameters."""
+        said = self.schema.get("properties", {}).get("_scopes", {})
+        return frozenset(said.get(GRANTED, ()) if isinstance(said, Mapping) else ())
+
+    @cached_property
+    def tool(self) -> Tool:
+        """The same as a tool."""
+        return Tool(self.name, self.schema)
+
+    def is_of(self, mark: str) -> bool:
+        """Whether calls with this mark were checked under it."""
+        return mark.partition(" ")[0] == self.digest
+
+    def problems(
+        self, properties: Mapping[str, Any], mark: str, *, lenient: bool = False, is_secret: bool = True
+    ) -> list[Problem]:
+        """What it has against a call that was checked under the contract of a mark: completed properties, with resolved
+        parameters, or with stand-ins for expressions where it is `lenient`. Values are shown unless they are secret.
+        """
+        if self.is_of(mark):
+            return []
+        given = {key: value for key, value in properties.items() if key not in _BESIDE}
+        found = self.tool.problems(given, lenient=lenient, is_secret=is_secret)
+        return [*found, *self._missing_scopes(properties, mark)]
+
+    def _missing_scopes(self, properties: Mapping[str, Any], mark: str) -> Iterator[Problem]:
+        """The scopes that it asks for, the contract of a mark did not, and the call does not give."""
+        digest, *asked = mark.split(" ")
+        given = {str(scope).lstrip("†").split(".")[0] for scope in properties.get("_scopes", ())}
+        if digest != SEVERAL and (missing := self.scopes - given - {*asked}):
+            yield Problem(pointer("_scopes"), f"the code asks for {', '.join(sorted(missing))}, which it is not given")
+
+
+def merged(marks: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """The marks of a run to which calls with other marks are added."""
+    unlike = {name: SEVERAL for name in marks.keys() & others.keys() if marks[name] != others[name]}
+    return {**marks, **others, **unlike}
+
+
+def digest_of(data: bytes) -> str:
+    """A digest for people: 12 hexadecimal digits."""
+    return sha256(data).hexdigest()[:_DIGITS]

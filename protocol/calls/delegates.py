@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acts_celery.protocol.language.errors import Problem
-from acts_celery.protocol.language.messages import TRUST, Message, is_promise, read_data, render_data, shown
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.errors import Problem
+from acts_celery.protocol.messages import TRUST, Message, is_promise, read_data, render_data, shown
+from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.labels import MOST_LABELS, Labels, marks_of
 

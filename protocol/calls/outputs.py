@@ -5,22 +5,106 @@ The result of a call is written to one of its alternatives (`||`), at every path
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from acts_celery.protocol.language.errors import ExpressionError, OutputError, Problem, segments
-from acts_celery.protocol.language.messages import TRUST, kind_of, read_data, riders, written_message
-from acts_celery.protocol.language.paths import MISSING, index_or_key, lookup, nest, type_name
-from acts_celery.protocol.language.references import Expression, Reference, parse_output_path
-from acts_celery.protocol.schemas import compiled
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.errors import ExpressionError, OutputError, Problem, pointer, segments
+from acts_celery.protocol.messages import TRUST, kind_of, read_data, riders, written_message
+from acts_celery.protocol.paths import MISSING, index_or_key, lookup, nest, type_name
+from acts_celery.protocol.references import DAGGER, Expression, Path, Reference, parse_output_path
+from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
+from acts_celery.protocol.schemas.walk import parts_at
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import label_problems
-from acts_celery.protocol.state.operations import Operation
+from acts_celery.protocol.state.operations import Method, Operation
 
-from .call import Call
-from .partial_values import write_problems
-from .tools import Tool
+# Partial values: what is written into a kind is held against the kind's schema at its place (SPEC R4.6).
+#
+# While a workflow is under way a value comes together piece by piece. A write is held against what the schema says of
+# the places that it gives a value, and of nothing beside or above them: that siblings are missing there is no error.
+
+
+def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> list[Problem]:
+    """What a kind's schema says against an operation on the kind's value. The values written are not told."""
+    path = _keyed(operation.place.path, root)
+    container = _written_into(operation)
+    if container is not None and not schema.admits(path, container):
+        return [
+            Problem(pointer(*path), f"the schema does not admit an {container} here".replace("an string", "a text"))
+        ]
+    problems: list[Problem] = []
+    for keys, value in _pieces(operation, root):
+        named = _named(schema, path, keys)
+        found = schema.problems_at((*path, *keys), value, *path, *named, known=path)
+        problems += found if len(named) == len(keys) else (Problem(p.pointer, f"below it, {p.message}") for p in found)
+    return problems
+
+
+def _written_into(operation: Operation) -> str | None:
+    """The type of what a write adds to, where it does not replace it."""
+    match operation.method, operation.value:
+        case ((Method.MERGE | Method.ASSIGN), dict()):
+            return "object"
+        case (Method.PUSH, _) | (Method.CONCAT, list()):
+            return "array"
+        case (Method.CONCAT, _):
+            return "string"
+    return None
+
+
+def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
+    """What is written, each with its place below that of the operation."""
+    value, path = operation.value, operation.place.path
+    match operation.method:
+        case Method.MERGE:
+            yield from _leaves(value)
+        case Method.SET if not path:  # beside it there is all that is still to come
+            yield from _leaves(value)
+        case Method.SET:
+            yield (), value
+        case Method.ASSIGN:
+            yield from (((key,), item) for key, item in value.items())
+        case Method.PUSH:
+            yield (_length(root, path),), value
+        case Method.CONCAT if isinstance(value, list):
+            first = _length(root, path)
+            yield from (((first + number,), item) for number, item in enumerate(value))
+
+
+def _leaves(value: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """What stands in an object and is none itself."""
+    if not isinstance(value, dict):
+        yield at, value
+        return
+    for key, item in value.items():
+        yield from _leaves(item, (*at, key))
+
+
+def _keyed(path: Path, root: Any) -> Path:
+    """A path whose indexes are those of lists: digits are a key at the root, and where an object is (SPEC R3.5)."""
+    keyed: list[str | int] = []
+    for segment in path:
+        keyed.append(segment if keyed and not isinstance(root, dict) else str(segment))
+        root = lookup(root, (segment,))
+    return tuple(keyed)
+
+
+def _length(root: Any, path: Path) -> int:
+    there = lookup(root, path)
+    return 0 if there is MISSING else len(there)
+
+
+def _named(schema: CompiledSchema, path: Path, keys: Path) -> Path:
+    """The first of some keys, as far as the schema names them or they are indexes: others are part of the value."""
+    for depth, key in enumerate(keys):
+        parts = schema.parts((*path, *keys[:depth]))
+        if not isinstance(key, int) and not any(key in part.get("properties", ()) for part in parts):
+            return keys[:depth]
+    return keys
+
 
 Group = tuple[Reference, ...]
 
@@ -227,3 +311,55 @@ def _joined(problems: list[Problem]) -> str:
     return "; ".join(
         f"{problem.pointer}: {problem.message}" if problem.pointer else problem.message for problem in problems
     )
+
+
+# Alternatives: the places among which a model chooses where its result goes (SPEC R4.4).
+#
+# A model answers `{"path": PLACE, "value": RESULT}`. Places are written without their daggers there, for in a
+# solution's output a text that begins with one is a reference.
+
+PATH: Final = "path"
+VALUE: Final = "value"
+_INSIDE: Final[dict[Method, Path]] = {Method.SET: (), Method.PUSH: (0,)}
+"""Where below a place a result stands as it is, by the method that writes it there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of several places, or groups of them."""
+
+    places: tuple[Reference, ...]
+    schemas: tuple[Schema, ...] = ()
+    """What the schemas of its kinds say of a result there (SPEC R4.6)."""
+
+    @property
+    def name(self) -> str:
+        """As a model names it."""
+        return " && ".join(str(place).removeprefix(DAGGER) for place in self.places)
+
+
+def alternative(places: Sequence[Reference], method: Method, fold: Fold) -> Alternative:
+    """An alternative of a call that writes by this method, with what is known of results there."""
+    said: list[Schema] = []
+    for place in places if method in _INSIDE else ():
+        schema = fold.schema(place.kind)
+        if schema is not MISSING:
+            document = compiled(schema).document
+            parts = parts_at(document, (*place.path, *_INSIDE[method]))
+            said += [excerpt(part, document) if isinstance(part, dict) else part for part in parts]
+    return Alternative(tuple(places), tuple(said))
+
+
+def names_of(alternatives: Iterable[Alternative]) -> dict[str, str]:
+    """The places as a model names them, each with the path that it stands for."""
+    return {one.name: " && ".join(map(str, one.places)) for one in alternatives}
+
+
+def chosen(value: Any, names: Mapping[str, str]) -> Output | None:
+    """The choice that a model has written, None where it is none: a place may be written with its daggers, too. One
+    that was not shown stays as it is, and the engine refuses it.
+    """
+    if not isinstance(value, dict) or value.keys() != {PATH, VALUE} or not isinstance(value[PATH], str):
+        return None
+    path: str = value[PATH]
+    return Output(names.get(path) or names.get(path.replace(DAGGER, ""), path), value[VALUE])

@@ -20,36 +20,42 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypedDict, Unpack
 
-from acts_celery.protocol.calls.alternatives import Alternative, alternative
-from acts_celery.protocol.calls.approvals import Approvals
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.calls.call import Approvals, Call, call_of, element_of
+from acts_celery.protocol.calls.outputs import Alternative, alternative
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.calls.trust import ToolTrust, said_of
-from acts_celery.protocol.graph.graph import Graph
-from acts_celery.protocol.graph.lanes import Lane
-from acts_celery.protocol.language.errors import Conflict, ProtocolError, Unresolved
-from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.messages import ERROR, TRUST
-from acts_celery.protocol.language.paths import MISSING, copied
-from acts_celery.protocol.language.references import Expression, Reference
-from acts_celery.protocol.schemas.elsewhere import OFFLOADED
-from acts_celery.protocol.schemas.work import METER, STEP_WORK
-from acts_celery.protocol.state.allowance import Allowance, TooLarge
+from acts_celery.protocol.engine.events import (
+    FINAL,
+    Decision,
+    Failure,
+    FanOut,
+    Hold,
+    Outcome,
+    Ruling,
+    Snapshot,
+    Start,
+    Status,
+    Success,
+    Verdict,
+)
+from acts_celery.protocol.engine.outcomes import Elements
+from acts_celery.protocol.engine.standing import verdict
+from acts_celery.protocol.errors import Conflict, ProtocolError, Unresolved
+from acts_celery.protocol.limits import Limits
+from acts_celery.protocol.messages import ERROR, TRUST
+from acts_celery.protocol.paths import MISSING, copied
+from acts_celery.protocol.plan.graph import Graph
+from acts_celery.protocol.plan.lanes import Lane
+from acts_celery.protocol.references import Expression, Reference
+from acts_celery.protocol.schemas.costs import METER, STEP_WORK
+from acts_celery.protocol.schemas.validation import OFFLOADED
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.gathered import Gathered
 from acts_celery.protocol.state.labels import TRUSTED, Labels
-from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
-from acts_celery.protocol.trust.effects import Doubt, doubt
-from acts_celery.protocol.trust.flow import NOTHING, Flow, Flows, Seen
+from acts_celery.protocol.state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
+from acts_celery.protocol.trust import NOTHING, Doubt, Flow, Flows, Seen, doubt
 
-from .decisions import Decision, Failure, FanOut, Hold, Outcome, Start, Success
-from .elements import Elements
-from .holds import Ruling, Snapshot, Verdict
 from .outcomes import Terms
-from .readiness import verdict
 from .standing import Standing
-from .statuses import FINAL, Status
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 

@@ -6,28 +6,168 @@ the log has come to, `TRANSITIONS` what may come next; what it may spend is in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.protocol.language.errors import ProtocolError
+from acts_celery.protocol.engine.costs import CURRENCY, Cost, Estimate, dollars_of, nanodollars
+from acts_celery.protocol.errors import ProtocolError
 
-from .costs import Cost, Estimate
-from .loop_events import (
-    Answered,
-    Approved,
-    Asked,
-    LoopEnded,
-    LoopEvent,
-    LoopExtended,
-    OutputGrew,
-    PartCame,
-    Planned,
-    Started,
-    TickClosed,
-    TickError,
-    UsageCame,
+# What can happen to a loop, as one event each (SPEC R13.1, R13.5): `Loop.apply` says what each of them means.
+
+
+@dataclass(frozen=True, slots=True)
+class TickError:
+    """Why a call of a tick did not run, or failed; without a call it is about the answer as a whole (SPEC R13.2)."""
+
+    type: str
+    message: str
+    pointer: str
+    call: Mapping[str, Any] | None = None
+    instance: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "call": dict(self.call) if self.call is not None else None,
+            "error": {"type": self.type, "message": self.message, "pointer": self.pointer},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the current tick was written down; it is asked from now on."""
+
+    messages: Sequence[Mapping[str, Any]]
+    """The chat messages that it adds to those of the requests before."""
+    config: Mapping[str, Any]
+    """The settings that the model is sent."""
+    estimate: int
+    """What it may cost, in tokens."""
+    digest: str
+    schema: Any = None
+    """Where it is another one than that of the request before."""
+    nanodollars: int | None = None
+    """What it may cost in money, where the price is known."""
+    repeats: Mapping[str, Any] | None = None
+    """What the tick before has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartCame:
+    """An answer that is being written has come so far, and calls of it run (SPEC R13.8)."""
+
+    text: str
+    """What was added."""
+    first: int
+    """The index of the call that stands first in it."""
+    runs: int
+    """How many calls run so far, over all instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputGrew:
+    """An output that is a text has come so far in the answer that is being written (SPEC R13.12)."""
+
+    at: int
+    """In which place the text stands that was added, in characters: what came before, up to there, stays."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageCame:
+    """The provider has reported a usage before the answer is whole (SPEC R13.3)."""
+
+    usage: Mapping[str, Any]
+    nanodollars: int | None = None
+    """What the request may cost at most by that, where the price is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer of the current tick is whole."""
+
+    message: Mapping[str, Any]
+    """The message of its solution."""
+    first: int
+    runs: int
+    errors: Sequence[TickError]
+    """What is not valid in it."""
+    cost: Mapping[str, Any]
+    """What the request has cost (see `Cost`)."""
+    known: int | None = None
+    """The tokens of the request and its answer, where the next request begins with these and goes to the same model."""
+    provider_data: str | None = None
+    """What the provider said besides, a JSON text that is sent back to the model that said it and shown to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The calls of the current tick wait for an approval (SPEC R13.7)."""
+
+    calls: Sequence[Any]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """The plan of this digest was approved."""
+
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The calls of an approved plan are in their lanes."""
+
+    first: int
+    runs: int
+    errors: Sequence[TickError]
+
+
+@dataclass(frozen=True, slots=True)
+class TickClosed:
+    """All calls of the current tick have ended."""
+
+    errors: int
+    """How many there were."""
+    set_aside: str | None
+    """Why an output was not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnded:
+    """An output was accepted, or a limit was reached."""
+
+    status: str
+    """Of the run: `completed` or `failed`."""
+    reason: str | None
+    output: Any
+    lost: int = 0
+    """So many attempts at the current request may have cost what it was estimated to: their answers are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopExtended:
+    """A loop, also one that has ended, may ask so many times more (SPEC R13.3)."""
+
+    ticks: int
+
+
+LoopEvent = (
+    Asked
+    | PartCame
+    | OutputGrew
+    | UsageCame
+    | Answered
+    | Planned
+    | Approved
+    | Started
+    | TickClosed
+    | LoopEnded
+    | LoopExtended
 )
 
 
@@ -284,3 +424,122 @@ _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
     LoopEnded: Loop._end,
     LoopExtended: Loop._extend,
 }
+
+
+# What a loop may spend, and why it may not go on where that is spent (SPEC R13.3).
+
+TICKS: Final = 8
+CALLS: Final = 200
+REPEATS: Final = 3
+"""So many ticks, one after the other, with the same calls and the same results end a loop: it does not get on."""
+MAX_OUTPUT_TOKENS: Final = 4_096
+"""What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
+PRICE_REMEDY: Final = (
+    'set its price, as {"input": …, "output": …} in US dollars for a million tokens, in ACTS_MODEL_PRICE or ACTS_MODELS'
+)
+"""What to do where a model has no price."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """What a loop may spend; None is no limit. Its methods say why the loop may not go on, or None where it may."""
+
+    ticks: int = TICKS
+    calls: int = CALLS
+    tokens: int | None = None
+    seconds: float | None = None
+    max_output_tokens: int = MAX_OUTPUT_TOKENS
+    money: int | None = None
+    """In nanodollars."""
+    all_ticks: int | None = None
+    """Ticks that an operator allows in all, with those that people add."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], most: Mapping[str, Any] = MappingProxyType({})) -> LoopLimits:
+        """The limits that a valid `config` sets, where an operator allows at `most` so much (SPEC R4.2a)."""
+        own_names = (name for name in cls.__slots__ if name != "all_ticks")
+        limits = cls(**{name: config[name] for name in own_names if config.get(name) is not None})
+        if limits.money is not None:
+            limits = replace(limits, money=nanodollars(limits.money))
+        own = {name: getattr(limits, name) for name in most}
+        tightest: dict[str, Any] = {
+            name: min((n for n in (own[name], most[name]) if n is not None), default=None) for name in most
+        }
+        return replace(limits, **tightest, all_ticks=most.get("ticks"))
+
+    def tick_limit(self, loop: Loop) -> str | None:
+        """Why the current tick may not be asked, where the limit of ticks is reached."""
+        most, where = self.ticks + loop.added_ticks, "config.ticks"
+        if self.all_ticks is not None and self.all_ticks <= most:
+            most, where = self.all_ticks, "ACTS_LIMIT_TICKS"
+        if loop.tick.number < most:
+            return None
+        return f"the limit of {most} ticks ({where}) is reached without an output"
+
+    def ticks_to_add(self, loop: Loop) -> int | None:
+        """How many ticks may be added to those that a loop may ask; None is any number."""
+        return None if self.all_ticks is None else max(0, self.all_ticks - self.ticks - loop.added_ticks)
+
+    def repeat_limit(self, loop: Loop, times: int) -> str | None:
+        """Why the current tick may not be asked, where so many before it were the same, one after the other. Ticks that
+        a person has added are asked all the same.
+        """
+        if times < REPEATS or loop.tick.number < loop.granted:
+            return None
+        return (
+            f"the last {times} ticks were the same: the same calls, with the same results. Say something that helps "
+            "(acts say), or let it go on (acts resume --ticks)"
+        )
+
+    @property
+    def counts_spending(self) -> bool:
+        """Whether what requests cost is limited."""
+        return self.tokens is not None or self.money is not None
+
+    def request_limit(self, loop: Loop, estimate: Estimate, losses: int = 0) -> str | None:
+        """Why a request of this estimate may not begin, where it does not fit what is left of tokens or money.
+
+        `losses` are the attempts at the same request whose answers were lost: each is charged whole.
+        """
+        spent = loop.cost
+        if self.tokens is not None:
+            left = self.tokens - spent.tokens - losses * estimate.tokens
+            if estimate.tokens > left:
+                next_ = f"the next request may take {estimate.tokens} tokens"
+                return f"{next_} and {max(left, 0)} of {self.tokens} (config.tokens) are left"
+        if self.money is not None:
+            if estimate.nanodollars is None:
+                return f"no price is known of the model, which config.money needs: {PRICE_REMEDY}"
+            left = self.money - spent.nanodollars - losses * estimate.nanodollars
+            if estimate.nanodollars > left:
+                next_ = f"the next request may cost {_amount(estimate.nanodollars)}"
+                return f"{next_} and {_amount(max(left, 0))} of {_amount(self.money)} (config.money) are left"
+        return None
+
+    def call_limit(self, loop: Loop, runs: int) -> str | None:
+        """Why a solution of so many calls may not start, or not go on where some of it has begun (SPEC R13.8)."""
+        begun = loop.tick.runs
+        calls = loop.calls - begun + runs
+        if calls <= self.calls:
+            return None
+        started = f"{begun} of the last solution were started" if begun else "none of the last solution was started"
+        return f"{calls} calls, where {self.calls} (config.calls) are allowed: {started}"
+
+    def spending_limit(self, loop: Loop, cost: Cost) -> str | None:
+        """Why the loop ends with an answer that has cost so much: more than was left."""
+        spent = loop.cost + cost
+        if self.tokens is not None and spent.tokens > self.tokens:
+            return f"{spent.tokens} tokens were billed, where {self.tokens} (config.tokens) are allowed"
+        if self.money is not None and spent.nanodollars > self.money:
+            return f"{_amount(spent.nanodollars)} were billed, where {_amount(self.money)} (config.money) are allowed"
+        return None
+
+    def time_limit(self, seconds: float) -> str | None:
+        """Why a loop that has run for so long may not go on."""
+        if self.seconds is None or seconds < self.seconds:
+            return None
+        return f"the limit of {self.seconds:g} seconds (config.seconds) is reached"
+
+
+def _amount(amount: int) -> str:
+    return f"{dollars_of(amount)} {CURRENCY}"

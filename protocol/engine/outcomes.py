@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acts_celery.protocol.calls.approvals import NONE, Approvals
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import element_of
+from acts_celery.protocol.calls.call import NONE, Approvals, Call, element_index, element_of, elements_of, list_problems
+from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED
 from acts_celery.protocol.calls.outputs import (
     Message,
     Output,
@@ -23,17 +23,99 @@ from acts_celery.protocol.calls.outputs import (
 )
 from acts_celery.protocol.calls.tools import Executor, Tool
 from acts_celery.protocol.calls.trust import ToolTrust, said_of
-from acts_celery.protocol.language.errors import Conflict, OutputError, shortened
-from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.messages import error_message
-from acts_celery.protocol.language.references import Expression
+from acts_celery.protocol.engine.events import Failure, Outcome, Status, Success
+from acts_celery.protocol.engine.loop import TickError
+from acts_celery.protocol.errors import Conflict, ExpressionError, OutputError, Unresolved, shortened
+from acts_celery.protocol.limits import Limits, exceeded, size_of, value_problems
+from acts_celery.protocol.messages import error_message
+from acts_celery.protocol.paths import strings
+from acts_celery.protocol.references import DAGGER, Expression
+from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, Labels
 from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.state.scopes import Allowance, TooLarge
+from acts_celery.protocol.templates import evaluated, expressions_in
 
-from .decisions import Failure, Outcome, Success
-from .elements import unfit
-from .statuses import Status
+# Elements: what each execution of a call with `_each` is given and has come to, and what the call comes to by them
+# (SPEC R4.10).
+
+_NAMED: Final = 10
+"""How many failed elements a call's reason names."""
+
+
+@dataclass
+class Elements:
+    """The elements of one call that is carried out for each."""
+
+    calls: Mapping[int, Call]
+    """By their numbers (see `calls.elements`): the call itself under the number of the element."""
+    given: list[dict[str, Any]]
+    results: list[Any]
+    """In order; None where there is none yet, or no more."""
+    left: int
+    failed: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    """The errors of those that have failed."""
+
+    @classmethod
+    def of(cls, call: Call, parameters: Mapping[str, Any]) -> Elements:
+        """Those of a call with resolved parameters without `unfit`."""
+        given = elements_of(call, parameters)
+        numbers = (element_index(call.index, element) for element in range(len(given)))
+        calls = {number: replace(call, index=number) for number in numbers}
+        return cls(calls, given, [None] * len(given), len(given))
+
+    def parameters(self, index: int) -> dict[str, Any]:
+        """What an element is carried out with."""
+        return self.given[_at(index)]
+
+    def end(self, index: int, status: Status, value: Any, error: Mapping[str, Any] | None) -> None:
+        """Take note of how an element has ended."""
+        self.left -= 1
+        self.results[_at(index)] = value
+        if status is Status.FAILED:
+            self.failed[_at(index)] = error or {}
+
+    def result(self, limits: Limits) -> Success | Failure:
+        """What the call comes to when all have ended: the results in order, null for those that failed. It has failed
+        where all have.
+        """
+        if self.failed and len(self.failed) == len(self.results):
+            if all(error.get("type") == CONTRACT_CHANGED for error in self.failed.values()):
+                return Failure(CONTRACT_CHANGED, self.reason or "", is_for_no_alternative=True)
+            return Failure("ElementsFailed", self.reason or "")
+        if (size := size_of(self.results)) > limits.call_bytes:
+            return Failure("TooLarge", exceeded(f"the results have {size} bytes", limits, "call_bytes"))
+        problem = next(value_problems(self.results, limits), None)
+        return Success(self.results) if problem is None else Failure("TooLarge", problem.message)
+
+    @property
+    def reason(self) -> str | None:
+        """Which elements have failed, if any."""
+        if not self.failed:
+            return None
+        first, *_ = named = sorted(self.failed)[:_NAMED]
+        more = ", …" if len(self.failed) > _NAMED else ""
+        error = self.failed[first]
+        told = f"{error.get('type')}: {shortened(str(error.get('message')), 200)}"
+        count = f"{len(self.failed)} of {len(self.results)} elements failed"
+        return f"{count} ({', '.join(map(str, named))}{more}); element {first}: {told}"
+
+
+def unfit(call: Call, parameters: Mapping[str, Any], limits: Limits) -> Failure | None:
+    """Why resolved parameters have no elements, or too many."""
+    if problems := list(list_problems(call, parameters)):
+        return Failure("InvalidParameters", "; ".join(map(str, problems)))
+    if (size := len(parameters[call.each[0]])) > limits.elements:
+        return Failure("TooLarge", exceeded(f"_each is given {size} elements", limits, "elements"))
+    return None
+
+
+def _at(index: int) -> int:
+    element = element_of(index)
+    assert element is not None
+    return element
+
 
 _DEFAULT: Final = Limits()
 
@@ -173,3 +255,90 @@ def _error(failure: Failure) -> dict[str, Any]:
 
 def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+# The output of a solution: references in it are read when all calls have ended, as a global reader (SPEC R4.9); that
+# of a loop's tick is accepted, or set aside (SPEC R13.1).
+
+_MOST: Final = Limits()
+
+
+def resolve_output(output: Any, fold: Fold) -> Any:
+    """The output with its expressions and templates replaced by values; `fold` holds the global values at the end.
+
+    It is measured before anything is copied or joined, by the same limits for all who read it. Raises `Unresolved` or
+    `Conflict`, naming the reference.
+    """
+    try:
+        return evaluated(output, Allowance(fold, _MOST))
+    except TooLarge:
+        most = f"{_MOST.call_bytes} bytes, or {_MOST.containers} objects and lists"
+        raise Unresolved(f"it comes to more than {most}") from None
+
+
+def output_fault(output: Any, fold: Fold, schema: Any = None) -> str | None:
+    """Why the output cannot be read, naming the reference, or what its schema says against what was read; None where
+    all is well. What holds no reference was held against the schema when it was submitted (SPEC R7.1).
+    """
+    if not holds_references(output):
+        return None
+    try:
+        found = resolve_output(output, fold)
+    except (Unresolved, Conflict, ExpressionError) as error:
+        return f"the output cannot be read: {error}"
+    problems = compiled(schema).problems(found, "output", known=()) if schema is not None else []
+    return "the output does not fit its schema: " + "; ".join(map(str, problems)) if problems else None
+
+
+def holds_references(output: Any) -> bool:
+    """Whether an output has to be resolved: it holds expressions, templates, or what may be escaped (SPEC R2.2)."""
+    return any(DAGGER in text for _, text in strings(output))
+
+
+def output_labels(output: Any, fold: Fold) -> Labels:
+    """The sources of all that an output reads, where its expressions can be read (SPEC R16.2)."""
+    labels = TRUSTED
+    for _, text in strings(output):
+        with suppress(ExpressionError):
+            for expression in expressions_in(text):
+                labels = labels.union(*(fold.marks(place).labels for place in expression.references))
+    return labels
+
+
+@dataclass(frozen=True, slots=True)
+class OutputVerdict:
+    """What an output comes to when its tick's calls have ended: accepted, or set aside for these errors."""
+
+    output: Any = None
+    errors: tuple[TickError, ...] = ()
+    set_aside: str | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the run is completed with it."""
+        return self.output is not None and self.set_aside is None
+
+
+def judge_output(output: Any, schema: Any, fold: Fold, errors: Iterable[TickError]) -> OutputVerdict:
+    """Look at a solution's output once its calls have ended (SPEC R4.9, R13.1); `fold` holds the global values, and
+    `errors` are those of its tick.
+    """
+    if output is None:
+        return OutputVerdict()
+    pointers = [error.pointer for error in errors]
+    if any(pointer.startswith("/calls") for pointer in pointers):
+        return OutputVerdict(output, set_aside="a call that came with it failed, or was not valid")
+    if pointers:
+        return OutputVerdict(output, set_aside="the answer is not valid")
+    try:
+        found = resolve_output(output, fold)
+    except (Unresolved, Conflict, ExpressionError) as error:
+        return _unfit(output, [TickError("InvalidOutput", f"the output cannot be read: {error}", "/output")])
+    problems = compiled(schema).problems(found, known=())
+    if problems:
+        return _unfit(found, [TickError("InvalidOutput", p.message, f"/output{p.pointer}") for p in problems])
+    return OutputVerdict(found)
+
+
+def _unfit(output: Any, errors: list[TickError]) -> OutputVerdict:
+    return OutputVerdict(output, tuple(errors), "; ".join(f"{error.pointer}: {error.message}" for error in errors))

@@ -6,18 +6,14 @@ log are in the same state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import element_of
-from acts_celery.protocol.graph.graph import Graph
-from acts_celery.protocol.language.references import Expression, Reference
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import Labels
-
-from .elements import Elements
-from .events import (
+from acts_celery.protocol.calls.call import Call, element_of
+from acts_celery.protocol.engine.events import (
+    FINAL,
+    TRANSITIONS,
     CallDecided,
     CallEnded,
     CallHeld,
@@ -26,10 +22,101 @@ from .events import (
     FanOutBegun,
     MessageAdded,
     PromisesGivenUp,
+    Ruling,
+    Snapshot,
+    Status,
+    narrowed,
 )
-from .holds import Ruling, Snapshot, narrowed
-from .readiness import Readiness
-from .statuses import FINAL, TRANSITIONS, Status
+from acts_celery.protocol.engine.outcomes import Elements
+from acts_celery.protocol.plan.graph import Graph
+from acts_celery.protocol.plan.waits import Gathers
+from acts_celery.protocol.references import Expression, Reference
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import Labels
+
+# Readiness: counting down what each call still waits for, and whether it can be read (SPEC R6.1, R6.4-R6.6).
+#
+# A place is *settled* for a call when everything it waits for there has ended, however it ended. Noting that a call has
+# ended costs as much as it has readers, not as much as they read.
+
+
+def verdict(
+    alternatives: Iterable[Iterable[Reference]],
+    unsettled: Container[Reference],
+    exists: Callable[[Reference], bool],
+) -> bool | None:
+    """Whether an expression can be read (SPEC R6.5, R6.6). True: now. False: it has to wait. None: never.
+
+    The first alternative counts of which no settled place is missing. `exists` is asked about settled places only.
+    """
+    for group in alternatives:
+        waits = False
+        for place in group:
+            if place in unsettled:
+                waits = True
+            elif not exists(place):
+                break
+        else:
+            return not waits
+    return None
+
+
+class Readiness:
+    """Which places are settled for which calls of a lane."""
+
+    def __init__(self, calls: Iterable[int], graph: Graph) -> None:
+        self._unsettled: dict[int, dict[Reference, int]] = {}
+        self._scopes: dict[int, int] = {}
+        self._barriers = {barrier: len(before) for barrier, before in graph.barriers.items()}
+        self._readers: dict[int, list[tuple[int, Reference | None]]] = defaultdict(list)
+        self._behind: dict[int, list[int]] = defaultdict(list)
+        for call in calls:
+            places = graph.waits.get(call, {})
+            self._unsettled[call] = {place: len(nodes) for place, nodes in places.items() if nodes}
+            for place, nodes in places.items():
+                for node in nodes:
+                    self._readers[node].append((call, place))
+            if call in graph.scopes:
+                behind = [node for nodes in graph.scopes[call].values() for node in nodes]
+                self._scopes[call] = len(behind)
+                for node in behind:
+                    self._readers[node].append((call, None))
+        for barrier, before in graph.barriers.items():
+            for node in before:
+                self._behind[node].append(barrier)
+
+    def is_settled(self, call: int, place: Reference) -> bool:
+        """Whether everything that the call waits for at the place has ended."""
+        return place not in self._unsettled[call]
+
+    def unsettled(self, call: int) -> Container[Reference]:
+        """The places that are not settled for a call; it changes as calls end."""
+        return self._unsettled[call]
+
+    def are_scopes_settled(self, call: int) -> bool:
+        """Whether everything that the call waits for by its scopes has ended (SPEC R8.3a)."""
+        return not self._scopes.get(call)
+
+    def end(self, call: int) -> Iterator[tuple[int, Reference | None]]:
+        """Note that a call has ended, once; yields the readers and places that settle by it, None for their scopes."""
+        ended = [call]
+        while ended:
+            node = ended.pop()
+            for barrier in self._behind.pop(node, ()):
+                self._barriers[barrier] -= 1
+                if not self._barriers[barrier]:
+                    ended.append(barrier)
+            for reader, place in self._readers.pop(node, ()):
+                if place is None:
+                    self._scopes[reader] -= 1
+                    if not self._scopes[reader]:
+                        yield reader, None
+                    continue
+                unsettled = self._unsettled[reader]
+                unsettled[place] -= 1
+                if not unsettled[place]:
+                    del unsettled[place]
+                    yield reader, place
 
 
 class Standing:
@@ -195,3 +282,56 @@ _TAKES: Final[Mapping[type, Callable[[Standing, Any], bool]]] = {
     PromisesGivenUp: Standing._give_up_promises,
 }
 """What each event changes; the others change nothing that can be done."""
+
+
+# Guests: what the lane of an instance says of the gather calls that wait in it (SPEC R10.4).
+#
+# A backend keeps one number for each gather call: the lanes that have not yet found it settled. A lane that finds it so
+# says it once, beside the commit that made it so; the last one makes the global lane look at the call again
+# (`Execution.reconsider`), which then reads the folds of all instances, one after the other.
+
+
+class Guests:
+    """The gather calls in one lane. `fold` holds the messages of the log as the lane's reader sees them."""
+
+    def __init__(self, gathers: Gathers, fold: Fold) -> None:
+        self.waiting = gathers.waiting
+        """The calls that have anything to wait for in the lane."""
+        self._calls = {call.index: call for call in gathers.calls}
+        self._readiness = Readiness(self._calls, gathers.graph)
+        self._promises = dict(gathers.graph.promises)
+        self._fold = fold
+        self._ended: set[int] = set()
+
+    @property
+    def promised(self) -> tuple[Reference, ...]:
+        """The promised places that gather calls still wait for in the lane (SPEC R6.3)."""
+        return tuple(self._promises.values())
+
+    def end(self, index: int) -> None:
+        """Note that a call of the lane, or a global one, has ended; its messages are in the fold."""
+        if index not in self._ended:
+            self._ended.add(index)
+            self._end(index)
+
+    def give_up_promises(self) -> None:
+        """Wait no longer for what is promised."""
+        for node in list(self._promises):
+            self._end_promise(node)
+
+    def is_settled(self, index: int) -> bool:
+        """Whether a gather call has nothing to wait for in this lane any more (SPEC R6.5)."""
+        for node, place in tuple(self._promises.items()):
+            if self._fold.exists(place):
+                self._end_promise(node)
+        unsettled = self._readiness.unsettled(index)
+        verdicts = (verdict(one.alternatives, unsettled, self._fold.exists) for one in self._calls[index].expressions)
+        return self._readiness.are_scopes_settled(index) and all(one is not False for one in verdicts)
+
+    def _end_promise(self, node: int) -> None:
+        del self._promises[node]
+        self._end(node)
+
+    def _end(self, node: int) -> None:
+        for _ in self._readiness.end(node):
+            pass

@@ -14,27 +14,90 @@ from itertools import groupby
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.language.errors import Problem, Rejected, pointer, segments
-from acts_celery.protocol.language.limits import exceeded, plain, size_of, value_problems
-from acts_celery.protocol.language.messages import Message
+from acts_celery.protocol.errors import Problem, Rejected, pointer, segments
+from acts_celery.protocol.limits import exceeded, plain, size_of, value_problems
+from acts_celery.protocol.messages import EVERYWHERE, Message
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.plan.checking import RejectedCalls, check_calls
+from acts_celery.protocol.plan.graph import Writers, sees
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.plan.submission import misfit_problems
+from acts_celery.protocol.references import Reference
+from acts_celery.protocol.requests.invalid_calls import (
+    call_in_text,
+    dependents,
+    slips_in,
+    with_json_meant,
+    with_likenesses,
+    with_reference_meant,
+)
+from acts_celery.protocol.requests.reading import (
+    ANSWER_KEYS,
+    ARGUMENTS,
+    Unreadable,
+    arguments_problem,
+    find_answer,
+    missing,
+    output_problem,
+    with_texts_read,
+    without_nulls,
+)
+from acts_celery.protocol.requests.receipts import with_places
+from acts_celery.protocol.requests.schema import Explain, Request, advice_findings, compose, judge_asides
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.schemas.validation import Checker
 from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.submission.checking import RejectedCalls, check_calls
-from acts_celery.protocol.submission.layout import Layout
-from acts_celery.protocol.submission.output import misfit_problems
 
-from .answer_slips import call_in_text, slips_in, with_json_meant, with_reference_meant
-from .answer_texts import ANSWER_KEYS, Unreadable, find_answer, missing
-from .asides import advice_findings, judge_asides
-from .composition import compose
-from .dependents import dependents
-from .early_results import premature
-from .function_answers import ARGUMENTS, arguments_problem, output_problem
-from .own_places import with_places
-from .request import Explain, Request
-from .unfit_parts import with_likenesses
-from .wire import with_texts_read, without_nulls
+# Early results: latent calls that a model has answered together with what they refer to (SPEC R4.8a, R12.4).
+#
+# Whoever writes a call with its result knows what calls with results listed before it write, and nothing else that is
+# not there yet.
+
+_MOST_EARLY_INSTANCES: Final = 100
+"""Of the instances of a call that runs in all so many are looked at."""
+
+
+def premature(layout: Layout) -> Iterator[Problem]:
+    """Latent calls whose result was written before what they refer to is there."""
+    answered = [call for call in layout.calls if call.given is not MISSING]
+    others = _Sight([call for call in layout.calls if call.given is MISSING])
+    known = _Sight(answered)
+    for call in answered:
+        instances = (
+            layout.context.instances[:_MOST_EARLY_INSTANCES] if call.instance == EVERYWHERE else (call.instance,)
+        )
+        folds = [layout.context.fold(instance) for instance in instances]
+        for place in call.read:
+            mine, theirs = known.writing(place, call), others.writing(place, call)
+            if not (mine or theirs):
+                continue
+            is_before = any(one < call.index for one in (*mine, *theirs))
+            does_wait = is_before or not all(fold.exists(place) for fold in folds)
+            if does_wait and theirs:
+                text = f"its result was written before call {theirs[0]}, which it refers to, has run: leave _output out"
+            elif does_wait and mine and mine[0] > call.index:
+                text = f"it refers to the result of call {mine[0]}, which has to be listed before it"
+            else:
+                continue
+            yield Problem(pointer(*layout.submission.place(call.index), "_output"), text)
+            break
+
+
+class _Sight:
+    """Which of some calls write at a place that another reads."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self._writers: dict[str | None, Writers] = {}
+
+    def writing(self, place: Reference, reader: Call) -> list[int]:
+        """The first of those at, below and above the place, in the order listed."""
+        at = reader.instance
+        if at not in self._writers:
+            self._writers[at] = Writers(call for call in self._calls if sees(reader, call))
+        lines = self._writers[at].lines(place)
+        return sorted(one for line in lines for one in line.calls[:2] if one != reader.index)
+
 
 _SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""

@@ -9,24 +9,92 @@ none of it (SPEC R1.4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from acts_celery.protocol.language.errors import Problem, Rejected
-from acts_celery.protocol.language.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, shown
-from acts_celery.protocol.language.visible import one_line
-from acts_celery.protocol.state.allowance import TooLarge
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.outputs import PATH, VALUE, Alternative, names_of
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
+from acts_celery.protocol.errors import ExpressionError, Problem, Rejected, one_line
+from acts_celery.protocol.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, kind_of, shown
+from acts_celery.protocol.references import Reference, parse_output_path
+from acts_celery.protocol.requests import texts
+from acts_celery.protocol.requests.data_blocks import (
+    Budget,
+    compact,
+    cut,
+    identity_blocks,
+    identity_of,
+    told_of_error,
+    written_blocks,
+)
+from acts_celery.protocol.requests.receipts import Fate, ToolMessages, Turn, receipt, render_turn
+from acts_celery.protocol.requests.schema import Request, properties_of_calls
+from acts_celery.protocol.requests.tool_texts import first_schema, output_text, text_of, tool_text
+from acts_celery.protocol.requests.widening import Definitions, Widening, closed, joined
+from acts_celery.protocol.schemas import conjuncts
+from acts_celery.protocol.schemas.walk import normalized
+from acts_celery.protocol.state.context import Context
 from acts_celery.protocol.state.labels import marks_of
+from acts_celery.protocol.state.scopes import TooLarge
 
-from . import texts
-from .composition import properties_of_calls
-from .data_blocks import Budget, compact, cut, identity_blocks, identity_of, written_blocks
-from .empty_places import empty_places
-from .functions import first_schema
-from .receipts import Fate, receipt
-from .request import Request
-from .tool_messages import ToolMessages, Turn, render_turn
-from .tool_texts import output_text, tool_text
-from .untrusted import told_of_error
+# Empty places: what the state's schema requires and is not there yet, with the tools that write it (SPEC R12.5).
+
+STATE: Final = "state"
+_DEEPEST: Final = 8
+_MOST: Final = 50
+
+
+def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
+    """Each place that is empty somewhere: its reference, the tools that are pinned to it, and where instances differ in
+    how many of them.
+    """
+    schema = next((one["schema"] for one in reversed(messages) if _says_what_state_is(one, request)), None)
+    if schema is None:
+        return []
+    context = Context.trusted(messages)
+    readers: Sequence[str | None] = request.instances or (None,)
+    found: list[str] = []
+    for place in _required(schema, schema, ()):
+        missing = sum(not context.fold(reader).exists(place) for reader in readers)
+        if missing:
+            tools = ", ".join(one_line(tool.name) for tool in request.tools.values() if _writes(tool, place))
+            where = f" in {missing} of {len(readers)} instances" if len(readers) > missing else ""
+            found.append(f"{one_line(str(place))}{f' ({tools})' if tools else ''}{where}")
+        if len(found) == _MOST:
+            return [*found, "…"]
+    return found
+
+
+def _says_what_state_is(message: Message, request: Request) -> bool:
+    is_strange = request.hides and bool(marks_of(message))  # its names may be theirs
+    is_data = message.get("type") in DATA_TYPES and kind_of(message) == STATE
+    return is_data and "schema" in message and not (is_written(message) or is_strange)
+
+
+def _required(schema: Any, document: Any, path: tuple[str, ...]) -> Iterator[Reference]:
+    """The places that a schema requires, those inside of others instead of these."""
+    parts = conjuncts((schema,), document) if isinstance(schema, Mapping) else []
+    required = dict.fromkeys(name for part in parts for name in part.get("required", ()))
+    for name in required:
+        below = [part["properties"][name] for part in parts if name in part.get("properties", {})]
+        inside = (
+            [one for each in below for one in _required(each, document, (*path, name))] if len(path) < _DEEPEST else []
+        )
+        yield from inside or [Reference(STATE, (*path, name))]
+
+
+def _writes(tool: Tool, place: Reference) -> bool:
+    """Whether a tool is pinned to a place there."""
+    for text in tool.choices("_outputPath"):
+        try:
+            if any(place.overlaps(one) for one in parse_output_path(text).references):
+                return True
+        except ExpressionError:
+            continue
+    return False
+
 
 ChatMessage = dict[str, Any]
 """`{"role": "system", "user" or "assistant", "content": text}`; a chat message of the context stays as it is."""
@@ -180,4 +248,120 @@ def _text_of(message: Message) -> str:
 
 
 def _chat(role: str, content: str) -> ChatMessage:
+    return {"role": role, "content": content}
+
+
+# Requests for one result: what a delegate without tools, and a latent call, ask a model (SPEC R4.4, R8.3, R9, R12.1).
+#
+# They are rendered as the requests of a loop are, but for the engine's text: the answer has an output and no calls, and
+# nothing in it is read as a reference. Where the call has several places to write to, the model chooses one.
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRequest:
+    """What is asked for the result of a call."""
+
+    context: Sequence[Message]
+    """All that a delegate is given; of a latent call the chat messages."""
+    schema: Any
+    """Of the result, or of the choice of a place for it; None: anything."""
+    choices: Mapping[str, str]
+    """The places among which the model chooses, as it names them, each with its path."""
+    tool: Tool | None = None
+    """The call's own, of which an anonymous delegate is told (SPEC R9.1)."""
+    is_rendered: bool = False
+    """Whether the context is chat messages."""
+
+    @property
+    def messages(self) -> list[ChatMessage]:
+        """The chat messages. Raises `TooLarge`."""
+        chat: Any = self.context if self.is_rendered else delegate_messages(self.context, self.tool, self.choices)
+        return list(chat)
+
+
+def result_request(
+    call: Call,
+    parameters: Mapping[str, Any],
+    messages: Sequence[Message],
+    alternatives: Sequence[Alternative],
+    *,
+    tool: Tool | None,
+    definition: Mapping[str, Any],
+    show_bytes: int | None = None,
+) -> ResultRequest:
+    """What is asked for a call with these parameters. What it is given of the context, and its alternatives, come from
+    its `Execution`; the definition is its delegate's. Raises `TooLarge`.
+    """
+    choices = names_of(alternatives)
+    if call.runner.executor is Executor.LATENT:
+        schema = result_schema(tool.output_schema if tool is not None else None, alternatives)
+        chat = latent_messages(call, parameters, messages, tool, choices, show_bytes=show_bytes)
+        return ResultRequest(chat, schema, choices, is_rendered=True)
+    schema = definition.get("schema", tool.output_schema if tool is not None else None)
+    context = delegate_context(definition.get("context", []), messages, parameters)
+    about = tool if call.runner.name in (ANONYMOUS, call.tool) else None
+    return ResultRequest(context, result_schema(schema, alternatives), choices, about)
+
+
+def delegate_messages(
+    context: Sequence[Message], tool: Tool | None = None, places: Iterable[str] = ()
+) -> list[ChatMessage]:
+    """What a delegate is asked of which this is the whole context (SPEC R9.2); an anonymous one is told its `tool`.
+    `places` are the names of those among which it chooses. Raises `TooLarge`.
+    """
+    text = texts.result_opening(_lines(tool), list(places))
+    return [_result_chat("system", text), *render_context(context, Budget(is_answer_data=True))]
+
+
+def latent_messages(
+    call: Call,
+    parameters: Mapping[str, Any],
+    context: Sequence[Message],
+    tool: Tool | None,
+    places: Iterable[str] = (),
+    *,
+    show_bytes: int | None = None,
+) -> list[ChatMessage]:
+    """What a latent call asks (SPEC R4.7, R8.3): `context` is all that its model sees, what its scopes name last. What
+    they do not name is cut where it is longer than `show_bytes`. Raises `TooLarge`.
+    """
+    kinds = {scope.kind for scope in call.scopes}
+    named = [message for message in context if _kind(message) in kinds]
+    others = [message for message in context if _kind(message) not in kinds]
+    look = [str(scope) for scope in call.scopes if scope.kind not in TEXT_TYPES]
+    return [
+        _result_chat("system", texts.result_opening(_lines(tool), list(places), is_call=True)),
+        *render_context(others, Budget(show_bytes, is_answer_data=True)),
+        *(chat for message in named for chat in render_context([message], Budget(is_answer_data=True))),
+        _result_chat("user", texts.call_to_answer(compact({"_tool": call.tool, **parameters}), look)),
+    ]
+
+
+def result_schema(schema: Any, alternatives: Iterable[Alternative]) -> Any:
+    """The schema of a result; where there are alternatives, of the choice of one of them with a result that fits."""
+    choices, definitions = [], Definitions()
+    for one in alternatives:
+        said = [each for each in (schema, *one.schemas) if each not in (None, True, {})]
+        documents = map(normalized, said)
+        written = [Widening("value", document, definitions).data(document) for document in documents]
+        choices.append(closed({PATH: {"const": one.name}, VALUE: joined(written)}))
+    if not choices:
+        return schema
+    return {
+        "description": texts.CHOICE,
+        "anyOf": choices,
+        **({"$defs": definitions.schemas} if definitions.schemas else {}),
+    }
+
+
+def _lines(tool: Tool | None) -> str | None:
+    return text_of(tool, tool.compiled_output) if tool is not None else None
+
+
+def _kind(message: Message) -> Any:
+    """What scopes name it by."""
+    return message.get("kind", message.get("type"))
+
+
+def _result_chat(role: str, content: str) -> ChatMessage:
     return {"role": role, "content": content}

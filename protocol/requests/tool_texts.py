@@ -9,21 +9,126 @@ refund(order: string, amount?: number) -> {refunded: number}
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.language.visible import one_line
-from acts_celery.protocol.schemas import CompiledSchema, conjuncts
-from acts_celery.protocol.schemas.addresses import normalized
-from acts_celery.protocol.schemas.parts import admits_name
+from acts_celery.protocol.errors import one_line
+from acts_celery.protocol.requests import texts
+from acts_celery.protocol.requests.data_blocks import compact
+from acts_celery.protocol.requests.schema import Request, compose, said_of_others
+from acts_celery.protocol.requests.widening import joined
+from acts_celery.protocol.schemas import CompiledSchema, conjuncts, excerpt
+from acts_celery.protocol.schemas.walk import admits_name, normalized, referred
 
-from .call_schemas import said_of_others
-from .data_blocks import compact
-from .request import Request
-from .type_texts import type_text
-from .widening import joined
+# Types as a model is shown them: a schema in the way of programs (SPEC R12.2a).
+#
+#     {refunded: number, at?: string(date), by: "card" | "bank"}
+#
+# It is an outline: the schema of the whole answer says the rest. So of a large type the first thousands of characters
+# are written, and how many fields, choices or values are left out.
+
+T = TypeVar("T")
+
+_DEEPEST: Final = 6
+_MOST_VALUES: Final = 50
+_MOST_CHARACTERS: Final = 4_000
+_ANY: Final = "any"
+_OR: Final = " | "
+_PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null", "object"})
+
+
+def type_text(schema: Any, document: Any) -> str:
+    """The type that a schema describes, as it is written in programs; what is too deep or has no name is `any`.
+
+    >>> type_text({"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}, {})
+    '{a: string, b?: any}'
+    """
+    return _Types(document).text(schema, 0)
+
+
+class _Types:
+    """Writes the types of a document, until there are as many characters as are shown."""
+
+    def __init__(self, document: Any) -> None:
+        self._document = document
+        self._left = _MOST_CHARACTERS
+
+    def text(self, schema: Any, depth: int) -> str:
+        if not isinstance(schema, dict) or depth > _DEEPEST:
+            return self._counted("never" if schema is False else _ANY)
+        if "const" in schema:
+            return self._counted(compact(schema["const"]))
+        if "enum" in schema:
+            return _OR.join(self._first(schema["enum"], lambda value: self._counted(compact(value)), _MOST_VALUES))
+        if "$ref" in schema:
+            return self.text(referred(schema["$ref"], self._document), depth + 1)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema and "properties" not in schema:
+                return _union(self._below(schema[keyword], depth))
+        types = schema.get("type")
+        if isinstance(types, list):
+            return _union(self.text({**schema, "type": each}, depth) for each in types)
+        if types is None and schema.get("allOf"):
+            return _joined(self._below(schema["allOf"], depth))
+        return self._of_type(types, schema, depth)
+
+    def _of_type(self, type_: Any, schema: Mapping[str, Any], depth: int) -> str:
+        if type_ == "array":
+            if places := self._below(schema.get("prefixItems", ()), depth):
+                return f"[{', '.join(places)}]"
+            item = self.text(schema.get("items", True), depth + 1)
+            return f"({item})[]" if _OR in item else f"{item}[]"
+        if type_ == "object" or (type_ is None and "properties" in schema):
+            return self._object(schema, depth)
+        if type_ == "string" and isinstance(schema.get("format"), str):
+            return self._counted(f"string({one_line(schema['format'])})")
+        return self._counted(type_ if isinstance(type_, str) else _ANY)
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> str:
+        required = schema.get("required", ())
+
+        def field(pair: tuple[str, Any]) -> str:
+            name = self._counted(f"{one_line(pair[0])}{'' if pair[0] in required else '?'}: ")
+            return name + self.text(pair[1], depth + 1)
+
+        fields = self._first(schema.get("properties", {}).items(), field)
+        others = schema.get("additionalProperties")
+        if isinstance(others, dict) and not fields:
+            return f"{{[name]: {self.text(others, depth + 1)}}}"
+        return f"{{{', '.join(fields)}}}" if fields else self._counted("object")
+
+    def _below(self, schemas: Iterable[Any], depth: int) -> list[str]:
+        return self._first(schemas, lambda schema: self.text(schema, depth + 1))
+
+    def _first(self, parts: Iterable[T], write: Callable[[T], str], most: int | None = None) -> list[str]:
+        """Those that there is room for, and how many others there are."""
+        parts, written = list(parts), list[str]()
+        for part in parts[:most]:
+            if self._left <= 0:
+                break
+            written.append(write(part))
+        left = len(parts) - len(written)
+        return [*written, f"… {left} more"] if left else written
+
+    def _counted(self, text: str) -> str:
+        self._left -= len(text)
+        return text
+
+
+def _union(types: Iterable[str]) -> str:
+    return _OR.join(dict.fromkeys(types)) or _ANY
+
+
+def _joined(types: list[str]) -> str:
+    """The type of what is all of these; a plain one beside another that says more is left out."""
+    known = [each for each in dict.fromkeys(types) if each != _ANY]
+    known = [each for each in known if each not in _PLAIN] or [each for each in known if each != "number"] or known
+    return " & ".join(f"({each})" if _OR in each and len(known) > 1 else each for each in known) or _ANY
 
 
 def tool_text(request: Request, tool: Tool) -> str:
@@ -137,3 +242,147 @@ def _result(request: Request, tool: Tool) -> CompiledSchema | None:
     runner = request.runner(tool)
     code = request.known.activity(runner.name) if runner.executor is Executor.ACTIVITY else None
     return code.compiled_output if code is not None else None
+
+
+# Functions: a request's tools and its output as the functions of a provider's own tool calling (SPEC R12.6).
+#
+#     {"name": "refund", "description": "…", "parameters": {"type": "object", "properties": {"order": …}}}
+#     {"name": "output", "description": "…", "parameters": {"type": "object", "properties": {"output": …}}}
+#
+# All of it follows from the composed schema, so that is what is written down and sent about. A call's meta-properties
+# are parameters like the others. What a function cannot say - conditions on a call as a whole - is validated
+# afterwards.
+
+JSON: Final = "json"
+TOOLS: Final = "tools"
+"""The `wire` of a request whose tools are shown in its messages, and of one whose tools go as functions."""
+REQUIRED: Final = "required"
+"""Its `tool_choice` where words alone are no answer."""
+OUTPUT: Final = "output"
+"""The function of the output, and its parameter."""
+_ADMITTED: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NOT_ADMITTED: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST: Final = 64
+_SAID: Final = ("type", "properties", "required", "additionalProperties", "patternProperties")
+"""The keywords of a call schema that functions have: providers refuse others at the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that a model may call."""
+
+    tool: str | None
+    """The tool that it stands for; None where it is the output."""
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """A JSON Schema of an object."""
+    is_strict: bool = False
+    """Whether the provider enforces it."""
+
+
+def wire_names(tools: Iterable[str]) -> dict[str, str]:
+    """The names that tools have as functions, by the names that they have here; each is another one.
+
+    >>> wire_names(["files.read", "files_read", "output"])
+    {'files.read': 'files_read_2', 'files_read': 'files_read', 'output': 'output_2'}
+    """
+    tools = list(tools)
+    names = {tool: tool for tool in tools if _ADMITTED.fullmatch(tool) and tool != OUTPUT}
+    taken = {OUTPUT, *names}
+    for tool in tools:
+        if tool not in names:
+            plain = name = function_name(tool)
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{plain[: _LONGEST - len(str(number)) - 1]}_{number}"
+            names[tool] = name
+            taken.add(name)
+    return {tool: names[tool] for tool in tools}
+
+
+def function_name(tool: str) -> str:
+    """A name like that of a tool which every provider admits.
+
+    >>> function_name("files.read")
+    'files_read'
+    """
+    return _NOT_ADMITTED.sub("_", tool)[:_LONGEST] or "_"
+
+
+def names_in(request: Request) -> Mapping[str, str]:
+    """The names that the tools of a request have as functions."""
+    return wire_names(request.tools)
+
+
+def can_be_carried(request: Request) -> bool:
+    """Whether functions carry all that is asked for: not where advice is wanted (SPEC R15)."""
+    properties: Mapping[str, Any] = compose(request)["properties"]
+    return properties.keys() == {"calls", "output"}
+
+
+def first_schema(request: Request) -> dict[str, Any]:
+    """The schema that a request is sent with."""
+    return function_schema(request) if request.is_native else compose(request)
+
+
+@lru_cache(maxsize=64)
+def function_schema(request: Request) -> dict[str, Any]:
+    """The composed schema of a request whose tools go as functions: each of them says what else is to be known of it,
+    and no call has to name its place.
+    """
+    composed = compose(request)
+    names = names_in(request)
+    calls = [
+        _described_function(request, *pair, names)
+        for pair in zip(request.tools.values(), _calls(composed), strict=True)
+    ]
+    properties = {
+        **composed["properties"],
+        **({"calls": {"type": "array", "items": {"anyOf": calls}}} if calls else {}),
+    }
+    return {**composed, "properties": properties}
+
+
+def functions_of(schema: Mapping[str, Any]) -> list[Function]:
+    """The functions of a schema that `function_schema` has made; the output is the last one."""
+    calls = _calls(schema)
+    names = wire_names(call["properties"]["_tool"]["const"] for call in calls)
+    tools = [_function(call, names, schema) for call in calls]
+    branches = [each for each in schema["properties"][OUTPUT].get("anyOf", ()) if each != {"type": "null"}]
+    if not branches:
+        return tools
+    properties = {OUTPUT: branches[0] if len(branches) == 1 else {"anyOf": branches}}
+    output = {"type": "object", "properties": properties, "required": [OUTPUT], "additionalProperties": False}
+    return [*tools, Function(None, OUTPUT, texts.OUTPUT_FUNCTION, excerpt(output, dict(schema)))]
+
+
+def _function(call: Mapping[str, Any], names: Mapping[str, str], schema: Mapping[str, Any]) -> Function:
+    said = {key: call[key] for key in _SAID if key in call}
+    said["properties"] = {name: part for name, part in said["properties"].items() if name != "_tool"}
+    said["required"] = [name for name in said["required"] if name != "_tool"]
+    tool = call["properties"]["_tool"]["const"]
+    return Function(tool, names[tool], call.get("description", ""), excerpt(said, dict(schema)))
+
+
+def _calls(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The call schemas of a composed schema, in the order of its tools."""
+    calls: list[dict[str, Any]] = schema["properties"]["calls"].get("items", {}).get("anyOf", [])
+    return calls
+
+
+def _described_function(
+    request: Request, tool: Tool, call: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
+    lines = list(_lines(request, tool, names[tool.name]))
+    said = {key: part for key, part in call.items() if key != "description"}
+    described = {"type": "object", "description": "\n".join(lines)} if lines else {}
+    return {**described, **said, "required": [name for name in call["required"] if name != "_outputPath"]}
+
+
+def _lines(request: Request, tool: Tool, name: str) -> Iterator[str]:
+    """What is said of a function; first which tool it is, where it has another name."""
+    if name != tool.name:
+        yield texts.function_of(tool.name)
+    yield from function_text(request, tool)

@@ -10,22 +10,103 @@ in it are shown, whichever keyword refuses it; what the schema says is no secret
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextvars import ContextVar, Token
 from dataclasses import astuple, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise, takewhile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import jsonschema_rs
 from jsonschema_rs import Draft202012Validator, Registry, ValidationError, ValidationErrorKind
 
-from acts_celery.protocol.language.errors import Problem, pointer, shortened
-from acts_celery.protocol.language.references import Path
+from acts_celery.protocol.errors import Problem, pointer, shortened
+from acts_celery.protocol.paths import lookup, parts_of
+from acts_celery.protocol.references import Expression, Path
+from acts_celery.protocol.schemas.costs import (
+    EXCEEDED,
+    HEAVY_WORK,
+    METER,
+    MOST_WORK,
+    MOST_WORK_AT_SUBMISSION,
+    Work,
+    reading,
+    work_of,
+)
+from acts_celery.protocol.schemas.walk import (
+    LISTED,
+    NAMED,
+    OPTIONS,
+    REFERENCES,
+    Schema,
+    SchemaError,
+    admits_type,
+    conjuncts,
+    excerpt,
+    found,
+    modern,
+    normalized,
+    parts_at,
+    reachable,
+    reference_to,
+    referred,
+)
+from acts_celery.protocol.templates import Template
 
-from .elsewhere import OFFLOADED, Check
-from .parts import SchemaError
-from .patterns import OPTIONS
-from .walk import Schema, reference_to
-from .work import EXCEEDED, HEAVY_WORK, METER, MOST_WORK, Work
+# Elsewhere: checks that are too heavy for the process that runs the engine, and what came of them in another one.
+#
+# The core stays pure. Where the caller of the engine has entered `OffloadedChecks`, a heavy check is not made but asked
+# for, and counts as if nothing were wrong: what was decided meanwhile is worth nothing, is dropped, and is decided anew
+# when what came of the checks is there. Checks are known by their texts: the same one is never asked for twice.
+
+_MOST_BYTES: Final = 2**23
+"""Of values that are asked for at a time; what else is to be checked is asked for when these verdicts are there."""
+
+
+class Check(NamedTuple):
+    """A value to be held against a schema: all that the verdict hangs on, as three texts of JSON, each of one line."""
+
+    how: str
+    """The schema's place in its document, what it can take, where the value stands and which names in it are known."""
+    document: str
+    value: str
+
+
+@dataclass(slots=True)
+class OffloadedChecks:
+    """What is known of heavy checks; in force between `with` and its end, where nothing may be awaited."""
+
+    found: dict[Check, list[Problem]] = field(default_factory=dict)
+    asked: dict[Check, None] = field(default_factory=dict)
+    """What has to be found before anything counts that was decided."""
+    _bytes: int = 0
+    _last: tuple[Any, str] = (None, "null")
+    _token: Token[OffloadedChecks | None] | None = None
+
+    def __enter__(self) -> None:
+        self.asked, self._bytes = {}, 0
+        self._token = OFFLOADED.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        OFFLOADED.reset(self._token)
+        self._last = None, "null"
+
+    def of(self, how: list[Any], document: str, value: Any) -> list[Problem] | None:
+        """What a schema says against a value; None where that has to be found first."""
+        if self._last[0] is not value:  # many schemas may be applied to one value
+            self._last = value, json.dumps(value)
+        check = Check(json.dumps(how), document, self._last[1])
+        if (problems := self.found.get(check)) is not None:
+            return problems
+        if not self.asked or self._bytes + len(check.value) <= _MOST_BYTES:
+            self.asked[check] = None
+            self._bytes += len(check.value)
+        return None
+
+
+OFFLOADED: Final[ContextVar[OffloadedChecks | None]] = ContextVar("OFFLOADED", default=None)
+
 
 ADDRESS: Final = "schema:"
 """Under this address a validator finds the document that it is for."""
@@ -228,3 +309,260 @@ def _redacted(error: ValidationError, known: Collection[object]) -> str:
         case ValidationErrorKind.PropertyNames(inner):
             return f"a name in it is not admitted: {worded(inner)}"
     return worded(error)
+
+
+# Leniency: what a schema says of a value in which expressions stand for any values, templates for any texts
+# (SPEC R4.1, R2.6).
+#
+# Something is wrong only where no values of the expressions could put it right. With null for each expression, an error
+# counts that has nothing to do with one: it is not about one nor, for a keyword that looks deeper (`const`, `not`, …),
+# about what holds one, and no `if` that holds one decided on it. For a template stands an empty text, and of the errors
+# about it those count that hold of each text. The rest is left to the check before execution.
+
+Said = tuple[Checker, ...] | Problem
+"""What speaks of a place in a value; or why nothing can stand there."""
+_LOOKING_DEEPER: Final = tuple(
+    getattr(ValidationErrorKind, name)
+    for name in ("Constant", "Contains", "Enum", "Not", "OneOfMultipleValid", "UniqueItems")
+)
+"""Kinds of errors that hinge on what is inside of an object or a list, not on names and their number alone."""
+_LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_INSIDE: Final = _LEFT_OVER | {
+    *("properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains")
+}
+"""Keywords that lead to what is inside of a value."""
+
+
+def lenient_problems(checker: Checker, value: Any, said_at: Callable[[Path], Said], *at: str | int) -> list[Problem]:
+    """What a schema says against a value for certain; `said_at` gives what speaks of a place in it."""
+    known = _known(value)
+    units = checker.work.of(known)
+    if units > MOST_WORK_AT_SUBMISSION:
+        return [Problem(pointer(*at), EXCEEDED)]
+    if (
+        units > HEAVY_WORK and OFFLOADED.get() is not None
+    ):  # with expressions it is checked when it is to be carried out
+        return [] if holds_expression(value) else checker.problems(known, *at)
+    try:
+        if checker.is_valid(known):
+            return []
+        if holds_expression(value):
+            errors = [error for error in checker.errors(known) if _is_certain(error, value, said_at)]
+            about = [lookup(value, tuple(error.instance_path)) for error in errors]
+            plain = [error for error, part in zip(errors, about, strict=True) if not isinstance(part, Template)]
+            texts = {
+                pointer(*at, *error.instance_path): part
+                for error, part in zip(errors, about, strict=True)
+                if isinstance(part, Template)
+            }
+            return sorted([*as_problems(plain, *at), *(Problem(at, _no_text(part)) for at, part in texts.items())])
+    except ValueError:
+        pass  # said below
+    return checker.problems(known, *at)
+
+
+def _no_text(template: Template) -> str:
+    """What is wrong with a template where no text is admitted."""
+    said = "a template is a text, and no text is admitted here"
+    match template.parts:
+        case [Expression() as expression]:
+            return f"{said}: write {expression} for the value itself"
+    return said
+
+
+def holds_expression(value: Any) -> bool:
+    """Whether an expression or a template stands somewhere in a value."""
+    return any(isinstance(part, Expression | Template) for part in parts_of(value))
+
+
+def _known(value: Any) -> Any:
+    """The value with null in place of each expression, and an empty text in place of each template."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Expression | Template):
+        return None if isinstance(value, Expression) else ""
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items()}
+    return [_known(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_certain(error: ValidationError, value: Any, said_at: Callable[[Path], Said]) -> bool:
+    """Whether an error stands whatever the expressions in a value are."""
+    place = tuple(error.instance_path)
+    about = lookup(value, place)
+    if not _is_reached(error, value):
+        return False
+    match error.kind:
+        case ValidationErrorKind.AnyOf(branches) | ValidationErrorKind.OneOfNotValid(branches):
+            return all(any(_is_certain(inner, value, said_at) for inner in branch) for branch in branches)
+        case ValidationErrorKind.UnevaluatedProperties() | ValidationErrorKind.UnevaluatedItems():
+            keys: Any = about if isinstance(about, dict) else range(len(about))
+            return any(_is_refused(about[key], said_at((*place, key))) for key in keys)
+        case ValidationErrorKind.FalseSchema():
+            return not (_LEFT_OVER.intersection(error.schema_path[-1:]) and holds_expression(about))
+    if isinstance(about, Template):
+        return isinstance(error.kind, ValidationErrorKind.Type)
+    return not (holds_expression(about) if isinstance(error.kind, _LOOKING_DEEPER) else isinstance(about, Expression))
+
+
+def _is_refused(value: Any, said: Said) -> bool:
+    """Whether what speaks of the place of a value in any case refuses it."""
+    if isinstance(said, Problem):
+        return True
+    return not holds_expression(value) and not all(checker.is_valid(value) for checker in said)
+
+
+def _is_reached(error: ValidationError, value: Any) -> bool:
+    """Whether the schema that an error is of is applied whatever the expressions are."""
+    path, depth = iter(error.evaluation_path), 0
+    for keyword in path:
+        if keyword in ("then", "else") and holds_expression(lookup(value, tuple(error.instance_path[:depth]))):
+            return False
+        if keyword in NAMED or keyword in LISTED:  # a name or an index follows
+            next(path, None)
+        depth += keyword in _INSIDE
+    return True
+
+
+# Compilation: a schema is made ready once for all values that it is applied to (SPEC R4.1, R4.6).
+#
+# One schema is applied in three ways: to a value that is known whole; *leniently*, at submission, while a value holds
+# expressions; and *at a path*, to what is written into a value that is still under way.
+
+_PATHS_KEPT: Final = 1_024
+_MOST_BYTES_KEPT: Final = 2**27
+"""Of memory that the schemas that are kept may take."""
+_BYTES_EACH: Final = 20_000
+_KEPT: Final[dict[int | str, tuple[Any, CompiledSchema]]] = {}
+"""Compiled schemas by their texts, and by the identity of what they were made of, which is held so that it lasts."""
+_bytes_kept = 0
+_OWN_SCHEMAS: Final = "https://json-schema.org/draft/2020-12/"
+_DIALECT: Final = _OWN_SCHEMAS + "schema"
+
+
+class CompiledSchema:
+    """A schema and its validators, kept. Raises `SchemaError` where the schema itself is wrong.
+
+    `document` is the schema as jsonschema-rs takes it (see `normalized`). `entry` is where in it the part stands
+    that is applied, if that is not all of it; then the schema is normalized already. `applied` is that part.
+    """
+
+    def __init__(self, schema: Schema, *, entry: Path = ()) -> None:
+        if reading(schema).is_too_large():
+            raise SchemaError(f"{EXCEEDED}: it is too large to be read")
+        try:  # it is read as of this dialect, and no address in it is opened
+            schema = schema if entry else modern(schema)
+            jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT} if isinstance(schema, dict) else schema)
+            self.document = schema if entry else normalized(schema)
+            self.applied = found(entry, self.document)
+            reached = list(reachable(self.document, entry))
+            _check_references(reached, self.document)
+            self.work = work_of(reached, self.document)
+            self._whole = Checker(Document(self.document), self.work, entry)
+        except ValueError as error:
+            raise schema_error(error) from None
+        self._places = {id(part): place for place, part in reached}
+        self._checker = cache(self._whole.at)
+        self._said_at = lru_cache(maxsize=_PATHS_KEPT)(self._looked_up)
+        self.admits = lru_cache(maxsize=_PATHS_KEPT)(self._admits)
+
+    def problems(self, value: Any, *at: str | int, lenient: bool = False, known: Known = None) -> list[Problem]:
+        """What the schema says against a value standing at a place, in a fixed order.
+
+        With `lenient`, expressions inside the value stand for any value.
+        """
+        if lenient:
+            return lenient_problems(self._whole, value, self._said_at, *at)
+        return self._whole.problems(value, *at, known=known)
+
+    def problems_at(self, path: Path, value: Any, *at: str | int, known: Known = None) -> list[Problem]:
+        """What the parts of the schema that speak of a path say against a value standing there."""
+        said = self._said_at(path)
+        if isinstance(said, Problem):
+            is_above = pointer(*at).startswith(said.pointer)
+            return [Problem(said.pointer if is_above else pointer(*at), said.message)]
+        return sorted({problem for checker in said for problem in checker.problems(value, *at, known=known)})
+
+    def checker(self, place: Path) -> Checker:
+        """The schema that stands at a place of the document, ready to be applied."""
+        return self._checker(place)
+
+    def parts(self, path: Path) -> list[dict[str, Any]]:
+        """The objects among the parts of the schema that speak of a path, with those that they apply by `allOf`."""
+        return conjuncts(self.parts_at(path), self.document)
+
+    def parts_at(self, path: Path) -> list[Schema]:
+        """The parts of the schema that speak of a path."""
+        return parts_at(self.applied, path, self.document)
+
+    def excerpt_at(self, path: Path) -> dict[str, Any] | None:
+        """What the schema says of the value at a path, as a schema of its own; None where it says nothing of it."""
+        parts = self.parts_at(path)
+        said = [part for part in parts if isinstance(part, dict) and part]
+        if not said or False in parts:
+            return None
+        return excerpt(said[0] if len(said) == 1 else {"allOf": said}, self.document)
+
+    def _admits(self, path: Path, type_: str) -> bool:
+        """Whether a value of a type can stand at a path, as far as types say it."""
+        is_closed = isinstance(self._said_at(path), Problem)
+        return not is_closed and all(admits_type(part, type_) for part in self.parts(path))
+
+    def _looked_up(self, path: Path) -> Said:
+        for length, segment in enumerate(path):
+            types = ("array", "object") if isinstance(segment, int) else ("object",)
+            if not all(admits_type(part, *types) for part in self.parts(path[:length])):
+                return Problem(pointer(*path[:length]), f"the schema does not admit an {types[0]} here")
+        parts = self.parts_at(path)
+        if False in parts:
+            return Problem(pointer(*path), "the schema admits nothing here")
+        places = dict.fromkeys(self._places[id(part)] for part in parts if isinstance(part, dict))
+        return tuple(map(self._checker, places))
+
+
+def compiled(schema: Schema) -> CompiledSchema:
+    """The compiled form of a schema that does not change; equal schemas share one. Raises `SchemaError`."""
+    global _bytes_kept
+    kept = _KEPT.get(id(schema))
+    if kept is not None and kept[0] is schema:
+        return kept[1]
+    try:
+        text = json.dumps(schema, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(str(error)) from None
+    equal = _KEPT.get(text) or (text, CompiledSchema(json.loads(text)))
+    _bytes_kept += _BYTES_EACH + reading(schema).bytes
+    if _bytes_kept > _MOST_BYTES_KEPT:
+        forget()
+    _KEPT[text] = equal
+    _KEPT[id(schema)] = schema, equal[1]
+    return equal[1]
+
+
+def forget() -> None:
+    """Forget what was compiled."""
+    global _bytes_kept
+    _bytes_kept = 0
+    _KEPT.clear()
+
+
+def schema_problem(schema: Any, *at: str | int) -> Problem | None:
+    """What is wrong with a schema standing at a place, if anything."""
+    if not isinstance(schema, (dict, bool)):
+        return Problem(pointer(*at), "must be a JSON Schema: an object, true or false")
+    try:
+        compiled(schema)
+    except SchemaError as error:
+        return Problem(pointer(*at, *error.path), f"not a JSON Schema: {shortened(error.message)}")
+    return None
+
+
+def _check_references(parts: Iterable[tuple[Path, dict[str, Any]]], document: Schema) -> None:
+    """Raise `SchemaError` where a reference of these parts of a document leads nowhere."""
+    for place, part in parts:
+        for keyword in REFERENCES:
+            reference = part.get(keyword, _OWN_SCHEMAS)
+            if not reference.startswith(_OWN_SCHEMAS) and referred(reference, document) is None:
+                is_slip = referred("#" + reference, document) is not None
+                hint = f", did you mean '#{reference}'?" if is_slip else ""
+                raise SchemaError(f"{reference!r} is referred to, and is not in it{hint}", (*place, keyword))

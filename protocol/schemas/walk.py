@@ -8,13 +8,19 @@ themselves: each is gone through once, so that a walk is no longer than the sche
 
 from __future__ import annotations
 
+import json
+import re
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping
-from typing import Any, Final, Generic, TypeVar
-from urllib.parse import quote, unquote
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urljoin
 
-from acts_celery.protocol.language.errors import pointer, segments
-from acts_celery.protocol.language.references import Path
+from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
+
+from acts_celery.protocol.errors import pointer, segments
+from acts_celery.protocol.paths import copied
+from acts_celery.protocol.references import Path
 
 Schema = dict[str, Any] | bool
 T = TypeVar("T")
@@ -201,3 +207,442 @@ class Targets:
             name, target, anew = self._waiting.popleft()
             self._definitions[name] = anew(target)
         self._is_writing = False
+
+
+# Patterns: the regular expressions of JSON Schema, ECMA-262 with Unicode (SPEC R4.1), and what they cost (SPEC R7.1).
+#
+# jsonschema-rs translates most of the dialect. Left are what has no counterpart there (`[^]`, `[]`), surrogate pairs,
+# the escapes `\0` and, in a class, `\b`, and groups that are referred to by their names.
+#
+# Most patterns are matched in time linear in the text (Rust's `regex`), those with look-around or backreferences by
+# going back a limited number of times (`fancy-regex`). A counted repetition is written out by the engine, so
+# `(a{0,50}){0,50}` is some 2,500 states large. What a pattern costs is read off its text alone.
+
+MOST_STEPS_BACK: Final = 100_000
+"""A match that goes back more often is given up, after some milliseconds, and what hinges on it is refused."""
+OPTIONS: Final = FancyRegexOptions(backtrack_limit=MOST_STEPS_BACK, size_limit=16 * 2**20)
+"""How every pattern is compiled. One that needs more memory is none: `\\p{L}{1,255}` fits."""
+_MOST_REPEATS: Final = 10**9
+_LOOKING: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
+_PIECE: Final = re.compile(
+    r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # two escapes of one character
+    r"|\\(?:[pPu]\{[^}]*+\}?|k<[^>]*+>?|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|c[A-Za-z]|[1-9][0-9]*|.)"  # an escape
+    r"|\[(?:\\.?|[^\]\\])*+\]?"  # a class of characters
+    r"|\((?:\?(?:[:=!]|<[=!]|<[^>]++>?))?"  # a group begins
+    r"|\{\d+(?:,\d*)?\}\??"  # a repetition that is counted
+    r"|.",
+    re.DOTALL,
+)
+"""What has no end goes to the end of the pattern, which then is none: it is not looked for again and again."""
+_PAIR: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_ESCAPES: Final = {r"\0": r"\x00", r"\b": r"\x08"}
+_WHOLE: Final = {"[^]": r"[\s\S]", "[]": r"[^\s\S]", r"\b": r"\b"}
+
+
+class PatternCost(NamedTuple):
+    """What a pattern costs: `states` to compile it, `ways` that are followed at once for each character of a text, and
+    whether it may go back in it.
+    """
+
+    states: int
+    ways: int
+    goes_back: bool
+
+
+class _Item(NamedTuple):
+    """Something in a pattern; `is_fixed` says whether all that it matches is of one length."""
+
+    states: int
+    ways: int
+    is_fixed: bool
+    run: int = 1
+    """The ways of what a repetition made of a thing of one length: there is one way through it from any place."""
+
+    def repeated(self, low: int, high: int) -> _Item:
+        states, ways = (min(_MOST_REPEATS, one * max(high, 1)) for one in (self.states, self.ways))
+        return _Item(states, ways, self.is_fixed and low == high, ways if self.is_fixed else 1)
+
+
+_OF_SOME_ENGINES: Final = ("(?", "\\p", "\\P", "\\b", "\\B", "\\k")
+
+
+def is_whole_text(pattern: str) -> bool:
+    """Whether a pattern is of a whole text, `^…$`, and of what every engine of regular expressions has: it means the
+    same where a pattern is looked for in a text and where it has to be all of it.
+    """
+    pieces, depth = list(_pieces(pattern)), 0
+    if len(pieces) < 2 or (pieces[0], pieces[-1]) != ("^", "$"):
+        return False
+    for piece in pieces[1:-1]:
+        depth += (piece[0] == "(") - (piece == ")")
+        is_reference = piece[0] == "\\" and piece[1:2] in "123456789"
+        if piece in ("^", "$") or (piece == "|" and not depth) or is_reference:
+            return False
+        if any(each in piece for each in _OF_SOME_ENGINES):
+            return False
+    return True
+
+
+def translated(pattern: str) -> str:
+    """The pattern as jsonschema-rs takes it. One that looks ahead may refer to groups by their names."""
+    return "(?=)" * (r"\k<" in pattern) + "".join(map(_translated, _pieces(pattern)))
+
+
+@lru_cache(maxsize=4_096)
+def cost_of(pattern: str) -> PatternCost:
+    """The most that a pattern can cost."""
+    groups: list[list[_Item]] = [[]]
+    goes_back = False
+    for piece in _pieces(pattern):
+        group = groups[-1]
+        if piece[0] == "(":
+            groups.append([])
+            goes_back = goes_back or piece in _LOOKING
+        elif piece == ")" and len(groups) > 1:
+            groups.pop()
+            groups[-1].append(_together(group))
+        elif piece[0] == "{" and len(piece) > 1 and group:
+            low, _, high = piece.strip("{}?").partition(",")
+            group[-1] = group[-1].repeated(int(low[:9]), int((high or low)[:9]))
+        elif piece in ("*", "+", "?", "|"):
+            group.append(_Item(0, 0, is_fixed=False))
+        elif piece not in ("^", "$"):
+            goes_back = goes_back or (piece[0] == "\\" and piece[1:2] in "123456789k")
+            group.append(_Item(_states(piece), 1, is_fixed=True))
+    whole = _together(item for group in groups for item in group)
+    is_anchored = pattern.startswith("^") and "|" not in pattern
+    longest = max((item.run for item in groups[0]), default=1) if is_anchored else 1
+    return PatternCost(whole.states, whole.ways + 1 - longest, goes_back)
+
+
+@lru_cache(maxsize=256)
+def matches(pattern: str, text: str) -> bool | None:
+    """Whether a pattern occurs in a text; None where it goes back too often to say. One that is none occurs nowhere."""
+    try:
+        _validator(pattern).validate(text)
+    except ValidationError as error:
+        return False if isinstance(error.kind, (ValidationErrorKind.Pattern, ValidationErrorKind.Format)) else None
+    except UnicodeEncodeError:  # a lone surrogate: no pattern speaks of those
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _validator(pattern: str) -> Draft202012Validator:
+    return Draft202012Validator({"pattern": translated(pattern)}, pattern_options=OPTIONS)
+
+
+def _pieces(pattern: str) -> Iterator[str]:
+    """What a pattern is made of, in order: characters, classes, repetitions, and where groups begin and end."""
+    return (match.group() for match in _PIECE.finditer(pattern))
+
+
+def _translated(piece: str) -> str:
+    if len(piece) == 1 or piece[0] not in "\\[":
+        return piece
+    paired = _PAIR.sub(lambda pair: str(json.loads(f'"{pair.group()}"')), piece)
+    return _WHOLE.get(piece) or _ESCAPED.sub(lambda escape: _ESCAPES.get(escape.group(), escape.group()), paired)
+
+
+def _together(items: Iterable[_Item]) -> _Item:
+    states, ways, fixed, _ = zip((0, 0, True, 1), *items, strict=True)
+    return _Item(min(_MOST_REPEATS, sum(states)), min(_MOST_REPEATS, sum(ways)), all(fixed))
+
+
+def _states(piece: str) -> int:
+    """How large one character or class is, in tenths of microseconds."""
+    if "\\p{" in piece or "\\P{" in piece:
+        return 3_000
+    return 60 if piece[0] in "[\\." or not piece.isascii() else 5
+
+
+# Parts: what of a schema speaks of a value as a whole, and of what is in it (SPEC R4.1, R4.6).
+#
+# An *excerpt* is a part as a schema of its own, with what its references lead to.
+
+
+class SchemaError(ValueError):
+    """This is no schema, or one that cannot be applied; `path` says where in it."""
+
+    def __init__(self, message: str, path: Path = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+
+def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Schema]:
+    """Every part of a schema that the value at a path has to satisfy; none where it does not speak of it.
+
+    An index is one of a list. References lead into the root, if that is not the schema itself.
+    """
+    root = schema if root is None else root
+    parts = [schema]
+    for segment in path:
+        here = [*together(parts, root)]
+        parts = [below for part in here for below in _below(part, segment)] or _left_over(here, segment, root)
+    return parts
+
+
+def admits_type(schema: Schema, *types: str) -> bool:
+    """Whether a schema's own `type` admits one of these."""
+    declared = schema.get("type") if isinstance(schema, dict) else None
+    admitted = [declared] if isinstance(declared, str) else declared
+    return not isinstance(admitted, list) or any(type_ in admitted for type_ in types)
+
+
+def admits_name(parts: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Whether no schema of a place is closed to a property of this name."""
+    return not any(
+        part.get("additionalProperties") is False
+        and name not in part.get("properties", ())
+        and not any(matches(pattern, name) for pattern in part.get("patternProperties", ()))
+        for part in parts
+    )
+
+
+def excerpt(part: Mapping[str, Any], document: Schema) -> dict[str, Any]:
+    """A part of a document whose references are pointers, or what is made of such parts."""
+    definitions: dict[str, Any] = {}
+
+    def named(reference: str, _: object) -> str:
+        return f"{reference.rpartition('/')[2].strip('#') or 'whole'}-{len(definitions)}"
+
+    def moved(below: Any) -> Any:
+        if not isinstance(below, dict):
+            return below
+        return {
+            key: targets(item, None, moved) if key in REFERENCES else rewritten(key, item, moved)
+            for key, item in below.items()
+        }
+
+    targets = Targets(document, definitions, named)
+    alone: dict[str, Any] = moved({key: item for key, item in part.items() if key not in DEFINITIONS})
+    return {**alone, "$defs": definitions} if definitions else alone
+
+
+def _left_over(parts: Iterable[Schema], segment: str | int, root: Schema) -> list[Schema]:
+    """What is said of a property or element of which nothing else speaks, whatever the value is."""
+    keyword = "unevaluatedItems" if isinstance(segment, int) else "unevaluatedProperties"
+    left = [part[keyword] for part in parts if isinstance(part, dict) and keyword in part]
+    return [] if left and any(_below(part, segment) or "contains" in part for part in applied(parts, root)) else left
+
+
+def _below(schema: Schema, segment: str | int) -> list[Schema]:
+    """What a schema says of one property or element."""
+    if not isinstance(schema, dict):
+        return [] if schema else [False]
+    if isinstance(segment, int) and admits_type(schema, "array"):
+        elements = [*schema.get("prefixItems", ())[segment : segment + 1], *_given("items", schema)]
+        return elements[:1]
+    key = str(segment)
+    named = [schema["properties"][key]] if key in schema.get("properties", ()) else []
+    for pattern, below in schema.get("patternProperties", {}).items():
+        is_match = matches(pattern, key)
+        if is_match is not False:  # of a name on which a pattern is given up it is unknown what is said
+            named.append(below if is_match else False)
+    return named or _given("additionalProperties", schema)
+
+
+def _given(keyword: str, schema: dict[str, Any]) -> list[Schema]:
+    return [schema[keyword]] if keyword in schema else []
+
+
+# Dialects: schemas of older drafts written as ones of 2020-12, the only draft that is read here (SPEC R4.1).
+#
+# What a schema of draft-04, 06, 07 or 2019-09 says, by its `$schema`, is said with the keywords of 2020-12: a list of
+# `items` is `prefixItems`, and so on. Beside a `$ref` those drafts, but the last, read nothing else.
+
+_OLDER: Final = re.compile(r"https?://json-schema\.org/(?:draft-0([4-7])|draft/2019-09)/(?:hyper-)?schema#?")
+_LAST_NUMBERED: Final = 7
+_WITHOUT_NUMBERS: Final = 4
+"""In this draft `exclusiveMinimum` is a boolean, and `$id` is `id`."""
+_TEXTS: Final = frozenset({"title", "description", "$comment"})
+_FLAGS: Final = frozenset({"deprecated", "readOnly", "writeOnly"})
+_ANNOTATIONS: Final = _TEXTS | _FLAGS | {"examples", "default"}
+_TYPES: Final = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_FLAGS, bool), "examples": list}
+_BOUNDS: Final = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+
+
+def modern(document: Any) -> Any:
+    """The document as one of 2020-12, where it says that it is of an older draft; else the document itself."""
+    dialect = document.get("$schema") if isinstance(document, dict) else None
+    draft = _OLDER.fullmatch(dialect) if isinstance(dialect, str) else None
+    if draft is None:
+        return document
+    number = int(draft[1]) if draft[1] else _LAST_NUMBERED + 1
+    written = copied(document)
+    for _, part in _dialect_schemas(written):
+        _translate(part, number, document)
+    del written["$schema"]
+    return written
+
+
+def misfits(document: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The annotations of a document that are not of their type: a pointer, the schema that has it, and its name. They
+    say nothing about values.
+    """
+    for place, part in _dialect_schemas(document):
+        for name, type_ in _TYPES.items():
+            if name in part and not isinstance(part[name], type_):
+                yield pointer(*place, name), part, name
+
+
+def _dialect_schemas(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every object that may be a schema, with its place; outer ones first, and those in it as it is left."""
+    stack: list[tuple[Path, Any]] = [((), document)]
+    while stack:
+        place, part = stack.pop()
+        if isinstance(part, list):
+            stack.extend(((*place, index), below) for index, below in enumerate(part))
+        if isinstance(part, dict):
+            yield place, part
+            for key, below in part.items():
+                if key in NAMED | DEFINITIONS and isinstance(below, dict):
+                    stack.extend(((*place, key, name), item) for name, item in below.items())
+                elif key not in VALUES:
+                    stack.append(((*place, key), below))
+
+
+def _translate(part: dict[str, Any], number: int, document: Any) -> None:
+    """Write a schema of a draft of that number anew, in place; those in it come after."""
+    if isinstance(reference := part.get("$ref"), str):
+        part["$ref"] = _moved(reference, document)
+        if number <= _LAST_NUMBERED:
+            for keyword in part.keys() - {"$ref", "$schema"} - DEFINITIONS - _ANNOTATIONS:
+                del part[keyword]
+    if number == _WITHOUT_NUMBERS:
+        _number_bounds(part)
+        if isinstance(part.get("id"), str):
+            part["$id"] = part.pop("id")
+    if number <= _LAST_NUMBERED and str(part.get("$id", "")).startswith("#"):
+        part["$anchor"] = part.pop("$id")[1:]
+    if part.pop("$recursiveAnchor", None) is not None or "$recursiveRef" in part:
+        part |= {"$ref": part.pop("$recursiveRef")} if "$recursiveRef" in part else {}
+    rest = part.pop("additionalItems", None)
+    if isinstance(part.get("items"), list):
+        first = part.pop("items")
+        part |= {"prefixItems": first} if first else {}
+        part |= {"items": rest} if rest is not None else {}
+    if isinstance(said := part.get("dependencies"), dict):
+        del part["dependencies"]
+        names = {name: one for name, one in said.items() if isinstance(one, list)}
+        schemas = {name: one for name, one in said.items() if not isinstance(one, list)}
+        part |= {"dependentRequired": names} if names else {}
+        part |= {"dependentSchemas": schemas} if schemas else {}
+
+
+def _number_bounds(part: dict[str, Any]) -> None:
+    for exclusive, bound in _BOUNDS:
+        if isinstance(part.get(exclusive), bool) and part.pop(exclusive) and bound in part:
+            part[exclusive] = part.pop(bound)
+
+
+def _moved(reference: str, document: Any) -> str:
+    """A reference into the document, where what it leads to stands when that is written anew."""
+    if not reference.startswith("#/"):
+        return reference
+    place, path = list[Any](), segments(unquote(reference))
+    for index, segment in enumerate(path):
+        above, name = found(path[:index], document), str(segment)
+        is_schema = not place or str(place[-1]) not in ("properties", "patternProperties", *DEFINITIONS)
+        if isinstance(above, dict) and is_schema and isinstance(above.get("items"), list):
+            name = {"items": "prefixItems", "additionalItems": "items"}.get(name, name)
+        if isinstance(above, dict) and is_schema and name == "dependencies":
+            name = "dependentSchemas"
+        place.append(name)
+    return reference_to(tuple(place)) if place != [str(one) for one in path] else reference
+
+
+# Addresses: where the references of a document lead, put as pointers from its root (draft 2020-12, core 8 and 9).
+#
+# A reference may name its target by an `$anchor`, or by the `$id` of a schema around it. Once all are pointers, no such
+# names are needed to find what a reference leads to.
+
+_NAMES: Final = ("$id", "$anchor", "$dynamicAnchor")
+Readings = Callable[[Path, Path], Iterable[Path]]
+"""The places that a pointer may mean, given where it stands and where it leads; the first that is there counts."""
+
+
+def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> Any:
+    """The document as jsonschema-rs takes it: of 2020-12, without names, and with patterns translated.
+
+    Every reference that leads into it is a pointer from its root. Those that lead elsewhere or nowhere stay, and so do
+    all where a `$dynamicRef` has several `$id` to choose among.
+    """
+    document = copied(modern(document))
+    schemas = list(_schemas(document))
+    has_bases = any(place and isinstance(part.get("$id"), str) for place, _, part in schemas)
+    is_open = has_bases and any("$dynamicRef" in part for *_, part in schemas)
+    names = _names(schemas)
+    for place, base, part in schemas if not is_open else ():
+        for keyword in filter(part.__contains__, REFERENCES):
+            target = _target(part[keyword], base, names)
+            meant = readings(place, target) if target is not None else ()
+            path = next((path for path in meant if found(path, document) is not None), None)
+            if path is not None:
+                del part[keyword]
+                part["$ref" if "$ref" not in part else keyword] = reference_to(path)
+    if isinstance(document, dict):
+        document.pop("$schema", None)  # whatever it is: the document is read as of this dialect
+    for *_, part in schemas:
+        for name in ("$schema", *(() if is_open else _NAMES)):
+            if isinstance(part.get(name), str):
+                del part[name]
+        if isinstance(pattern := part.get("pattern"), str):
+            part["pattern"] = translated(pattern)
+        if isinstance(named := part.get("patternProperties"), dict):
+            part["patternProperties"] = {translated(pattern): below for pattern, below in named.items()}
+    return document
+
+
+def _schemas(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """Every object that may be applied as a schema, where it stands, and the address that counts there; outer ones
+    first. What stands in values is none. References may lead to what no keyword applies.
+    """
+    stack: list[tuple[Path, str, Any]] = [((), "", document)]
+    while stack:
+        place, base, part = stack.pop()
+        if isinstance(part, list):
+            stack.extend(((*place, index), base, below) for index, below in enumerate(part))
+        if isinstance(part, dict):
+            if isinstance(own := part.get("$id"), str):
+                base = _address(base, own) or base
+            yield place, base, part
+            for key, below in part.items():
+                if key in NAMED | DEFINITIONS and isinstance(below, dict):
+                    stack.extend(((*place, key, name), base, item) for name, item in below.items())
+                elif key not in VALUES:
+                    stack.append(((*place, key), base, below))
+
+
+def _names(schemas: Iterable[tuple[Path, str, dict[str, Any]]]) -> dict[str, Path]:
+    """What the schemas can be referred to by, without a pointer."""
+    names: dict[str, Path] = {"": ()}
+    for place, base, part in schemas:
+        if not place or isinstance(part.get("$id"), str):
+            names.setdefault(base, place)
+        for name in filter(None, map(part.get, _NAMES[1:])):
+            names.setdefault(f"{base}#{name}", place)
+    return names
+
+
+def _target(reference: Any, base: str, names: Mapping[str, Path]) -> Path | None:
+    """Where a reference leads, whether or not something is there; None where that is out of the document."""
+    if not isinstance(reference, str):
+        return None
+    address, _, fragment = reference.partition("#")
+    document = _address(base, address) if address else base
+    fragment = unquote(fragment)
+    if document is None or document not in names:
+        return None
+    is_pointer = not fragment or fragment.startswith("/")
+    return (*names[document], *segments(fragment)) if is_pointer else names.get(f"{document}#{fragment}")
+
+
+def _address(base: str, address: str) -> str | None:
+    """An address as it is meant below another, without an empty fragment; None where it is none."""
+    try:
+        return urljoin(base, address).removesuffix("#")
+    except ValueError:
+        return None

@@ -2,18 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from acts_celery.protocol.language.errors import Conflict, Rejected
-from acts_celery.protocol.language.limits import Limits, plain
-from acts_celery.protocol.language.messages import Message
-from acts_celery.protocol.language.paths import copied
-from acts_celery.protocol.language.references import parse
+from acts_celery.protocol.errors import Conflict, ExpressionError, Problem, Rejected, pointer
+from acts_celery.protocol.limits import CONTROL, LONGEST_INSTANCE, Limits, has_control_characters, plain
+from acts_celery.protocol.messages import CHOSEN, DATA_TYPES, ERROR, EVERYWHERE, TRUST, Message, is_written, read_data
+from acts_celery.protocol.paths import copied
+from acts_celery.protocol.references import parse, parse_output_path
+from acts_celery.protocol.schemas import schema_problem
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import label_problems
+from acts_celery.protocol.state.operations import NEEDS_A_PATH, Method, written_place
+from acts_celery.protocol.state.scopes import read_scope, scoped
 
-from .fold import Fold
-from .scopes import read_scope, scoped
-from .shapes import message_problems
+# Shapes: what is wrong with a message, whatever it means (SPEC R1.1, R7.1, R10.2).
+#
+# What has no problems here can be read by the other modules without an error.
+
+
+def message_problems(message: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the shape of one message (SPEC R1.1)."""
+    if not isinstance(message, Mapping):
+        yield Problem(pointer(*at), "a message must be an object")
+        return
+    instance = message.get("_instance")
+    if instance is not None and (not isinstance(instance, str) or not instance):
+        yield Problem(pointer(*at, "_instance"), "must be a non-empty string")
+    elif instance == EVERYWHERE:
+        text = f"must not be {EVERYWHERE!r}: as the instance of a call that means every instance"
+        yield Problem(pointer(*at, "_instance"), text)
+    elif instance is not None and len(instance) > LONGEST_INSTANCE:
+        yield Problem(
+            pointer(*at, "_instance"), f"has {len(instance)} characters, where {LONGEST_INSTANCE} are allowed"
+        )
+    elif instance is not None and has_control_characters(instance):
+        yield Problem(pointer(*at, "_instance"), CONTROL)
+    type_ = message.get("type")
+    if type_ == "plan" and instance is not None:
+        yield Problem(pointer(*at, "_instance"), "a plan runs once for each instance: leave _instance out")
+    if type_ == "plan" and mode_of(message) not in (None, "eager", "lazy"):
+        inside = ("plan",) if "mode" in _inside(message) else ()
+        yield Problem(pointer(*at, *inside, "mode"), 'must be "eager" or "lazy"')
+    if type_ is None and not ("role" in message and "content" in message):
+        yield Problem(pointer(*at), 'a message needs a "type", or "role" and "content"')
+    elif type_ is not None and not isinstance(type_, str):
+        yield Problem(pointer(*at, "type"), "must be a string")
+    elif type_ in DATA_TYPES:
+        yield from _data_problems(message, *at)
+    elif message.get(TRUST) is not None:
+        yield Problem(pointer(*at, TRUST), f"only data has sources: a type of {', '.join(sorted(DATA_TYPES))}")
+
+
+def mode_of(plan: Mapping[str, Any]) -> Any:
+    """The mode of a plan message, None where it says none (SPEC R13.7)."""
+    return _inside(plan).get("mode", plan.get("mode"))
+
+
+def _inside(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What stands in the property `plan` of a plan message."""
+    inside = plan.get("plan")
+    return inside if isinstance(inside, Mapping) else {}
+
+
+def may_carry_data(message: Any) -> bool:
+    """Whether a malformed message was perhaps meant to bring something that can be read (SPEC R1.1): one that does not
+    name its type may, unless it looks like a chat.
+    """
+    if not isinstance(message, Mapping):
+        return True
+    type_ = message.get("type")
+    if type_ is None:
+        return not ("role" in message or "content" in message)
+    return not isinstance(type_, str) or type_ in DATA_TYPES
+
+
+def _data_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    if message["type"] == "data" and not isinstance(message.get("kind", ""), str):
+        yield Problem(pointer(*at, "kind"), "must be a string")
+    has_schema = "schema" in message and not is_written(message)  # what a call returns chooses no schema
+    if has_schema and (problem := schema_problem(message["schema"], *at, "schema")) is not None:
+        yield problem
+    for key in (TRUST, CHOSEN):
+        if message.get(key) is not None:
+            yield from label_problems(message[key], *at, key)
+    yield from _operation_problems(message, *at)
+
+
+def _operation_problems(message: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+    """What is wrong with the path and the method of a data message (SPEC R3.1, R4.3)."""
+    method = message.get("_outputMethod")
+    if method is not None and method not in list(Method):
+        yield Problem(pointer(*at, "_outputMethod"), f"must be one of {', '.join(Method)}")
+        return
+    paths: dict[tuple[str, ...], Any] = {("_path",): message.get("_path")} if is_written(message) or method else {}
+    if is_written(message):
+        paths["_call", "_outputPath"] = message["_call"].get("_outputPath")
+    problems = [problem for place, text in paths.items() for problem in _path_problems(text, *at, *place)]
+    yield from problems
+    data = read_data(message) if isinstance(message.get("kind", ""), str) and not problems else None
+    if method in NEEDS_A_PATH and data is not None and data.kind != ERROR and written_place(message, data) is None:
+        yield Problem(
+            pointer(*at, "_outputMethod"),
+            f"{method} needs a path, and the message has none: only set, merge and assign apply to a whole kind",
+        )
+
+
+def _path_problems(text: Any, *at: str | int) -> Iterator[Problem]:
+    if text is None:
+        return
+    try:
+        if not isinstance(text, str):
+            raise ExpressionError(str(text), 0, "a string")
+        parse_output_path(text)
+    except ExpressionError as error:
+        yield Problem(pointer(*at), str(error))
 
 
 class Context:

@@ -11,16 +11,136 @@ nothing to do with, the instance takes them over; else its operations are applie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections import defaultdict
+from collections.abc import Callable, Container, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, Final
 
-from acts_celery.protocol.language.errors import Conflict
-from acts_celery.protocol.language.paths import MISSING, lookup
-from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.errors import Conflict
+from acts_celery.protocol.paths import MISSING, lookup
+from acts_celery.protocol.references import Reference
+from acts_celery.protocol.state.operations import Method, Operation, applied, replaced, touched, verify
 
-from .conflicts import Conflicts
-from .operations import Method, Operation, applied, replaced, touched, verify
-from .overlay import Overlay
+# Conflicts: places that have no value, because an operation there did not fit what it found (SPEC R3.4).
+#
+# Reading such a place, one above it or one below it raises the conflict; everything else stays readable. An operation
+# that replaces what is there, whatever it was, settles it.
+
+ConflictKey = tuple[str, ...]
+
+
+class Conflicts:
+    """The conflicts of a fold by place; looking one up costs the length of the path, however many there are."""
+
+    def __init__(self) -> None:
+        self._at: dict[ConflictKey, Conflict] = {}
+        self._at_or_below: dict[ConflictKey, dict[ConflictKey, Conflict]] = defaultdict(dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._at)
+
+    def __iter__(self) -> Iterator[Conflict]:
+        return iter(self._at.values())
+
+    def places(self) -> tuple[ConflictKey, ...]:
+        """Where they are."""
+        return tuple(self._at)
+
+    def copy(self) -> Conflicts:
+        """The same conflicts, to be settled apart."""
+        copy = Conflicts()
+        for key, conflict in self._at.items():
+            copy.add(key, conflict)
+        return copy
+
+    def add(self, key: ConflictKey, conflict: Conflict) -> None:
+        """Note a conflict at a place; below one that is noted already it says nothing new."""
+        if self.covering(key) is None:
+            self._at[key] = conflict
+            for length in range(1, len(key) + 1):
+                self._at_or_below[key[:length]][key] = conflict
+
+    def covering(self, key: ConflictKey) -> tuple[ConflictKey, Conflict] | None:
+        """The conflict at a place or above it, and where it is."""
+        for length in range(1, len(key) + 1):
+            if key[:length] in self._at:
+                return key[:length], self._at[key[:length]]
+        return None
+
+    def touching(self, key: ConflictKey) -> Conflict | None:
+        """The conflict that keeps a place from being read: at it, above it or below it."""
+        covering = self.covering(key)
+        if covering is not None:
+            return covering[1]
+        return next(iter(self._at_or_below[key].values()), None) if key in self._at_or_below else None
+
+    def settle(self, operation: Operation) -> None:
+        """Forget the conflicts at places that an operation replaces."""
+        for place in replaced(operation):
+            for key in list(self._at_or_below.get(place, ())):
+                self._remove(key)
+
+    def _remove(self, key: ConflictKey) -> None:
+        del self._at[key]
+        for length in range(1, len(key) + 1):
+            del self._at_or_below[key[:length]][key]
+
+
+# Overlay: an object of one's own on top of a shared one (SPEC R3.6).
+
+
+class Overlay(dict[str, Any]):
+    """An object on top of another, which is neither changed nor copied; keys are added and replaced, never removed."""
+
+    def __init__(self, below: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.below = below
+        """What it is on top of."""
+
+    def __getitem__(self, key: str) -> Any:
+        return super().__getitem__(key) if super().__contains__(key) else self.below[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of any object."""
+        return super().__getitem__(key) if super().__contains__(key) else self.below.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self.below
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.below
+        yield from (key for key in super().__iter__() if key not in self.below)
+
+    def __len__(self) -> int:
+        return len(self.below) + sum(1 for key in super().__iter__() if key not in self.below)
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]  # a dict's own views see only what it stores itself
+        """As of any object."""
+        return KeysView(self)
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]  # as above
+        """As of any object."""
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # as above
+        """As of any object."""
+        return ItemsView(self)
+
+    def own(self) -> dict[str, Any]:
+        """What it stores itself."""
+        return dict(super().items())
+
+    def copy(self) -> dict[str, Any]:
+        """As an object of its own."""
+        return dict(self.items())
+
+    def __eq__(self, other: object) -> bool:
+        return self.copy() == (other.copy() if isinstance(other, Overlay) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
 
 Key = tuple[str, ...]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from acts_celery.protocol.language.errors import ExpressionError
-from acts_celery.protocol.language.messages import render_data, shown
-from acts_celery.protocol.language.paths import MISSING, copied, lookup
-from acts_celery.protocol.language.references import DAGGER, Reference, parse
+import msgpack
 
-from .fold import Fold
+from acts_celery.protocol.errors import ExpressionError, Unresolved
+from acts_celery.protocol.limits import Containers, Limits, TooManyContainers
+from acts_celery.protocol.messages import TEXT_TYPES, render_data, shown
+from acts_celery.protocol.paths import MISSING, copied, lookup
+from acts_celery.protocol.references import DAGGER, Expression, Reference, parse
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks
+from acts_celery.protocol.templates import as_text
 
 
 def read_scope(text: str) -> Reference:
@@ -145,3 +149,185 @@ def _joined(base: Any, path: tuple[str | int, ...], value: Any) -> Any:
     key = str(path[0])
     base[key] = _joined(base.get(key, MISSING), path[1:], value)
     return base
+
+
+# Allowance: how much one call may be given (SPEC R7.1), measured before anything is copied.
+#
+# A call of a few bytes may read a large value many times over, and each reading is a copy of it.
+
+
+class TooLarge(Exception):
+    """A call would be given more than the limits allow."""
+
+
+class Peeks(Protocol):
+    """What expressions are read from: a fold, or those of all instances."""
+
+    def peek(self, expression: Expression) -> Any:
+        """What an expression reads, to be looked at and not changed."""
+
+
+class Allowance:
+    """What one call may still be given: it reads as what it stands before does, within the limits."""
+
+    def __init__(self, reads: Peeks, limits: Limits) -> None:
+        self._reads = reads
+        self._limits = limits
+        self._bytes = 0
+        self._containers = Containers(limits.containers)
+        self._uncounted: list[bytes] = []
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads, as a copy. Raises `TooLarge`, `Unresolved` or `Conflict`."""
+        value = self._reads.peek(expression)
+        self.take(value)
+        return copied(value)
+
+    def text(self, expression: Expression) -> str:
+        """What an expression reads, as it stands in a text (SPEC R2.6). Raises as `read` does."""
+        value = self._reads.peek(expression)
+        if not isinstance(value, str):
+            self._require(len(_packed(value)))  # before it is written out
+            value = as_text(value)
+        self.take(value)
+        return str(value)
+
+    def take(self, value: Any) -> None:
+        """Count a value that the call is given, if it is there. Raises `TooLarge`."""
+        if value is MISSING:
+            return
+        data = _packed(value)
+        self._require(len(data))
+        self._bytes += len(data)
+        self._uncounted.append(data)
+        if self._bytes > self._limits.containers:  # fewer bytes hold fewer objects and lists
+            self._count()
+
+    def _require(self, more: int) -> None:
+        """Raise `TooLarge` where so many more bytes are too many."""
+        if self._bytes + more > self._limits.call_bytes:
+            raise TooLarge(f"it is given more than {self._limits.call_bytes} bytes (ACTS_LIMIT_CALL_BYTES)")
+
+    def _count(self) -> None:
+        try:
+            for data in self._uncounted:
+                self._containers.count_in(data)
+        except TooManyContainers:
+            most = self._limits.containers
+            raise TooLarge(f"it is given more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)") from None
+        self._uncounted.clear()
+
+
+def _packed(value: Any) -> bytes:
+    """A value as it travels; the core takes all that JSON has, also what cannot travel: it has a size, too."""
+    data: bytes = msgpack.packb(value, default=str, unicode_errors="surrogatepass")
+    return data
+
+
+# Gathered values: what a gather call reads, an object from instance name to the value there (SPEC R10.4).
+
+OF_INSTANCES: Final = "of each instance, by its name"
+"""What a model is told of gathered values."""
+
+
+class Gathered:
+    """Reads in every instance at once; what no instance has of its own it reads as a global reader does.
+
+    Any of it may have come from `sources` that the folds do not name, or been chosen by them.
+    """
+
+    def __init__(self, shared: Fold, folds: Mapping[str, Fold], sources: Labels = TRUSTED) -> None:
+        self._shared = shared
+        self._folds = folds
+        self._unnamed = Marks(sources, sources)
+
+    def read(self, expression: Expression) -> Any:
+        """What an expression reads, as a copy. Raises `Unresolved`, where no instance has a value, or `Conflict`."""
+        return copied(self.peek(expression))
+
+    def peek(self, expression: Expression) -> Any:
+        """What an expression reads, to be looked at and not changed. Raises as `read` does."""
+        chosen = {name: _chosen(fold, expression) for name, fold in self._folds.items()}
+        if not any(self._folds[name].has_own(place) for name, group in chosen.items() for place in group):
+            return self._shared.peek(expression)
+        values = {}
+        for name, fold in self._folds.items():
+            try:
+                values[name] = fold.peek(expression)
+            except Unresolved:
+                continue
+        if not values:
+            raise Unresolved(f"{expression} is not there in any instance")
+        return values
+
+    def lacks(self, place: Reference, *, is_last: bool) -> bool:
+        """Whether an instance has no value at a place, and reads the next alternative; with the last one it is left
+        out.
+        """
+        return not is_last and not all(fold.exists(place) for fold in self._folds.values())
+
+    def marks(self, place: Reference) -> Marks:
+        """Which sources the values of all instances came from. Where one has none, whatever chose anything there may
+        have chosen that.
+        """
+        found = self._unnamed
+        for fold in self._folds.values():
+            found |= fold.marks(place)
+            if (chosen := fold.all_marks.chosen) and not fold.exists(place):
+                found |= Marks(chosen, chosen)
+        return found
+
+    def absence(self, place: Reference) -> Labels:
+        """Which sources may have kept a value from being in some instance: any of them."""
+        return self.all_marks.labels
+
+    @property
+    def all_marks(self) -> Marks:
+        """Which sources anything in any instance came from."""
+        found = self._unnamed
+        for fold in self._folds.values():
+            found |= fold.all_marks
+        return found
+
+    def scoped(self, scopes: Sequence[Reference]) -> dict[str, Any]:
+        """What scopes yield: kind to folded value, or to those of the instances where one has its own."""
+        found: dict[str, Any] = {}
+        for kind in dict.fromkeys(scope.kind for scope in scopes):
+            own = [scope for scope in scopes if scope.kind == kind]
+            if self._is_own(own):
+                each = {name: scoped(fold, own) for name, fold in self._folds.items()}
+                found[kind] = {name: values[kind] for name, values in each.items() if kind in values}
+            else:
+                found.update(scoped(self._shared, own))
+        return found
+
+    def places(self, scopes: Sequence[Reference]) -> Iterator[Any]:
+        """What stands at each place that `scoped` reads, to be looked at and not changed. Raises `Conflict`."""
+        for kind in dict.fromkeys(scope.kind for scope in scopes):
+            own = [scope for scope in scopes if scope.kind == kind]
+            folds = self._folds.values() if self._is_own(own) else (self._shared,)
+            yield from (fold.value(scope) for fold in folds for scope in own)
+
+    def scoped_messages(self, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
+        """What scopes yield, as messages (SPEC R1.5): global texts as they are, then what `scoped` gives."""
+        texts = scoped_messages(self._shared, [scope for scope in scopes if scope.kind in TEXT_TYPES])
+        return texts + [render_data(kind, value) for kind, value in self.scoped(scopes).items()]
+
+    def all_messages(self, scopes: Sequence[Reference]) -> list[dict[str, Any]]:
+        """All that a global reader sees, as messages, and last what `scoped` gives of the instances, which is said to
+        be theirs.
+        """
+        kinds = dict.fromkeys(scope.kind for scope in scopes)
+        own = [kind for kind in kinds if self._is_own([scope for scope in scopes if scope.kind == kind])]
+        values = self.scoped([scope for scope in scopes if scope.kind in own])
+        whole = {scope.kind for scope in scopes if not scope.path and scope.kind in values}
+        seen = all_messages(self._shared, scopes, but=whole)
+        return seen + [render_data(kind, value, description=OF_INSTANCES) for kind, value in values.items()]
+
+    def _is_own(self, places: Sequence[Reference]) -> bool:
+        return any(fold.has_own(place) for fold in self._folds.values() for place in places)
+
+
+def _chosen(fold: Fold, expression: Expression) -> Sequence[Reference]:
+    """The places that an expression is read from: whether others are there makes no difference."""
+    return next((group for group in expression.alternatives if all(map(fold.exists, group))), ())

@@ -128,13 +128,6 @@ def _serve(requests: socket.socket) -> int:
     # What any command loads, some of it late.
     import rich.live  # noqa: F401
 
-    import acts_celery.protocol.analysis
-    import acts_celery.worker.app.application
-    import acts_celery.worker.cli
-    import acts_celery.worker.client.amendment
-    import acts_celery.worker.client.client
-    import acts_celery.worker.client.fork  # noqa: F401
-
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands
     while True:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from acts_celery.protocol import parse
-from acts_celery.protocol.submission.decoding import decode
+from acts_celery.protocol.plan.submission import decode
 
 from .command import ROOT, acts, completed
 

@@ -8,11 +8,9 @@ from functools import partial
 from typing import Any
 
 from acts_celery.protocol import Plan as Checked
-from acts_celery.protocol.engine.decisions import Hold
-from acts_celery.protocol.engine.events import CallDecided, CallHeld
-from acts_celery.protocol.engine.holds import Ruling, Verdict
+from acts_celery.protocol.engine.events import CallDecided, CallHeld, Hold, Ruling, Verdict
 from acts_celery.protocol.facade import check_in
-from acts_celery.protocol.submission.checking import Environment
+from acts_celery.protocol.plan.checking import Environment
 from tests.protocol.driver import Driver
 
 from .labels import LABELS

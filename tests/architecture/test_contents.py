@@ -9,36 +9,19 @@ from types import ModuleType
 import pytest
 
 from acts_celery import protocol
-from acts_celery.protocol import (
-    analysis,
-    calls,
-    engine,
-    graph,
-    hints,
-    language,
-    requests,
-    schemas,
-    slips,
-    state,
-    submission,
-)
-from acts_celery.worker import (
-    app,
-    broker,
-    client,
-    fairness,
-    lanes,
-    liveness,
-    loop,
-    models,
-    process,
-    recovery,
-    registry,
-    storage,
-    traces,
-    ui,
-    wire,
-)
+from acts_celery.protocol import analysis, calls, engine, hints, language, requests, schemas, slips, state
+from acts_celery.protocol import plan as graph
+from acts_celery.protocol import plan as submission
+from acts_celery.worker import agent as loop
+from acts_celery.worker import agent as models
+from acts_celery.worker import broker, client, process, recovery, registry, ui
+from acts_celery.worker import broker as wire
+from acts_celery.worker import recovery as liveness
+from acts_celery.worker import runner as app
+from acts_celery.worker import runner as fairness
+from acts_celery.worker import runner as lanes
+from acts_celery.worker import store as storage
+from acts_celery.worker import telemetry as traces
 from acts_celery.worker.cli import doctor
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol.engine import loop, statuses
+from acts_celery.protocol.engine import events as statuses
+from acts_celery.protocol.engine import loop
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 

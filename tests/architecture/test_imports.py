@@ -242,7 +242,7 @@ def test_every_connection_to_redis_is_made_in_one_module() -> None:
         if isinstance(node, ast.Call)
         and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in CONNECTING
     }
-    assert found == {"worker/storage/connections.py"}
+    assert found == {"worker/store/connections.py"}
 
 
 def test_the_guardian_imports_nothing_but_the_standard_library() -> None:

@@ -22,12 +22,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
-from acts_celery.protocol import Context, Plan, check_submission
-from acts_celery.protocol.engine.decisions import Decision, Outcome, Success
+from acts_celery.protocol import Context, Plan, check_submission, references
+from acts_celery.protocol.engine.events import Decision, Outcome, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.language import references
-from acts_celery.protocol.language.references import Reference
-from acts_celery.protocol.schemas import compilation
+from acts_celery.protocol.references import Reference
+from acts_celery.protocol.schemas import validation as compilation
 from acts_celery.protocol.state.fold import Fold
 
 Json = Any

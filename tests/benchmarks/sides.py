@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from acts_celery.broker_config import GuardedProcess
-from acts_celery.worker.cli.processors import usable_processors
+from acts_celery.worker.cli.worker import usable_processors
 from tests.benchmarks.environment import ROOT, NotInstalled, peers_bin
 from tests.benchmarks.jobs import Figures, deadline_seconds
 from tests.benchmarks.surroundings import NotStarted, family, process, ready_worker, server, url_of

@@ -15,12 +15,12 @@ from unittest.mock import patch
 
 from acts_celery import activity, local
 from acts_celery.protocol import check_submission
+from acts_celery.protocol import trust as flow
 from acts_celery.protocol.calls import trust
 from acts_celery.protocol.engine import execution
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.outcomes import Terms
-from acts_celery.protocol.trust import flow
-from acts_celery.protocol.trust.flow import Flows
+from acts_celery.protocol.trust import Flows
 from acts_celery.worker.client.local import LocalClient
 
 from . import core

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from acts_celery.broker_config import SettingsError, load
-from acts_celery.broker_config.signing import signing_key
+from acts_celery.broker_config.tokens import signing_key
 
 
 def _encoded(key: bytes) -> str:

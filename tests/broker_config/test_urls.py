@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from acts_celery.broker_config import SecretUrl, broker_url_of, mask_url, read_sentinels, redis_url_of
-from acts_celery.broker_config.urls import Sentinels, plain_hosts, unverified_hosts
+from acts_celery.broker_config.addresses import Sentinels, plain_hosts, unverified_hosts
 
 
 @pytest.mark.parametrize(

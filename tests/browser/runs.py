@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts_celery import Run
-from acts_celery.worker.page import Page
-from acts_celery.worker.page.document import document
+from acts_celery.worker.ui import Page
+from acts_celery.worker.ui.server import document
 from tests.worker.backend import Backend
 from tests.worker.loops import Asked, answer
 

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from acts_celery import Run
-from acts_celery.worker.page.document import ASSETS
+from acts_celery.worker.ui.server import ASSETS
 
 from .chromium import DESK, PHONE, Window, window
 from .runs import open_view

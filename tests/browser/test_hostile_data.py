@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from acts_celery import Run
-from acts_celery.worker.page.document import ASSETS
+from acts_celery.worker.ui.server import ASSETS
 from tests.worker.backend import Backend
 
 from .chromium import Window

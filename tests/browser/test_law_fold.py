@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page
 
 from acts_celery.protocol import Conflict, Reference
-from acts_celery.protocol.language.paths import MISSING
-from acts_celery.protocol.language.references import parse_output_path
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.references import parse_output_path
 from acts_celery.protocol.state.fold import Fold
 from tests.protocol.laws import PLACES, law
 from tests.protocol.strategies import expressions, log_messages, references

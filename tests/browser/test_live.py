@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 
 from acts_celery import Run
-from acts_celery.worker.client.log_entries import LogEntry
+from acts_celery.worker.client.call_results import LogEntry
 from tests.ui.sites import CONTROLLER, DECIDER, READER, Site
 from tests.worker.backend import Backend
 

@@ -22,16 +22,16 @@ from redis.exceptions import ResponseError
 
 from acts_celery import Client
 from acts_celery.broker_config import queue_names
-from acts_celery.broker_config.urls import scheme_of
+from acts_celery.broker_config.addresses import scheme_of
 from acts_celery.protocol.engine.events import CallEnded
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.client.background import Background, read_background
-from acts_celery.worker.client.runs import Run
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.client.call_results import Background, read_background
+from acts_celery.worker.client.run import Run
 from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.storage.entries import moment_ms
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.entries import moment_ms
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
+from acts_celery.worker.store.log import History
 
 from .site import Site
 from .workload import CallKey, Submission, without_errors
@@ -130,7 +130,9 @@ class Auditor:
     def _under_way(self, client: Client) -> list[str]:
         """Runs that have been started and have not ended."""
         return [
-            run for run in self._runs() if self._has_state(run) and client.run_of(run).status()["status"] not in ENDED
+            run
+            for run in self._runs()
+            if self._has_state(run) and client.run_of(run).status()["status"] not in ENDED_STATUSES
         ]
 
     def _has_state(self, run: str) -> bool:

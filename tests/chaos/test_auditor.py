@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 
 from .auditor import Auditor
 from .faults import Incident

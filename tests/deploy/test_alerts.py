@@ -23,10 +23,8 @@ from prometheus_client.core import Metric
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli import acts
-from acts_celery.worker.metrics.collection import log_metrics, queue_metrics
-from acts_celery.worker.metrics.log_figures import LogFigures
-from acts_celery.worker.metrics.process_figures import ProcessFigures
-from acts_celery.worker.metrics.queue_figures import QueueFigures
+from acts_celery.worker.telemetry.figures import LogFigures, QueueFigures, log_metrics, queue_metrics
+from acts_celery.worker.telemetry.process_figures import ProcessFigures
 from tests.worker.backend import ROOT, Backend, Meeting, ended, meeting_url, settings_for
 from tests.worker.figures import free_port, metrics_command
 

@@ -17,7 +17,7 @@ import yaml
 from flower.options import options as flower_options
 
 from acts_celery.broker_config import Settings
-from acts_celery.broker_config.server_binary import VARIABLE
+from acts_celery.broker_config.embedded import VARIABLE
 from tests.models.foreign.installed import python_with
 
 from .files import (

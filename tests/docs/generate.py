@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from acts_celery.broker_config import Settings
-from acts_celery.protocol.analysis.catalogue import CATALOGUE
+from acts_celery.protocol.analysis.findings import CATALOGUE
 
 from .pictures import with_pictures
 from .python_names import names

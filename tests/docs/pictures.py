@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from acts_celery import local
 from acts_celery.broker_config import Settings
-from acts_celery.worker.client.drawing import draw
-from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.client.run import draw
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
+from acts_celery.worker.runner.checking import Checker
 
 _PICTURES: Final = re.compile(r"^```mermaid (\S+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 _BLOCKS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

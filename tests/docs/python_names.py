@@ -11,20 +11,16 @@ from typing import Any, Final, get_args
 import acts_celery
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
-from acts_celery.worker.client.async_client import AsyncDeadLetters
-from acts_celery.worker.client.authoring import DraftCall
-from acts_celery.worker.client.awaiting import Twin
-from acts_celery.worker.client.labels import LabelOptions
+from acts_celery.worker.agent.models import ModelRequest
+from acts_celery.worker.agent.scripted import FakeModel
+from acts_celery.worker.client.async_client import AsyncDeadLetters, Twin
+from acts_celery.worker.client.call_results import CallEnd, Timing
+from acts_celery.worker.client.deployments import Summary
 from acts_celery.worker.client.local import Local
-from acts_celery.worker.client.log_entries import CallEnd
-from acts_celery.worker.client.overview import Summary
-from acts_celery.worker.client.readable_run import ReadableRun
 from acts_celery.worker.client.results import TickResult
-from acts_celery.worker.client.submitting import SubmissionOptions
-from acts_celery.worker.client.timings import Timing
-from acts_celery.worker.client.undoing import Retried
-from acts_celery.worker.models.fake import FakeModel
-from acts_celery.worker.models.request import ModelRequest
+from acts_celery.worker.client.retrying import Retried
+from acts_celery.worker.client.run import ReadableRun
+from acts_celery.worker.client.submitting import DraftCall, LabelOptions, SubmissionOptions
 
 _GIVEN: Final = (
     AsyncDeadLetters,

@@ -12,8 +12,8 @@ import pytest
 from acts_celery.protocol import Limits
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.errors import ActivitiesError, CallFailed
-from acts_celery.worker.lanes.values import to_json_value
 from acts_celery.worker.registry.activities import Activity, Policy, make_activity
+from acts_celery.worker.runner.calls import to_json_value
 
 from .pages import ROOT
 

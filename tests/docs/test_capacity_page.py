@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.retention import measure_runs
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.run_writer import measure_runs
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .pages import ROOT

@@ -13,7 +13,7 @@ import pytest
 from acts_celery import Client
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.calls.delegates import delegate_context
-from acts_celery.worker.models.delegates import rendered
+from acts_celery.worker.agent.model_calls import rendered
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .pages import ROOT

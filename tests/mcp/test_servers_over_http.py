@@ -23,10 +23,10 @@ import pytest
 
 from acts_celery import Client, local
 from acts_celery.broker_config import EmbeddedServer, McpServer, load
-from acts_celery.worker.cli.mcp_listing import listed
+from acts_celery.worker.cli.mcp import listed
 from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.mcp.registering import register_tools
 from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.mcp_tools import register_tools
 from tests.environment import without_settings
 from tests.worker.backend import DEADLINE_SECONDS, RUN_SECONDS, Backend, Meeting, meeting_url, settings_apart
 

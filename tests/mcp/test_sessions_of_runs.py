@@ -18,10 +18,10 @@ import pytest
 
 from acts_celery import Client, Run, local
 from acts_celery.broker_config import EmbeddedServer, McpServer
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.mcp.registering import register_tools
+from acts_celery.worker.broker.messages import pack
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.registry.mcp_tools import register_tools
+from acts_celery.worker.runner.application import make_client_application
 from tests.environment import without_settings
 from tests.few import few
 from tests.worker.backend import DEADLINE_SECONDS, RUN_SECONDS, Backend, Meeting, meeting_url, settings_apart

@@ -18,13 +18,10 @@ from click.testing import CliRunner
 from acts_celery import local
 from acts_celery.broker_config import McpServer, SettingsError, load
 from acts_celery.protocol import Rejected
-from acts_celery.worker.cli.mcp import mcp
-from acts_celery.worker.cli.mcp_listing import listed
+from acts_celery.worker.cli.mcp import listed, mcp
 from acts_celery.worker.client.local import LocalClient
 from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.mcp.admitted import admit, read_admitted
-from acts_celery.worker.mcp.declarations import Declaration
-from acts_celery.worker.mcp.standing import standings
+from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, standings
 from tests.environment import without_settings
 
 ROOT = Path(__file__).parents[2]
@@ -320,7 +317,7 @@ def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None
     code = (
         "import asyncio, sys; from pathlib import Path; from acts_celery.broker_config import load\n"
         "from tests.mcp.test_tools_of_servers import faulty\n"
-        "from acts_celery.worker.mcp.process import Connections\n"
+        "from acts_celery.worker.registry.mcp_sessions import Connections\n"
         "async def main():\n"
         "    await Connections(load(mcp={'web': faulty(Path(sys.argv[1]))})).to('web').tools()\n"
         "    print('open', flush=True)\n    await asyncio.sleep(600)\n"

@@ -12,7 +12,7 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.errors import ActivitiesError, BadQuery
-from acts_celery.worker.mcp_server.delegates import DelegateTool, delegate_tools
+from acts_celery.worker.mcp.reading import DelegateTool, delegate_tools
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_apart
 
 from .asking import call, over_http, refused, served

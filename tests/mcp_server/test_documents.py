@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from acts_celery.worker.mcp_server import documents
-from acts_celery.worker.mcp_server.documents import SMALL_BYTES, Documents
-from acts_celery.worker.mcp_server.principals import Principal
-from acts_celery.worker.web.refusals import Refused
+from acts_celery.worker.mcp import documents
+from acts_celery.worker.mcp.documents import SMALL_BYTES, Documents
+from acts_celery.worker.mcp.tools import Principal
+from acts_celery.worker.ui.access import Refused
 from tests.worker.backend import Backend
 
 from .asking import call, over_http, refused, served

@@ -1,5 +1,5 @@
 """An answer as a model writes it that is held to a schema by its provider: every property in its place, and what cannot
-be said as a text. The other way round from `acts_celery.protocol.requests.wire`.
+be said as a text. The other way round from `acts_celery.protocol.requests.reading`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from acts_celery.protocol.requests.wire import AS_TEXT
+from acts_celery.protocol.requests.reading import AS_TEXT
 from acts_celery.protocol.schemas import compiled
 
 _OF_WHOLE: Final = frozenset(

@@ -9,19 +9,22 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.errors import (
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.models import (
+    Answer,
     BadRequest,
+    Bounds,
     InvalidAnswer,
     ModelError,
+    ModelRequest,
     RateLimited,
     Refused,
     Truncated,
     Unreachable,
+    Usage,
+    ignore,
 )
-from acts_celery.worker.models.http_client import Bounds
-from acts_celery.worker.models.request import Answer, ModelRequest, Usage, ignore
-from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.agent.sdk_model import SdkModel
 
 from .server import ModelServer, Reply, failing, model_server
 

@@ -12,22 +12,22 @@ import pytest
 from acts_celery import Answer, Usage
 from acts_celery.broker_config import ConfiguredModel, Settings, SettingsError, load
 from acts_celery.protocol import Rejected
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.lanes.checking import Checker
-from acts_celery.worker.models import asking
-from acts_celery.worker.models.configured import Models, verify_models
-from acts_celery.worker.models.errors import (
+from acts_celery.worker.agent import asking
+from acts_celery.worker.agent.asking import Models, verify_fits, verify_models
+from acts_celery.worker.agent.models import (
     BadRequest,
     ContextTooLong,
     InvalidAnswer,
+    ModelRequest,
     RateLimited,
     Truncated,
     Unreachable,
+    ignore,
 )
-from acts_celery.worker.models.request import ModelRequest, ignore
-from acts_celery.worker.models.window import verify_fits
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import RegisteredModel, Registry
+from acts_celery.worker.runner.checking import Checker
 
 from .asked import on_thread, request
 

@@ -11,13 +11,11 @@ from typing import Final
 import pytest
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.asking import Candidate, answered
-from acts_celery.worker.models.errors import InvalidAnswer, ModelError, Unreachable
-from acts_celery.worker.models.http_client import Bounds
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import ignore
-from acts_celery.worker.models.sdk_model import Dialect, SdkModel
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.asking import Candidate, answered
+from acts_celery.worker.agent.models import Bounds, InvalidAnswer, ModelError, Unreachable, ignore
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.sdk_model import Dialect, SdkModel
 
 from .asked import request
 from .server import delta, event

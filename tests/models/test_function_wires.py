@@ -12,17 +12,15 @@ import pytest
 
 from acts_celery import local
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import read_request, render
-from acts_celery.protocol.requests.functions import TOOLS, function_schema
+from acts_celery.protocol.requests.tool_texts import TOOLS, function_schema
 from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.errors import InvalidAnswer
-from acts_celery.worker.models.fitting import Fitting
-from acts_celery.worker.models.http_client import Bounds
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import Answer, ModelRequest, ignore
-from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.fitting import Fitting
+from acts_celery.worker.agent.models import Answer, Bounds, InvalidAnswer, ModelRequest, ignore
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.sdk_model import SdkModel
 from acts_celery.worker.registry.activities import registry
 
 from . import six_tools

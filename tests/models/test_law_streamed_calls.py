@@ -12,13 +12,13 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.requests.functions import Function
-from acts_celery.protocol.requests.growing import GrowingAnswer
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.called import Called
-from acts_celery.worker.models.errors import InvalidAnswer
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.sdk_model import Dialect, Written
+from acts_celery.protocol.requests.streaming import GrowingAnswer
+from acts_celery.protocol.requests.tool_texts import Function
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.called import Called
+from acts_celery.worker.agent.models import InvalidAnswer
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.sdk_model import Dialect, Written
 
 OBJECT: Final = {"type": "object", "properties": {"x": {}}}
 FUNCTIONS: Final = [

@@ -17,7 +17,7 @@ import pytest
 
 from acts_celery import Content, activity, local, random_answers
 from acts_celery.worker.client.local import LocalClient
-from acts_celery.worker.client.runs import Run
+from acts_celery.worker.client.run import Run
 
 WORDS = ["YAK", "EMU", "GNU", "ELK"]
 """What others write is made of these, names of fields included; nothing else in a run holds them."""

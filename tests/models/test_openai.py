@@ -15,22 +15,28 @@ import pytest
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.broker_config.models import ProfileName
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.errors import (
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.models import (
+    TRACEPARENT,
+    Answer,
     BadRequest,
+    Bounds,
     ContextTooLong,
     InvalidAnswer,
     ModelError,
+    ModelRequest,
+    OnText,
     RateLimited,
     Refused,
+    Reported,
     Truncated,
     Unreachable,
+    Usage,
+    ignore,
 )
-from acts_celery.worker.models.http_client import TRACEPARENT, Bounds
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.profiles import PROFILES, profile_of
-from acts_celery.worker.models.request import Answer, ModelRequest, OnText, Reported, Usage, ignore
-from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.prices import PROFILES, profile_of
+from acts_celery.worker.agent.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from acts_celery.worker.models.partial_answers import PartialAnswers
-from acts_celery.worker.models.request import Reported, Usage, Words
+from acts_celery.worker.agent.asking import PartialAnswers
+from acts_celery.worker.agent.models import Reported, Usage, Words
 
 
 def test_r13_8_the_first_calls_are_sent_one_by_one_and_many_in_growing_numbers() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import load
-from acts_celery.worker.cli.doctor.layer import Layer
-from acts_celery.worker.cli.doctor.models import examine_models
+from acts_celery.worker.cli.doctor_layers import examine_models
+from acts_celery.worker.cli.doctor_servers import Layer
 
 from .server import Reply, failing, model_server
 
@@ -46,7 +46,7 @@ def test_a_model_that_is_not_listed_is_named_with_those_that_are() -> None:
 
 
 def test_an_endpoint_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acts_celery.worker.models.probing._SECONDS", 0.2)
+    monkeypatch.setattr("acts_celery.worker.agent.asking._SECONDS", 0.2)
     never = threading.Event()
     with model_server(lambda body: Reply([b"{", never, b"}"])) as server:
         layer = examined(model="openai:m", model_base_url=server.url)

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.worker.models.http_client import Bounds
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import Answer, ModelRequest, ignore
-from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.agent.models import Answer, Bounds, ModelRequest, ignore
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.sdk_model import SdkModel
 
 from .server import ModelServer, Reply, failing, model_server
 from .test_function_wires import asked

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from acts_celery import Message, activity, local
-from acts_celery.worker.client.runs import Run
-from acts_celery.worker.storage.child_links import child_id
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.client.run import Run
+from acts_celery.worker.store.run_list import child_id
 
 wired: list[str] = []
 

@@ -13,7 +13,7 @@ from acts_celery import local, random_answers
 from acts_celery.broker_config import load
 from acts_celery.protocol.requests import compose
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.runner.checking import Checker
 
 from . import six_tools
 

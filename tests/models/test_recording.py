@@ -12,11 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.worker.agent.models import (
+    Answer,
+    BadRequest,
+    ModelError,
+    ModelRequest,
+    OnText,
+    RateLimited,
+    Refused,
+    Reported,
+    Truncated,
+    Usage,
+)
+from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
 from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.models.errors import BadRequest, ModelError, RateLimited, Refused, Truncated
-from acts_celery.worker.models.recording import RecordedModel
-from acts_celery.worker.models.request import Answer, ModelRequest, OnText, Reported, Usage
-from acts_celery.worker.models.scripted import ScriptedModel
 
 from .asked import ask, request
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from acts_celery import Result, local
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.models.profiles import PROFILES
+from acts_celery.worker.agent.prices import PROFILES
 
 from . import six_tools
 from .as_sent import as_sent

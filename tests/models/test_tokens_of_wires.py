@@ -15,13 +15,13 @@ import pytest
 from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # it has no types
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import compose, read_request, render
-from acts_celery.protocol.requests.functions import TOOLS, function_schema
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.fitting import Fitted, Fitting
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import ModelRequest
+from acts_celery.protocol.requests.tool_texts import TOOLS, function_schema
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.fitting import Fitted, Fitting
+from acts_celery.worker.agent.models import ModelRequest
+from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.registry.activities import registry
 
 from . import six_tools

@@ -9,14 +9,14 @@ from hypothesis import assume, given
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests import compose
-from acts_celery.protocol.requests.functions import functions_of
-from acts_celery.protocol.requests.wire import value_with_texts_read, value_without_nulls
+from acts_celery.protocol.requests.reading import value_with_texts_read, value_without_nulls
+from acts_celery.protocol.requests.tool_texts import functions_of
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.models.delegates import enveloped
-from acts_celery.worker.models.fitting import Fitting
-from acts_celery.worker.models.profiles import PROFILES, Rules
-from acts_celery.worker.models.providers import writes_texts
-from acts_celery.worker.models.wire_schema import Inexpressible, Opening, wire_schema
+from acts_celery.worker.agent.asking import writes_texts
+from acts_celery.worker.agent.fitting import Fitting
+from acts_celery.worker.agent.model_calls import enveloped
+from acts_celery.worker.agent.prices import PROFILES, Rules
+from acts_celery.worker.agent.wire_schema import Inexpressible, Opening, wire_schema
 from tests.protocol.schema_strategies import schema_values, schemas
 from tests.protocol.test_r12_requests import request as protocol_request
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.models.wire_schema import wire_schema
+from acts_celery.worker.agent.wire_schema import wire_schema
 
 from .as_sent import as_sent
 from .provider_rules import anthropic_faults, openai_faults

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Output
-from acts_celery.protocol.engine.decisions import Failure, Start, Success
+from acts_celery.protocol.engine.events import Failure, Start, Success
 
 from . import naive
 from .simulator import Lane

@@ -13,22 +13,26 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Context, Plan
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import call_of
-from acts_celery.protocol.engine.decisions import Failure, FanOut, Hold, Outcome, Start, Success
+from acts_celery.protocol.calls.call import Call, call_of
 from acts_celery.protocol.engine.events import (
     CallEnded,
     CallsUndone,
     ElementEnded,
     Event,
+    Failure,
+    FanOut,
     FanOutBegun,
+    Hold,
     MessageAdded,
+    Outcome,
+    Start,
+    Status,
+    Success,
+    counting,
 )
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.guests import Guests
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.engine.undone import counting
-from acts_celery.protocol.graph.downstream import Joins
+from acts_celery.protocol.engine.standing import Guests
+from acts_celery.protocol.plan.lanes import Joins
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]

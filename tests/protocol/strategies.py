@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from acts_celery.protocol.language.references import Expression, Path, Reference
+from acts_celery.protocol.references import Expression, Path, Reference
 
 from . import naive
 

@@ -13,8 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Rejected, check_submission
-from acts_celery.protocol.calls.elements import element_of
-from acts_celery.protocol.language.templates import as_text
+from acts_celery.protocol.calls.call import element_of
+from acts_celery.protocol.templates import as_text
 
 from . import naive
 from .building import without_errors

@@ -9,7 +9,7 @@ import pytest
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.analysis.analyse import analyse
-from acts_celery.protocol.analysis.catalogue import CATALOGUE
+from acts_celery.protocol.analysis.findings import CATALOGUE
 
 from .building import call, plan_submission, submission
 

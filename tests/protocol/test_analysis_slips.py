@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Rejected, check_submission
-from acts_celery.protocol.language.references import Reference, expression_in
+from acts_celery.protocol.references import Reference, expression_in
 
 from .foreign_plans import calls_of, nestful, of_nestful, of_pages
 

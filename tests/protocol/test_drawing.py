@@ -6,7 +6,7 @@ import re
 from math import isqrt
 
 from acts_celery.protocol import Plan, check_submission
-from acts_celery.protocol.analysis.drawing import LEGEND, MOST_ARROWS
+from acts_celery.protocol.analysis.findings import LEGEND, MOST_ARROWS
 
 from .building import ANY, call, checked, plan_submission
 

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.engine.decisions import Decision, Outcome, Start, Success
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.language.errors import Problem
+from acts_celery.protocol.engine.events import Decision, Outcome, Start, Status, Success
+from acts_celery.protocol.errors import Problem
 from acts_celery.protocol.schemas import CompiledSchema, compiled, validation
-from acts_celery.protocol.schemas.elsewhere import OffloadedChecks
-from acts_celery.protocol.schemas.validation import verdict_of
-from acts_celery.protocol.schemas.work import METER, Meter
+from acts_celery.protocol.schemas.costs import METER, Meter
+from acts_celery.protocol.schemas.validation import OffloadedChecks, verdict_of
 
 from .building import DATE, call, checked, executing
 from .schema_strategies import schema_values, schemas

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Plan
-from acts_celery.protocol.engine.decisions import Decision, Failure, Outcome, Start, Success
+from acts_celery.protocol.engine.events import FINAL, TRANSITIONS, Decision, Failure, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.outcomes import Terms
-from acts_celery.protocol.engine.statuses import FINAL, TRANSITIONS, Status
-from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.plan.graph import Graph
 from acts_celery.protocol.state.fold import Fold
 
 from .building import DATE, FUNCTIONS, call, checked, executing, submission

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Rejected, check_submission
 from acts_celery.protocol.calls.delegates import delegate_context
-from acts_celery.protocol.engine.decisions import Decision, Failure, Outcome, Success
+from acts_celery.protocol.engine.events import Decision, Failure, Outcome, Success
 from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.decoding import decode
 
 WORDS = re.findall(
     r"\S+",

@@ -14,12 +14,12 @@ import pytest
 
 from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.analysis.sample_values import sample
-from acts_celery.protocol.language.errors import Problem
-from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.language.paths import nest
+from acts_celery.protocol.errors import Problem
+from acts_celery.protocol.limits import Limits
+from acts_celery.protocol.paths import nest
 from acts_celery.protocol.schemas import compiled, schema_problem
-from acts_celery.protocol.schemas.patterns import cost_of, matches
-from acts_celery.protocol.schemas.work import EXCEEDED
+from acts_celery.protocol.schemas.costs import EXCEEDED
+from acts_celery.protocol.schemas.walk import cost_of, matches
 
 SECONDS = 60
 """More than any of them takes here, and nothing beside what they would take: hours at least."""

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.language.paths import MISSING, lookup
-from acts_celery.protocol.language.references import Path
+from acts_celery.protocol.paths import MISSING, lookup
+from acts_celery.protocol.references import Path
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.algebra import Algebra, is_empty
 

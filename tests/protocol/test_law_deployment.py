@@ -16,13 +16,11 @@ import pytest
 
 from acts_celery.protocol import Plan, Rejected, check_submission
 from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, Part, Refusal
-from acts_celery.protocol.calls.contract import CONTRACT_CHANGED, Contract
-from acts_celery.protocol.calls.elements import call_of, element_of
+from acts_celery.protocol.calls.call import call_of, element_of
+from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED, Contract
 from acts_celery.protocol.calls.tools import GRANTED, PLAIN
-from acts_celery.protocol.engine.decisions import Failure, FanOut, Outcome, Start, Success
-from acts_celery.protocol.engine.events import FanOutBegun
+from acts_celery.protocol.engine.events import FINAL, Failure, FanOut, FanOutBegun, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.statuses import FINAL, Status
 from acts_celery.protocol.state.fold import Fold
 
 from .building import DATE

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Conflict, Reference
-from acts_celery.protocol.language.paths import MISSING, lookup, nest, unnest
+from acts_celery.protocol.paths import MISSING, lookup, nest, unnest
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import Operation, read_operation
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Reference
-from acts_celery.protocol.graph.holdings import Holdings
+from acts_celery.protocol.plan.places import Holdings
 from acts_celery.protocol.state.fold import Fold
 
 from .laws import PLACES, folded, law

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import ExpressionError, Reference, parse
-from acts_celery.protocol.language.references import Expression, parse_output_path
+from acts_celery.protocol.references import Expression, parse_output_path
 
 from . import naive
 from .laws import law

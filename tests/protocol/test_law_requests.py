@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.analysis.reach import reach_of
-from acts_celery.protocol.language.templates import standing_in
+from acts_celery.protocol.analysis.visibility import reach_of
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.submission import null_problems, read_submission
 from acts_celery.protocol.requests import Request, compose, read_answer
 from acts_celery.protocol.requests.widening import Definitions, Widening
 from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.output import null_problems
-from acts_celery.protocol.submission.submission import read_submission
+from acts_celery.protocol.templates import standing_in
 
 from .composed_samples import READ, TEMPLATES, answers
 from .schema_strategies import schema_values, schemas

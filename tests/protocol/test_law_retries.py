@@ -14,10 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan, Rejected, check_submission
-from acts_celery.protocol.calls.elements import call_of, element_index, element_of
-from acts_celery.protocol.engine.decisions import Start
-from acts_celery.protocol.engine.statuses import FINAL, Status
-from acts_celery.protocol.graph.downstream import Reach
+from acts_celery.protocol.calls.call import call_of, element_index, element_of
+from acts_celery.protocol.engine.events import FINAL, Start, Status
+from acts_celery.protocol.plan.lanes import Reach
 
 from . import naive
 from .building import call, checked

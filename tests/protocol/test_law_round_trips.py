@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Context
-from acts_celery.protocol.language.messages import read_data, render_data
+from acts_celery.protocol.messages import read_data, render_data
+from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.state.operations import read_operation
-from acts_celery.protocol.submission.decoding import decode
 
 from .laws import law
 from .strategies import json_values, kinds, log_messages, made_json, texts

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan, Rejected, check_submission, parse
-from acts_celery.protocol.graph import scope_waits
+from acts_celery.protocol.plan import waits as scope_waits
 
 from . import naive
 from .building import ANY, call
@@ -68,8 +68,8 @@ def test_scope_waits_are_left_out_as_if_they_were_added_one_by_one(submitted: li
 @given(calls())
 def test_behind_barriers_the_same_are_left_out(submitted: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("acts_celery.protocol.graph.barriers.SPELLED_OUT", 1)
-        patched.setattr("acts_celery.protocol.graph.scope_waits.SPELLED_OUT", 1)
+        patched.setattr("acts_celery.protocol.plan.graph.SPELLED_OUT", 1)
+        patched.setattr("acts_celery.protocol.plan.waits.SPELLED_OUT", 1)
         compare(submitted, set())
 
 

@@ -11,14 +11,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.graph.graph import Graph
+from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.graph import Graph
+from acts_celery.protocol.plan.layout import Layout
 from acts_celery.protocol.requests import Answer, Request, read_answer, read_request
-from acts_celery.protocol.requests.answer_texts import Unreadable
-from acts_celery.protocol.requests.growing import GrowingAnswer
-from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.layout import Layout
+from acts_celery.protocol.requests.reading import Unreadable
+from acts_celery.protocol.requests.streaming import GrowingAnswer, begin_answer, break_answer, end_answer
 
 from . import naive
 from .driver import Driver

@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import ExpressionError, Rejected, check_submission
-from acts_celery.protocol.language.references import Expression
-from acts_celery.protocol.language.templates import Template, bare, escaped, meaning
+from acts_celery.protocol.references import Expression
+from acts_celery.protocol.templates import Template, bare, escaped, meaning
 
 from . import naive
 from .building import call, run_plan, submission

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Plan, Rejected, check_submission
-from acts_celery.protocol.engine.decisions import Start
+from acts_celery.protocol.engine.events import Start
 from acts_celery.protocol.engine.execution import UNTRUSTED
 
 from . import naive

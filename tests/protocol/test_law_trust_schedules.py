@@ -16,8 +16,7 @@ import pytest
 
 from acts_celery.protocol import Plan, check_submission
 from acts_celery.protocol.calls.trust import said_of
-from acts_celery.protocol.engine.decisions import Hold
-from acts_celery.protocol.engine.events import CallEnded
+from acts_celery.protocol.engine.events import CallEnded, Hold
 from acts_celery.protocol.engine.execution import UNTRUSTED
 
 from .authoring import ACTIVITIES, EXPLICIT, Author, carry_out

@@ -11,12 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Plan, Rejected
-from acts_celery.protocol.analysis.lane_views import View, views_of
 from acts_celery.protocol.analysis.order import order_findings
-from acts_celery.protocol.analysis.worlds import Worlds, choices_of
-from acts_celery.protocol.engine.decisions import Start
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.analysis.worlds import View, Worlds, choices_of, views_of
+from acts_celery.protocol.engine.events import Start, Status
+from acts_celery.protocol.paths import MISSING
 
 from .building import call, checked
 from .driver import Driver

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits, Rejected, check_submission
-from acts_celery.protocol.language.errors import pointer, segments
+from acts_celery.protocol.errors import pointer, segments
 
 from .building import ANY, call, checked, plan_submission, pointers, problems, problems_of, submission
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import ExpressionError
-from acts_celery.protocol.language.references import Expression, parse
-from acts_celery.protocol.language.templates import Template, escaped, meaning
+from acts_celery.protocol.references import Expression, parse
+from acts_celery.protocol.templates import Template, escaped, meaning
 
 from .building import call, pointers, problems_of, run, statuses
 

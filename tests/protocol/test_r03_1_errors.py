@@ -12,11 +12,11 @@ from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.graph.graph import SPELLED_OUT
+from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.plan.additions import SoFar, check_amendment
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.graph import SPELLED_OUT
 from acts_celery.protocol.requests import read_answer
-from acts_celery.protocol.submission.amendments import SoFar, check_amendment
-from acts_celery.protocol.submission.checking import Environment
 
 from .building import (
     FUNCTIONS,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Conflict, Context
-from acts_celery.protocol.language.paths import MISSING
-from acts_celery.protocol.state.overlay import Overlay
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.state.kinds import Overlay
 
 from .building import value_at, written
 

@@ -9,13 +9,22 @@ import pytest
 from acts_celery.protocol import Limits, Output
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.analysis.values import value_findings
-from acts_celery.protocol.calls.approvals import ASK_HUMAN, Approvals
-from acts_celery.protocol.calls.elements import call_of, element_index, element_of
-from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start, Success
-from acts_celery.protocol.engine.events import CallDecided, CallHeld, FanOutBegun
+from acts_celery.protocol.calls.call import ASK_HUMAN, Approvals, call_of, element_index, element_of
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallHeld,
+    FanOut,
+    FanOutBegun,
+    Hold,
+    Outcome,
+    Ruling,
+    Snapshot,
+    Start,
+    Status,
+    Success,
+    Verdict,
+)
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict
-from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.requests import compose, read_answer, render
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.state.context import Context

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.decisions import Start, Success
+from acts_celery.protocol.engine.events import Start, Success
 
 from .building import (
     ANY,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Conflict, Context, Unresolved, check_submission
-from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
-from acts_celery.protocol.submission.output import output_problems
+from acts_celery.protocol.engine.outcomes import holds_references, output_fault, resolve_output
+from acts_celery.protocol.plan.submission import output_problems
 
 from .building import call, checked, problems, run, statuses, submission, written
 

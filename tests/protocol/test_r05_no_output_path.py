@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import check_submission
-from acts_celery.protocol.engine.decisions import Failure, Outcome, Start, Success
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.events import Failure, Outcome, Start, Status, Success
 
 from .building import ANY, DATE, call, checked, executing, pointers, problems_of, run, statuses, submission
 

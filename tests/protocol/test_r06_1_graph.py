@@ -7,10 +7,8 @@ from random import Random
 import pytest
 
 from acts_celery.protocol import Plan, Reference, check_submission
-from acts_celery.protocol.graph.graph import SPELLED_OUT
-from acts_celery.protocol.graph.readers import Readers
-from acts_celery.protocol.graph.waits import Waits
-from acts_celery.protocol.graph.writers import Writers
+from acts_celery.protocol.plan.graph import SPELLED_OUT, Readers, Writers
+from acts_celery.protocol.plan.waits import Waits
 
 from .building import (
     FUNCTIONS,

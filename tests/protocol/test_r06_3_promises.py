@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Context, Plan, check_submission
-from acts_celery.protocol.engine.decisions import Outcome, Start, Success
-from acts_celery.protocol.engine.events import PromisesGivenUp
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.submission.support import unsupported
+from acts_celery.protocol.engine.events import Outcome, PromisesGivenUp, Start, Status, Success
+from acts_celery.protocol.plan.support import unsupported
 
 from .building import DATE, call, checked, executing, plan_submission, pointers, problems, problems_of, run, statuses
 

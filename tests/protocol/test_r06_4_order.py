@@ -6,9 +6,8 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Output, Plan
-from acts_celery.protocol.engine.decisions import Outcome, Start, Success
+from acts_celery.protocol.engine.events import Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
 from .building import (

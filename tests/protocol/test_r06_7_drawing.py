@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acts_celery.protocol import Plan, check_submission
-from acts_celery.protocol.graph.graph import SPELLED_OUT, Graph
+from acts_celery.protocol.plan.graph import SPELLED_OUT, Graph
 
 from .building import (
     ANY,

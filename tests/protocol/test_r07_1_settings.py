@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import check_submission
-from acts_celery.protocol.submission.config import SAMPLING, SETTINGS
-from acts_celery.protocol.submission.support import unsupported
+from acts_celery.protocol.plan.config import SAMPLING, SETTINGS
+from acts_celery.protocol.plan.support import unsupported
 
 from .building import call, plan_submission, pointers, problems, submission
 

@@ -9,11 +9,11 @@ import msgpack
 import pytest
 
 from acts_celery.protocol import Limits, Rejected
-from acts_celery.protocol.engine.decisions import Decision, Outcome, Start
+from acts_celery.protocol.engine.events import Decision, Outcome, Start
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.language.templates import as_text
+from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.decoding import decode
+from acts_celery.protocol.templates import as_text
 
 from .building import DATE, call, checked
 

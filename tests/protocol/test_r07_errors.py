@@ -9,10 +9,10 @@ import msgpack
 import pytest
 
 from acts_celery.protocol import Limits, Problem, Rejected, check_submission
-from acts_celery.protocol.engine.decisions import Failure
-from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.limits import size_of
-from acts_celery.protocol.submission.decoding import decode
+from acts_celery.protocol.engine.events import Failure
+from acts_celery.protocol.errors import pointer
+from acts_celery.protocol.limits import size_of
+from acts_celery.protocol.plan.submission import decode
 
 from .building import (
     ANY,

@@ -9,11 +9,11 @@ import pytest
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.calls.delegates import delegate_context, input_misfit
-from acts_celery.protocol.engine.decisions import Start
+from acts_celery.protocol.engine.events import Start
 from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import compose, read_request
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.checking import Environment
 
 from .building import DATE, call, checked, executing, pointers, problems_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.analysis.simulation import simulate
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.events import Status
 
 from . import naive
 from .building import call, checked, plan_submission, pointers, problems_of, run, run_plan, statuses, submission

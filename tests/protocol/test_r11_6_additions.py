@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Limits, Rejected
-from acts_celery.protocol.submission.additions import check_data
+from acts_celery.protocol.plan.additions import check_data
 
 PROMISE = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}}, "required": ["n", "m"]}}
 LOG: list[dict[str, Any]] = [

@@ -10,9 +10,9 @@ import pytest
 from acts_celery.protocol import Plan, Rejected, check_amendment
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
-from acts_celery.protocol.language.limits import Limits
-from acts_celery.protocol.submission.amendments import SoFar
-from acts_celery.protocol.submission.checking import Environment
+from acts_celery.protocol.limits import Limits
+from acts_celery.protocol.plan.additions import SoFar
+from acts_celery.protocol.plan.checking import Environment
 
 KNOWN = Environment(activities={"echo": {"type": "object"}}, delegates=(), model=False)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import Reference, parse
 from acts_celery.protocol.analysis.provenance import Effect, Explanation, Logged, Read, explain
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
 
 from .laws import PLACES, folded, law, read

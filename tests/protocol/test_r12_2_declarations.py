@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.calls.extending import extended
+from acts_celery.protocol.calls.declarations import extended
 from acts_celery.protocol.calls.tools import GRANTED, PLAIN, Tool
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import Request, compose, read_answer, read_request, render
 from acts_celery.protocol.requests.widening import joined
-from acts_celery.protocol.submission.checking import Environment
 
 from .schema_strategies import schema_values, schemas
 

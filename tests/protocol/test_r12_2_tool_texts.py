@@ -10,11 +10,10 @@ from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # it has no typ
 
 from acts_celery.protocol import Limits
 from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.submission import read_submission
 from acts_celery.protocol.requests import Request, render
-from acts_celery.protocol.requests.tool_texts import tool_text
-from acts_celery.protocol.requests.type_texts import type_text
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.submission import read_submission
+from acts_celery.protocol.requests.tool_texts import tool_text, type_text
 
 TEXT: Final = {"type": "string"}
 NUMBER: Final = {"type": "number"}

@@ -13,20 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import Fate, Request, read_answer, read_request, render
-from acts_celery.protocol.requests.answer_texts import Unreadable
-from acts_celery.protocol.requests.function_answers import FunctionAnswer, with_words
-from acts_celery.protocol.requests.functions import (
-    Function,
-    can_be_carried,
-    function_schema,
-    functions_of,
-    wire_names,
-)
-from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.requests.reading import FunctionAnswer, Unreadable, with_words
+from acts_celery.protocol.requests.receipts import Turn
 from acts_celery.protocol.requests.rendering import render_functions
-from acts_celery.protocol.requests.tool_messages import Turn
-from acts_celery.protocol.submission.checking import Environment
+from acts_celery.protocol.requests.streaming import GrowingAnswer
+from acts_celery.protocol.requests.tool_texts import Function, can_be_carried, function_schema, functions_of, wire_names
 
 NUMBER = {"type": "integer"}
 ADD: dict[str, Any] = {

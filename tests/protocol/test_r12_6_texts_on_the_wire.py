@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.submission import read_submission
 from acts_celery.protocol.requests import Answer, Request, read_answer
-from acts_celery.protocol.requests.wire import value_with_texts_read
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.submission import read_submission
+from acts_celery.protocol.requests.reading import value_with_texts_read
 
 from .schema_strategies import schema_values
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.requests.answer_texts import Unreadable, find_answer, words_beside
+from acts_celery.protocol.requests.reading import Unreadable, find_answer, words_beside
 
 from .schema_strategies import schema_values
 

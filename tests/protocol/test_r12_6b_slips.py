@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from acts_celery.protocol import check_submission
 from acts_celery.protocol.analysis.analyse import analyse
-from acts_celery.protocol.language.references import Expression, Reference
-from acts_celery.protocol.language.templates import bare, escaped
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.references import Expression, Reference
 from acts_celery.protocol.requests import Answer, Request, compose, read_answer, read_request
 from acts_celery.protocol.requests.streaming import begin_answer, end_answer
-from acts_celery.protocol.submission.checking import Environment
+from acts_celery.protocol.templates import bare, escaped
 
 from .foreign_plans import calls_of
 from .laws import law

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acts_celery.protocol import parse
-from acts_celery.protocol.analysis.reach import ToolReach, reach_of
+from acts_celery.protocol.analysis.visibility import ToolReach, reach_of
 from acts_celery.protocol.calls.tools import Executor
 
 from .test_r12_requests import request

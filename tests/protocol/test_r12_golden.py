@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import pytest
 
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import Fate, Request, read_request, render
-from acts_celery.protocol.requests.functions import Function, first_schema, function_schema, functions_of
+from acts_celery.protocol.requests.receipts import Turn
 from acts_celery.protocol.requests.rendering import render_functions
-from acts_celery.protocol.requests.tool_messages import Turn
-from acts_celery.protocol.submission.checking import Environment
+from acts_celery.protocol.requests.tool_texts import Function, first_schema, function_schema, functions_of
 
 NATIVE: Final = "functions"
 """The example `output` where its tools go as functions."""

@@ -10,14 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Plan
-from acts_celery.protocol.calls.alternatives import chosen
-from acts_celery.protocol.calls.approvals import read_approvals
-from acts_celery.protocol.calls.outputs import Output
-from acts_celery.protocol.engine.decisions import Failure, Hold, Start, Success
-from acts_celery.protocol.engine.events import CallDecided, CallHeld
+from acts_celery.protocol.calls.call import read_approvals
+from acts_celery.protocol.calls.outputs import Output, chosen
+from acts_celery.protocol.engine.events import CallDecided, CallHeld, Failure, Hold, Ruling, Start, Success, Verdict
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.holds import Ruling, Verdict
-from acts_celery.protocol.requests.results import ResultRequest, result_request
+from acts_celery.protocol.requests.rendering import ResultRequest, result_request
 from acts_celery.protocol.schemas import CompiledSchema
 
 from .building import DATE, checked

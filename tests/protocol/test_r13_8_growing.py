@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.requests.answer_texts import Unreadable
-from acts_celery.protocol.requests.growing import GrowingAnswer
+from acts_celery.protocol.requests.reading import Unreadable
+from acts_celery.protocol.requests.streaming import GrowingAnswer
 
 from .schema_strategies import schema_values
 

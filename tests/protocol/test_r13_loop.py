@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol.engine.costs import Cost, Estimate
-from acts_celery.protocol.engine.loop import TRANSITIONS, BrokenLog, Loop, Stage
-from acts_celery.protocol.engine.loop_events import (
+from acts_celery.protocol.engine.loop import (
+    TRANSITIONS,
     Answered,
     Asked,
+    BrokenLog,
+    Loop,
     LoopEnded,
     LoopExtended,
+    LoopLimits,
+    Stage,
     TickClosed,
     TickError,
 )
-from acts_celery.protocol.engine.loop_limits import LoopLimits
-from acts_celery.protocol.engine.solution_output import judge_output
+from acts_celery.protocol.engine.outcomes import judge_output
 from acts_celery.protocol.state.fold import Fold
 
 SOLUTION = {"type": "solution", "solution": {"calls": [], "output": None}}

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.engine.decisions import Start
-from acts_celery.protocol.engine.holds import Ruling, Verdict, narrowed, scope_problems
+from acts_celery.protocol.engine.events import Ruling, Start, Verdict, narrowed, scope_problems
 from acts_celery.protocol.state.scopes import read_scope, scoped
 
 from .building import call, checked
@@ -82,7 +81,7 @@ def test_a_gather_call_is_given_a_kind_whole_or_not_at_all() -> None:
     gathering = call(_gather=True, _scopes=["†state.a", "†state.b", "input"], to="†data.x")
     plan = checked(gathering, context=context, config={"approve": ["*"]})
     (one,) = plan.lanes[None].calls
-    from acts_celery.protocol.engine.holds import Snapshot
+    from acts_celery.protocol.engine.events import Snapshot
 
     shown = Snapshot({}, {"state": {"①": {"a": 1, "b": 2}}, "input": {"n": 1}})
     assert not list(scope_problems(["†state.a", "†state.b"], one, shown))

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import check_submission
-from acts_celery.protocol.calls.approvals import read_approvals
-from acts_celery.protocol.engine.decisions import Decision, Hold, Outcome, Start
-from acts_celery.protocol.engine.events import CallDecided, CallHeld
+from acts_celery.protocol.calls.call import read_approvals
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallHeld,
+    Decision,
+    Hold,
+    Outcome,
+    Ruling,
+    Start,
+    Status,
+    Verdict,
+)
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.holds import Ruling, Verdict
-from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
 from .building import DATE, call, checked, pointers, problems, submission

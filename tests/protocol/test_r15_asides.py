@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import check_submission
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.config import Meta
 from acts_celery.protocol.requests import Request, compose, read_answer, read_request
-from acts_celery.protocol.submission.asides import Meta
-from acts_celery.protocol.submission.checking import Environment
 
 from .building import pointers, problems
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import Request, read_request, render, render_tick
-from acts_celery.protocol.submission.checking import Environment
 
 PAY: dict[str, Any] = {"pay": {"type": "object", "properties": {}, "_trust": {"effects": True}}}
 NOTHING: dict[str, Any] = {"calls": [], "output": None}

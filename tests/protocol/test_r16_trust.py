@@ -8,11 +8,9 @@ import pytest
 
 from acts_celery.protocol import Output, Plan
 from acts_celery.protocol.calls.trust import ToolTrust
-from acts_celery.protocol.engine.decisions import FanOut, Hold, Outcome, Start, Success
-from acts_celery.protocol.engine.events import FanOutBegun
+from acts_celery.protocol.engine.events import FanOut, FanOutBegun, Hold, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
 from acts_celery.protocol.engine.outcomes import Terms
-from acts_celery.protocol.engine.statuses import Status
 
 from .building import DATE, call, checked, executing, pointers, problems_of, run_plan
 from .driver import Result

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Plan, Rejected, check_submission
-from acts_celery.protocol.analysis.demanded_shapes import DemandedShapes
+from acts_celery.protocol.analysis.sample_values import DemandedShapes
 from acts_celery.protocol.analysis.simulation import simulate
-from acts_celery.protocol.engine.decisions import Decision, Outcome, Success
+from acts_celery.protocol.engine.events import Decision, Outcome, Status, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import read_answer
-from acts_celery.protocol.requests.request import read_request
+from acts_celery.protocol.requests.schema import read_request
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.submission.checking import Environment
 
 from .building import call, plan_submission, problems, submission
 
@@ -433,7 +432,7 @@ def test_who_waits_for_whom_is_asked_once_where_instances_share_it() -> None:
 def test_looking_for_near_names_ends_however_many_are_misspelt_and_however_long_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("acts_celery.protocol.language.spelling.PATIENCE", 100_000)
+    monkeypatch.setattr("acts_celery.protocol.errors.PATIENCE", 100_000)
 
     def rejected(known: int) -> Callable[[], object]:
         context = [{"type": "state", **{f"{'ab' * 45}{i}": 1 for i in range(known)}}]

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.requests import read_request
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.decoding import decode
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text("a/*,]}\"'\\ \n†", max_size=8),

@@ -9,13 +9,13 @@ import pytest
 
 from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.analysis.simulation import simulate
-from acts_celery.protocol.graph.promises import Promise, schemas_at
-from acts_celery.protocol.language.references import Reference
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.places import Promise, schemas_at
+from acts_celery.protocol.plan.submission import decode
+from acts_celery.protocol.references import Reference
 from acts_celery.protocol.requests import compose
-from acts_celery.protocol.requests.request import read_request
+from acts_celery.protocol.requests.schema import read_request
 from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.decoding import decode
 
 SECONDS = 1.0
 DEPTH = 24

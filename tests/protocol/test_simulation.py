@@ -17,7 +17,7 @@ from acts_celery.protocol.analysis.simulation import (
     branch_effects,
     simulate,
 )
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.events import Status
 from acts_celery.protocol.schemas import compiled
 
 from .building import call, checked, plan_submission

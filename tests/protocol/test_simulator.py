@@ -17,9 +17,8 @@ import pytest
 from hypothesis import settings
 
 from acts_celery.protocol import Plan, check_submission
-from acts_celery.protocol.engine.decisions import Failure, Start, Success
-from acts_celery.protocol.engine.statuses import FINAL, Status
-from acts_celery.protocol.graph.downstream import Joins
+from acts_celery.protocol.engine.events import FINAL, Failure, Start, Status, Success
+from acts_celery.protocol.plan.lanes import Joins
 
 from . import naive
 from .authoring import ACTIVITIES, EXPLICIT, INSTANCES, LATENT, Author, Json, carry_out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count, takewhile
 
-from acts_celery.protocol.language.spelling import Speller
+from acts_celery.protocol.errors import Speller
 
 
 def test_the_longer_the_names_the_fewer_are_compared() -> None:

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Conflict, Expression, Plan
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.kinds import Overlay
 from acts_celery.protocol.state.operations import Operation, read_operation
-from acts_celery.protocol.state.overlay import Overlay
 
 from .building import FUNCTIONS
 from .strategies import METHODS, expressions, log_messages, logs

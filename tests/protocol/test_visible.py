@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol.language.visible import INVISIBLE, json_text, one_line
+from acts_celery.protocol.errors import INVISIBLE, json_text, one_line
 from acts_celery.protocol.requests.data_blocks import compact
 
 JOINERS = "\u200c\u200d"

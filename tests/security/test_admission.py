@@ -16,7 +16,7 @@ from acts_celery.broker_config import (
     EXECUTE_DELEGATE,
     EXECUTE_INSTANCE,
 )
-from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.runner.application import make_client_application
 
 from .broker_messages import message, packed, task_body
 from .users import Guarded

@@ -29,8 +29,8 @@ from acts_celery.broker_config import (
     EmbeddedServer,
 )
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.submission.decoding import decode
-from acts_celery.worker.app.application import make_client_application
+from acts_celery.protocol.plan.submission import decode
+from acts_celery.worker.runner.application import make_client_application
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .broker_messages import message, packed, task_body

@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.keys import Keys
 from tests.few import few
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 

@@ -9,8 +9,8 @@ import pytest
 from kombu.exceptions import EncodeError
 
 from acts_celery.broker_config import EmbeddedServer, celery_configuration
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.prefetch import InFlight, keep_in_memory
+from acts_celery.worker.broker.consumer import InFlight, keep_in_memory
+from acts_celery.worker.runner.application import make_client_application
 from tests.worker.backend import settings_for
 
 SECRET = "canary-77b0"

@@ -14,9 +14,9 @@ import pytest
 
 from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.metrics.queue_figures import QueueFigures, QueueReader
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.telemetry.figures import QueueFigures, QueueReader
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 
 from .broker_messages import packed, task_body

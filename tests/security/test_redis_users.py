@@ -10,10 +10,10 @@ import pytest
 import redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.liveness.report_queue import ReportQueue
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.wire.reports import AttemptRef, Report
+from acts_celery.worker.broker.messages import AttemptRef, Report
+from acts_celery.worker.recovery.heartbeats import ReportQueue
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.keys import Keys
 
 from .permissions import PAGE, administered, table, with_table
 from .servers import redis_server

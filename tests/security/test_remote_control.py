@@ -10,9 +10,9 @@ import pytest
 from kombu.exceptions import OperationalError
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.secret import read_tokens
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.connections import read_tokens
+from acts_celery.worker.store.keys import Keys
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .users import Guarded

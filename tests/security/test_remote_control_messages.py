@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.runner.application import make_client_application
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 from .broker_messages import message, packed

@@ -12,8 +12,8 @@ from celery.worker.control import conf
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.broker_config.loading import mark
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.process.log_secrets import Masking
+from acts_celery.worker.logs import Masking
+from acts_celery.worker.runner.application import make_client_application
 from tests.deploy.files import programs
 
 SECRETS: dict[str, tuple[Any, str]] = {

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.runner.application import make_client_application
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
 
 from .servers import free_port, redis_server

@@ -13,8 +13,8 @@ import pytest
 
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.runner.application import make_client_application
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
 
 from .certificates import OPENSSL, Authority, authority, certificate

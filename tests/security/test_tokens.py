@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.engine.decisions import Failure, Success
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
-from acts_celery.worker.wire.messages import Delivery, delivery_task, unpack_activity_call
-from acts_celery.worker.wire.packing import unpack
+from acts_celery.protocol.engine.events import Failure, Success
+from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import Delivery, delivery_task, unpack, unpack_activity_call
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.runner.application import make_client_application
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_for
 
 ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}

@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError
 
 from acts_celery.broker_config import load
 from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.storage.queue_notes import QueueNotes
+from acts_celery.worker.store.living import QueueNotes
 from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
 from tests.worker.figures import metrics_command, page, page_until, value
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acts_celery.broker_config.tokens import AccessToken
-from acts_celery.worker.ui.application import PAGES
-from acts_celery.worker.ui.deeds import DEEDS
-from acts_celery.worker.web.access import WINDOW_SECONDS, WRONG_TOKENS, Access
-from acts_celery.worker.web.refusals import Refused
+from acts_celery.worker.ui.access import WINDOW_SECONDS, WRONG_TOKENS, Access, Refused
+from acts_celery.worker.ui.application import DEEDS, PAGES
 
 from .sites import CONTROLLER, DECIDER, READER, Site, error_of
 

@@ -123,7 +123,7 @@ def test_without_the_extra_the_remedy_is_told(
     for name in [
         name
         for name in sys.modules
-        if name.startswith(("acts_celery.worker.ui", "acts_celery.worker.web", f"{package}."))
+        if name.startswith(("acts_celery.worker.ui", "acts_celery.worker.ui", f"{package}."))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from acts_celery.worker.web.connections import Connection
-from acts_celery.worker.web.serving import WebServer
+from acts_celery.worker.ui.server import Connection, WebServer
 
 WAIT_SECONDS = 30
 LARGE = b"x" * 8_000_000

@@ -17,10 +17,10 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import load
-from acts_celery.worker.page import Page
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.ui import Page
+from acts_celery.worker.ui.access import Reader
 from acts_celery.worker.ui.following import PAUSE_SECONDS, Following, Viewer
-from acts_celery.worker.web.reading import Reader
 from tests.chaos.server import Server
 from tests.worker.backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting
 

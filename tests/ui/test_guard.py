@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from acts_celery.worker.web.guard import HEADERS
+from acts_celery.worker.ui.access import HEADERS
 from tests.worker.backend import Backend
 
 from .sites import CONTROLLER, READER, Site, error_of, served

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from acts_celery.worker.web.reading import Reader
+from acts_celery.worker.ui.access import Reader
 
 DEADLINE_SECONDS = 30
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.broker_config.server_binary import VARIABLE
+from acts_celery.broker_config.embedded import VARIABLE
 from acts_celery.worker.registry.loading import load
 
 from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from acts_celery import Run
-from acts_celery.worker.page import Page
-from acts_celery.worker.page.document import document
+from acts_celery.worker.ui import Page
+from acts_celery.worker.ui.server import document
 
 from .backend import Backend
 

@@ -13,10 +13,10 @@ from acts_celery import ActivitiesError, Message, Output
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config import load as load_settings
 from acts_celery.protocol.calls.tools import PLAIN, Tool
-from acts_celery.worker.app.application import make_application
-from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
 from acts_celery.worker.registry.loading import load
+from acts_celery.worker.runner.application import make_application
+from acts_celery.worker.runner.checking import Checker
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -11,7 +11,7 @@ import pytest
 from acts_celery import Client, Result
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.worker.errors import OverLimit
-from acts_celery.worker.storage.keys import Keys, admission
+from acts_celery.worker.store.keys import Keys, admission
 
 from .backend import Backend
 

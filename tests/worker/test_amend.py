@@ -11,10 +11,9 @@ import pytest
 
 from acts_celery import BeingAmended, Run, RunNotFound, RunOver
 from acts_celery.protocol import Problem, Rejected
-from acts_celery.worker.client.amendment import Amender
-from acts_celery.worker.client.amendment_steps import AmendmentSteps
-from acts_celery.worker.storage.audit import Actor, AuditRecord
-from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.client.amendment import Amender, AmendmentSteps
+from acts_celery.worker.store.held_calls import Actor, AuditRecord
+from acts_celery.worker.store.keys import Keys, active_runs
 from tests.acceptance.command import send, start
 
 from .backend import Backend, Meeting

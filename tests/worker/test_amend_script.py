@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.calls.elements import element_index
-from acts_celery.protocol.engine.decisions import Outcome
-from acts_celery.protocol.engine.events import CallsUndone
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.worker.client.amendment_steps import AmendmentSteps
-from acts_celery.worker.storage.commits import Held
-from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.entries import read_entry
+from acts_celery.protocol.calls.call import element_index
+from acts_celery.protocol.engine.events import CallsUndone, Outcome, Status
+from acts_celery.worker.client.amendment import AmendmentSteps
+from acts_celery.worker.store.commits import Held
+from acts_celery.worker.store.connections import connect
+from acts_celery.worker.store.entries import read_entry
 
 from .test_commit_script import Log, done
 

@@ -11,13 +11,12 @@ import pytest
 from acts_celery import Client
 from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.language.messages import Message
-from acts_celery.worker.storage.audit import Actor, AuditRecord
-from acts_celery.worker.storage.clock import date_now
-from acts_celery.worker.storage.dead_letters import DeadLetter
-from acts_celery.worker.wire.attempts import CallId
-from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.protocol.messages import Message
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import TaskMessage, pack
+from acts_celery.worker.store.held_calls import Actor, AuditRecord
+from acts_celery.worker.store.scripts import date_now
+from acts_celery.worker.store.waiting import DeadLetter
 
 from .backend import Backend, Meeting
 from .test_control_cli import command, gate

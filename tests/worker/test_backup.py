@@ -12,7 +12,7 @@ from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.storage.keys import recovery
+from acts_celery.worker.store.keys import recovery
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command

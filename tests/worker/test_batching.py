@@ -1,4 +1,4 @@
-"""What is handed in at the same time is sent together (worker/process/batching.py)."""
+"""What is handed in at the same time is sent together (worker/outages.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from acts_celery.worker.process.batching import Batcher, on_threads
+from acts_celery.worker.outages import Batcher, on_threads
 
 
 def test_one_goes_at_once_and_what_comes_meanwhile_goes_together_in_order() -> None:

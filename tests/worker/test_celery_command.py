@@ -16,9 +16,9 @@ from celery import Celery
 
 from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_application
-from acts_celery.worker.cli.doctor.servers import examine_servers
+from acts_celery.worker.cli.doctor_servers import examine_servers
 from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.runner.application import make_application
 
 from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, ended, heard, settings_apart
 

@@ -21,13 +21,19 @@ from acts_celery.broker_config import EmbeddedServer, NotConfigured, SettingsErr
 from acts_celery.protocol import Problem, Rejected, check_submission
 from acts_celery.worker.cli import main
 from acts_celery.worker.cli.check import branches
-from acts_celery.worker.cli.failures import Failed, Interrupted, documented, explain, rejection
-from acts_celery.worker.cli.output import OutputFailed, escaped, prepare_streams
-from acts_celery.worker.cli.rendering import counts_line
+from acts_celery.worker.cli.options import Failed, Interrupted, documented, explain, rejection
+from acts_celery.worker.cli.output import (
+    SHORT,
+    OutputFailed,
+    counts_line,
+    escaped,
+    inline,
+    prepare_streams,
+    value_lines,
+)
+from acts_celery.worker.cli.progress import View, result_lines
 from acts_celery.worker.cli.run import has_raised
 from acts_celery.worker.cli.source import read_submission
-from acts_celery.worker.cli.values import SHORT, inline, value_lines
-from acts_celery.worker.cli.view import View, result_lines
 from tests.environment import without_settings
 from tests.protocol.test_scale import steps
 

@@ -13,11 +13,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, load
 from acts_celery.broker_config.tokens import Identity, TokenLimits
-from acts_celery.worker.client.overview import Overview
+from acts_celery.worker.client.deployments import Overview
 from acts_celery.worker.errors import OverLimit
-from acts_celery.worker.storage import connections
-from acts_celery.worker.storage.connections import connect_once
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store import connections
+from acts_celery.worker.store.connections import connect_once
+from acts_celery.worker.store.keys import Keys
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 from .clusters import Cluster, cluster

@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
-from acts_celery.worker.client.collecting import collecting_seldom
+from acts_celery.worker.client.submitting import collecting_seldom
 
 USUAL = 700
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.calls.elements import element_index
-from acts_celery.worker.storage.commits import Delegated, Held, Rest
+from acts_celery.protocol.calls.call import element_index
+from acts_celery.worker.store.commits import Delegated, Held, Rest
 
 from .test_commit_script import Log, done
 

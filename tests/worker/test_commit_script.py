@@ -12,14 +12,12 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.engine.decisions import Outcome
-from acts_celery.protocol.engine.events import CallEnded
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.worker.storage.commits import Claim, Commit, Committed, Ending, Rest
-from acts_celery.worker.storage.connections import connect_async
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.log import LogTerms, MessageLog
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.protocol.engine.events import CallEnded, Outcome, Status
+from acts_celery.worker.broker.messages import TaskMessage
+from acts_celery.worker.store.commits import Claim, Commit, Committed, Ending, Rest
+from acts_celery.worker.store.connections import connect_async
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.log import LogTerms, MessageLog
 
 from .backend import settings_for
 

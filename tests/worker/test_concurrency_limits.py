@@ -13,12 +13,12 @@ import pytest
 from acts_celery import ActivitiesError, Client, activity
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.lanes.call_slots import definition_slots
-from acts_celery.worker.storage.connections import connect_async
-from acts_celery.worker.storage.entries import id_key
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.slots import Slots, Slotted
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.runner.deciding import definition_slots
+from acts_celery.worker.store.connections import connect_async
+from acts_celery.worker.store.entries import id_key
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.slots import Slots, Slotted
 
 from .backend import Backend, Meeting, settings_apart
 

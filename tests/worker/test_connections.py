@@ -13,11 +13,11 @@ from kombu.exceptions import OperationalError
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.storage.connections import connect, connect_async
-from acts_celery.worker.storage.log import LogTerms, MessageLog
-from acts_celery.worker.wire.task_messages import lane_task
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import lane_task
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.connections import connect, connect_async
+from acts_celery.worker.store.log import LogTerms, MessageLog
 
 from .backend import settings_for
 

@@ -13,7 +13,7 @@ import pytest
 
 from acts_celery import Run, RunNotFound, RunOver
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, heard, settings_apart, status_of
 from .pages import Asking, agree

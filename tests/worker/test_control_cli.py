@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from acts_celery.worker.cli import acts as group
-from acts_celery.worker.storage.keys import active_runs
+from acts_celery.worker.store.keys import active_runs
 from tests.acceptance.command import Finished, acts, acts_afresh, finish, send, start
 
 from .backend import Backend, Meeting

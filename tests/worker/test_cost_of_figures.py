@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.metrics.process_figures import ProcessFigures
+from acts_celery.worker.telemetry.process_figures import ProcessFigures
 
 from .backend import Backend, Meeting, settings_apart
 from .figures import free_port, page, value

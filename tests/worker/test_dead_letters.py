@@ -16,11 +16,11 @@ from click.testing import CliRunner
 
 from acts_celery import Client, LetterNotFound
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.cli.dead import dead
-from acts_celery.worker.storage.dead_letters import DeadLetter, DeadLetters
-from acts_celery.worker.storage.keys import Keys, due_runs
-from acts_celery.worker.wire.attempts import CallId
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import TaskMessage
+from acts_celery.worker.cli.control import dead
+from acts_celery.worker.store.keys import Keys, due_runs
+from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command

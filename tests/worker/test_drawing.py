@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from acts_celery.worker.client.call_results import CallResult
-from acts_celery.worker.client.drawing import draw
 from acts_celery.worker.client.results import Result, TickResult
+from acts_celery.worker.client.run import draw
 
 
 def call(index: int, status: str = "done", instance: str | None = None, **more: object) -> CallResult:

@@ -11,7 +11,7 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.worker.cli.progress import Elements
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, status_of
 from .test_control import alone, echo, gate

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.client.erasure import Eraser
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import TaskMessage
+from acts_celery.worker.client.deleting import Eraser
 from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunOver
-from acts_celery.worker.page import Page
-from acts_celery.worker.storage.dead_letters import DeadLetter
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.wire.attempts import CallId
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.state import RunState
+from acts_celery.worker.store.waiting import DeadLetter
+from acts_celery.worker.ui import Page
 
 from .backend import Backend, Meeting, settings_apart
 from .test_control_cli import command

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acts_celery import Run, RunBroken, RunNotFound
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 from tests.acceptance.command import acts
 
 from .backend import Backend, heard

@@ -9,12 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from acts_celery.worker import fairness as lane_admission
 from acts_celery.worker.broker.consumer import lane_of
-from acts_celery.worker.fairness import lane_admission
-from acts_celery.worker.fairness.fair_scheduling import FairScheduling
-from acts_celery.worker.fairness.fair_semaphore import FairPlaces, FairSemaphore, may_hold_another
-from acts_celery.worker.fairness.lane_admission import LaneAdmission
-from acts_celery.worker.wire.task_messages import lane_task
+from acts_celery.worker.broker.messages import lane_task
+from acts_celery.worker.fairness import FairPlaces, FairScheduling, FairSemaphore, LaneAdmission, may_hold_another
 
 
 def test_a_run_that_is_alone_may_hold_all_but_a_ninth_and_others_find_places_free() -> None:

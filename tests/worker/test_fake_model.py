@@ -24,7 +24,7 @@ from acts_celery import (
     local,
     model,
 )
-from acts_celery.worker.models.fake import FakeModel
+from acts_celery.worker.agent.scripted import FakeModel
 from acts_celery.worker.registry.activities import registry
 
 SECONDS = 60

@@ -15,7 +15,7 @@ import pytest
 from acts_celery import AsyncClient, File, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 from tests.models.server import Reply, model_server, streamed
 
 from .backend import Backend, Meeting, settings_apart

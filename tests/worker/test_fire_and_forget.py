@@ -15,10 +15,10 @@ from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer, find_server
 from acts_celery.broker_config.configuration import queue_prefix
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.liveness.report_queue import ReportQueue
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.wire.reports import AttemptRef, Completion, Report
+from acts_celery.worker.broker.messages import AttemptRef, Completion, Report
+from acts_celery.worker.recovery.heartbeats import ReportQueue
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, ended, meeting_url, settings_apart, settings_for
 from .test_dead_letters import wait_until_done, writes_to

@@ -13,17 +13,17 @@ from redis.exceptions import NoPermissionError
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.protocol import Plan, Rejected, check_in
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.client import dispatcher, forgetting
-from acts_celery.worker.client.forgetting import Forgetting
+from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.worker.broker.attempts import Tokens
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import unpack, unpack_task
+from acts_celery.worker.client import dispatcher
+from acts_celery.worker.client import dispatcher as forgetting
+from acts_celery.worker.client.dispatcher import Forgetting
 from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.wire.packing import unpack
-from acts_celery.worker.wire.task_messages import unpack_task
-from acts_celery.worker.wire.tokens import Tokens
+from acts_celery.worker.store.keys import Keys
 from tests.protocol.authoring import ACTIVITIES, ANY, EXPLICIT, LATENT, Author
 from tests.protocol.driver import Driver
 from tests.protocol.test_against_naive import adapted

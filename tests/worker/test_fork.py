@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acts_celery import Run, RunNotFound
-from acts_celery.worker.storage.keys import Keys, active_runs
+from acts_celery.worker.store.keys import Keys, active_runs
 from tests.acceptance.command import start
 
 from .backend import Backend, Meeting

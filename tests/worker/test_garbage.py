@@ -10,11 +10,11 @@ import pytest
 
 from acts_celery.protocol import Limits, check
 from acts_celery.protocol.engine.events import MessageAdded
-from acts_celery.worker.app.garbage import GarbageStep
-from acts_celery.worker.storage.definition import pack_definition, pack_lane, unpack_definition
-from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.lane import LaneView, RunView
-from acts_celery.worker.wire.tokens import Tokens
+from acts_celery.worker.broker.attempts import Tokens
+from acts_celery.worker.runner.runtime import GarbageStep
+from acts_celery.worker.store.definition import pack_definition, pack_lane, unpack_definition
+from acts_celery.worker.store.entries import Entry
+from acts_celery.worker.store.lane import LaneView, RunView
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Rejected
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at

@@ -10,9 +10,9 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.protocol import Limits
-from acts_celery.worker.storage.connections import connect_async
-from acts_celery.worker.storage.lane import LaneView, RunView
-from acts_celery.worker.storage.log import LogTerms, MessageLog
+from acts_celery.worker.store.connections import connect_async
+from acts_celery.worker.store.lane import LaneView, RunView
+from acts_celery.worker.store.log import LogTerms, MessageLog
 
 from .backend import Backend, Meeting
 from .test_control import alone, echo, gate, wait_at

@@ -11,9 +11,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage import grouping
-from acts_celery.worker.storage.connections import connect_async
-from acts_celery.worker.storage.grouping import GroupedCommands
+from acts_celery.worker.store import connections as grouping
+from acts_celery.worker.store.connections import GroupedCommands, connect_async
 
 from .backend import settings_for
 

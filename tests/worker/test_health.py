@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.runner.application import make_client_application
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 

@@ -16,8 +16,8 @@ import pytest
 from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.broker_config.server_binary import VARIABLE
-from acts_celery.worker.storage.keys import recovery
+from acts_celery.broker_config.embedded import VARIABLE
+from acts_celery.worker.store.keys import recovery
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from acts_celery.protocol import Plan, check_submission
-from acts_celery.worker.cli.failures import Failed
-from acts_celery.worker.cli.ignored import reported
+from acts_celery.worker.cli.options import Failed, reported
 
 CALL = {"_tool": "t", "_outputPath": "†state.a"}
 

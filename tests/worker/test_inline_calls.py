@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol.engine.decisions import Success
-from acts_celery.worker.fairness import quarantine
-from acts_celery.worker.fairness.fair_scheduling import FairScheduling
-from acts_celery.worker.fairness.quarantine import Quarantine
-from acts_celery.worker.lanes.inline_calls import InlineCalls
-from acts_celery.worker.lanes.mailbox import Mailbox
-from acts_celery.worker.wire.attempts import Attempt, CallId, Result
+from acts_celery.protocol.engine.events import Success
+from acts_celery.worker import fairness as quarantine
+from acts_celery.worker.broker.attempts import Attempt, CallId, Result
+from acts_celery.worker.fairness import FairScheduling, Quarantine
+from acts_celery.worker.runner.starting import InlineCalls
+from acts_celery.worker.runner.step import Mailbox
 
 
 def test_of_very_many_calls_that_end_one_by_one_each_is_taken_once() -> None:

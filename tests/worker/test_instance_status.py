@@ -8,9 +8,9 @@ import click
 import pytest
 
 from acts_celery import CallStatus
-from acts_celery.worker.cli.view import View, result_lines
+from acts_celery.worker.cli.progress import View, result_lines
 from acts_celery.worker.client.call_results import CANCELLED, CallResult
-from acts_celery.worker.client.instance_status import instance_statuses
+from acts_celery.worker.client.results import instance_statuses
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

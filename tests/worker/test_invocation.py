@@ -15,11 +15,10 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.decisions import Failure, Success
-from acts_celery.worker.lanes.invocation import invoke
-from acts_celery.worker.lanes.threads import Threads
+from acts_celery.protocol.engine.events import Failure, Success
+from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry
 from acts_celery.worker.registry.activities import Policy, make_activity
-from acts_celery.worker.wire.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.runner.calls import Threads, invoke
 
 SECOND = Attempt(CallId("r1", "①", 4), number=2, failures=1)
 
@@ -37,7 +36,7 @@ def test_an_attempt_that_failed_is_reported_with_its_call_and_its_number(caplog:
     async def fails() -> None:
         raise ConnectionError("the bank is closed")
 
-    with caplog.at_level(logging.WARNING, "acts_celery.worker.lanes.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.runner.calls"):
         result = attempted(fails, Policy(retries=3))
         last = attempted(fails, Policy(retries=1))
     assert isinstance(result, Retry)
@@ -56,10 +55,10 @@ def test_the_traceback_of_an_error_at_one_place_is_in_the_log_once_or_each_time_
     async def breaks() -> None:
         raise ZeroDivisionError("again")
 
-    with caplog.at_level(logging.WARNING, "acts_celery.worker.lanes.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.runner.calls"):
         attempted(breaks, Policy())
         attempted(breaks, Policy())
-    with caplog.at_level(logging.DEBUG, "acts_celery.worker.lanes.invocation"):
+    with caplog.at_level(logging.DEBUG, "acts_celery.worker.runner.calls"):
         attempted(breaks, Policy())
     assert [record.exc_info is not None for record in caplog.records] == [True, False, True]
     assert len({record.getMessage() for record in caplog.records}) == 1
@@ -122,7 +121,7 @@ def test_what_is_said_of_parameters_holds_nothing_of_their_values(parameters: di
 
 
 def test_a_timeout_is_reported_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "acts_celery.worker.lanes.invocation"):
+    with caplog.at_level(logging.WARNING, "acts_celery.worker.runner.calls"):
         result = attempted(asyncio.Event().wait, Policy(retries=1, timeout_seconds=0.001))
     (record,) = caplog.records
     assert result == Failure("TimeoutError", "took longer than 0.001 seconds")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from acts_celery.protocol.engine.events import CallEnded, CallsUndone
-from acts_celery.protocol.engine.loop import Loop
-from acts_celery.protocol.engine.loop_events import Asked, PartCame
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.events import CallEnded, CallsUndone, Status
+from acts_celery.protocol.engine.loop import Asked, Loop, PartCame
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.lane_state import LaneState
-from acts_celery.worker.storage.loop_entries import LoopStep
+from acts_celery.worker.store.entries import Entry
+from acts_celery.worker.store.loop_entries import LoopStep
+from acts_celery.worker.store.state import LaneState
 
 
 def test_what_a_call_has_cost_stays_known_when_it_is_tried_again() -> None:

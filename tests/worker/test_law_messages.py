@@ -13,39 +13,36 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.decisions import Failure, Success
-from acts_celery.worker.errors import MalformedMessage
-from acts_celery.worker.wire.attempts import Attempt, CallId, Retry
-from acts_celery.worker.wire.messages import (
+from acts_celery.protocol.engine.events import Failure, Success
+from acts_celery.worker.broker.attempts import Attempt, CallId, Retry
+from acts_celery.worker.broker.messages import (
     ActivityCall,
-    DelegateCall,
-    Delivery,
-    pack_delivery,
-    pack_message,
-    tick_answer,
-    unpack_activity_call,
-    unpack_delegate_call,
-    unpack_delivery,
-)
-from acts_celery.worker.wire.packing import pack, unpack
-from acts_celery.worker.wire.reports import (
     AttemptRef,
     Completion,
+    DelegateCall,
+    Delivery,
+    Envelope,
+    LaneCall,
     Probe,
     Report,
     Unanswered,
+    pack,
+    pack_delivery,
+    pack_envelope,
+    pack_lane_call,
+    pack_message,
     pack_report,
+    tick_answer,
+    unpack,
+    unpack_activity_call,
+    unpack_delegate_call,
+    unpack_delivery,
+    unpack_envelope,
+    unpack_lane_call,
     unpack_probe,
     unpack_report,
 )
-from acts_celery.worker.wire.task_messages import (
-    Envelope,
-    LaneCall,
-    pack_envelope,
-    pack_lane_call,
-    unpack_envelope,
-    unpack_lane_call,
-)
+from acts_celery.worker.errors import MalformedMessage
 
 TICK: Final = ("written", "answer", "error", "model", "usage", "type", "message", "input", "output", "cached")
 LIMITS: Final = Limits()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.connections import connect_async
-from acts_celery.worker.storage.slots import Slots, Slotted
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.store.connections import connect_async
+from acts_celery.worker.store.slots import Slots, Slotted
 
 from .backend import settings_for
 

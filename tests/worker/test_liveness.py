@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.cli.doctor.servers import examine_servers
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.cli.doctor_servers import examine_servers
+from acts_celery.worker.store.keys import Keys
 from tests.few import few
 
 from .backend import Backend, Meeting, ends, heard, meeting_url, settings_for

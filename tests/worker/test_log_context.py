@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.process.log_context import AT_WORK, lane_at_work
-from acts_celery.worker.wire.attempts import Attempt, CallId, enter
+from acts_celery.worker.broker.attempts import Attempt, CallId, enter
+from acts_celery.worker.logs import AT_WORK, lane_at_work
 
 from .backend import Backend
 

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.metrics.collection import Collection
-from acts_celery.worker.metrics.log_figures import LogReader
-from acts_celery.worker.metrics.queue_figures import QueueFigures, QueueReader, RedisQueue
-from acts_celery.worker.storage.keys import recovery
-from acts_celery.worker.wire.task_messages import SENT, TASKS, lane_task
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import SENT, TASKS, lane_task
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.keys import recovery
+from acts_celery.worker.telemetry.figures import Collection, LogReader, QueueFigures, QueueReader, RedisQueue
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 from .figures import metrics_command, page, page_until, scraped, value

@@ -14,12 +14,9 @@ import pytest
 from celery.utils.log import ColorFormatter
 
 from acts_celery.broker_config import EmbeddedServer, Settings, load
-from acts_celery.worker.process.log_context import AT_WORK, lane_at_work
-from acts_celery.worker.process.log_lines import MaskedFormatter, json_formatter
-from acts_celery.worker.process.log_secrets import Masking
-from acts_celery.worker.process.log_setup import _set_up
+from acts_celery.worker.broker.attempts import place_of_run
+from acts_celery.worker.logs import AT_WORK, MaskedFormatter, Masking, _set_up, json_formatter, lane_at_work
 from acts_celery.worker.registry.loading import load as load_activities
-from acts_celery.worker.wire.traces import place_of_run
 
 from .backend import Backend, Meeting, settings_apart
 

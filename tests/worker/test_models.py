@@ -13,8 +13,8 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.cli.unanswered import watching
-from acts_celery.worker.wire.reports import LONGEST_WHY
+from acts_celery.worker.broker.messages import LONGEST_WHY
+from acts_celery.worker.cli.progress import watching
 from tests.acceptance.command import acts
 from tests.models.server import ModelServer, Reply, failing, model_server, streamed
 

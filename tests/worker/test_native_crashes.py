@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from acts_celery.broker_config import EXECUTE_DELEGATE, EmbeddedServer
-from acts_celery.worker.app.scheduler import Scheduler
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.wire.messages import unpack_delegate_call
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.broker.messages import TaskMessage, unpack_delegate_call
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.runner.scheduler import Scheduler
 from tests.few import few
 from tests.models.tool_servers import OpenAIWire
 

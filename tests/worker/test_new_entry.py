@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.storage import entries, lane_state
-from acts_celery.worker.storage.entries import read_entry
-from acts_celery.worker.storage.lane_state import LaneState
-from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.store import entries
+from acts_celery.worker.store import state as lane_state
+from acts_celery.worker.store.entries import read_entry
+from acts_celery.worker.store.state import LaneState
 
 ENTRY = {b"l": b"", b"p": b"0-0", b"c": b"2", b"note": b"it is late"}
 ENDED = {b"l": b"", b"p": b"1-0", b"c": b"2", b"s": b"done", b"m": pack({"type": "text", "message": "there"})}

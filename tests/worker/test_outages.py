@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from acts_celery.worker.process.outages import Outage
+from acts_celery.worker.outages import Outage
 
 
 def test_an_outage_costs_two_lines_however_long_it_lasts(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,9 +14,9 @@ from acts_celery import AsyncClient, Client
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.errors import AmbiguousRun, RunNotFound, RunOver
-from acts_celery.worker.storage.keys import Keys, active_runs, ended_runs
-from acts_celery.worker.storage.retention import expire_runs
-from acts_celery.worker.storage.run_list import RunList
+from acts_celery.worker.store.keys import Keys, active_runs, ended_runs
+from acts_celery.worker.store.run_list import RunList
+from acts_celery.worker.store.run_writer import expire_runs
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command

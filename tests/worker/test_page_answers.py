@@ -21,8 +21,8 @@ from acts_celery.worker.errors import (
     OtherFormat,
     RunNotFound,
 )
-from acts_celery.worker.page import Page
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.ui import Page
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.worker.page.drawing import MOST_DRAWN, Node, draw
-from acts_celery.worker.page.layers import layers_of, place
-from acts_celery.worker.page.tally import alike
+from acts_celery.worker.ui.drawing import MOST_DRAWN, Node, draw, layers_of, place
+from acts_celery.worker.ui.opened import alike
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = (

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from acts_celery import Run
-from acts_celery.worker.cli.failures import Failed
-from acts_celery.worker.cli.writing import write_whole
-from acts_celery.worker.page import Page
-from acts_celery.worker.page import document as documents
-from acts_celery.worker.page.document import MOST_BYTES, document
+from acts_celery.worker.cli.options import Failed
+from acts_celery.worker.cli.source import write_whole
+from acts_celery.worker.ui import Page
+from acts_celery.worker.ui import server as documents
+from acts_celery.worker.ui.server import MOST_BYTES, document
 from tests.acceptance.command import Finished, acts
 
 from .backend import Backend

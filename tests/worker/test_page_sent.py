@@ -12,14 +12,12 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EXECUTE_DELEGATE, EmbeddedServer
-from acts_celery.protocol.engine.decisions import Failure, Success
-from acts_celery.protocol.engine.events import CallEnded
-from acts_celery.worker.app.scheduler import Scheduler
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.wire.attempts import CallId, call_name
-from acts_celery.worker.wire.messages import Delivery, delivery_task, unpack_delegate_call
-from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
+from acts_celery.protocol.engine.events import CallEnded, Failure, Success
+from acts_celery.worker.broker.attempts import CallId, call_name
+from acts_celery.worker.broker.messages import Delivery, TaskMessage, delivery_task, lane_task, unpack_delegate_call
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.runner.scheduler import Scheduler
+from acts_celery.worker.store.log import History
 from tests.few import few
 
 from .backend import Backend, status_of

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.page.values import CUT, SHOW_BYTES, shown, size_of
-from acts_celery.worker.storage.entries import id_key
+from acts_celery.worker.store.entries import id_key
+from acts_celery.worker.ui.opened import CUT, SHOW_BYTES, shown, size_of
 
 from .backend import Backend
 from .pages import Asking

@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from acts_celery import local
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.metrics.process_figures import OTHER, ProcessFigures
-from acts_celery.worker.process.figures import Tokens
+from acts_celery.worker.process import Tokens
+from acts_celery.worker.telemetry.process_figures import OTHER, ProcessFigures
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, ended, meeting_url, settings_for
 from .figures import Page, free_port, page, page_until, value

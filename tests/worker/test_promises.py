@@ -11,10 +11,10 @@ import pytest
 
 from acts_celery import Run, RunOver
 from acts_celery.protocol import Rejected
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.client import sending
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.client import control as sending
 from acts_celery.worker.errors import BeingAmended
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at

@@ -1,4 +1,4 @@
-"""Publishing waits for a slow broker, and keeps little while it is away (worker/broker/publish_buffer.py)."""
+"""Publishing waits for a slow broker, and keeps little while it is away (worker/broker/consumer.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from acts_celery.worker.broker import publish_buffer as module
-from acts_celery.worker.broker.publish_buffer import PublishBuffer
+from acts_celery.worker.broker import consumer as module
+from acts_celery.worker.broker.consumer import PublishBuffer
+from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.wire.task_messages import TaskMessage
 
 
 def tasks(count: int, size: int) -> list[TaskMessage]:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.client.publishing import publish_lanes
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.client.dispatcher import publish_lanes
 from acts_celery.worker.errors import InfrastructureError
 
 

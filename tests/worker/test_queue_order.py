@@ -14,10 +14,8 @@ import pytest
 from kombu import Consumer, Queue
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.broker.consumer import keep_once
-from acts_celery.worker.broker.prefetch import MOST_BYTES, InFlight
-from acts_celery.worker.broker.queue_order import QueueOrder
-from acts_celery.worker.broker.transport import BackendConnection
+from acts_celery.worker.broker.consumer import MOST_BYTES, InFlight, keep_once
+from acts_celery.worker.broker.transport import BackendConnection, QueueOrder
 
 
 def _serve(order: QueueOrder, lengths: Counter[str], costs: dict[str, float], count: int) -> list[str]:

@@ -19,7 +19,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.costs import Cost
 from acts_celery.worker.cli import main
 from acts_celery.worker.errors import OverLimit
-from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.runner.checking import Checker
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

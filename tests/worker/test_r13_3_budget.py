@@ -12,12 +12,12 @@ import pytest
 import redis.asyncio
 
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.lanes.children import child_config
-from acts_celery.worker.storage.budgets import Budget, Reservation, Shortfall, left_of, sum_fields
-from acts_celery.worker.storage.child_links import Parent, child_id
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.log import LogTerms, MessageLog
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.runner.remote import child_config
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.log import LogTerms, MessageLog
+from acts_celery.worker.store.run_list import Parent, child_id
+from acts_celery.worker.store.slots import Budget, Reservation, Shortfall, left_of, sum_fields
 
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.engine.loop_events import Asked as Request
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.protocol.engine.loop import Asked as Request
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.log import History
 
 from .backend import Backend, Meeting
 from .loops import ADD, Asked, answer, loop_settings

@@ -21,26 +21,30 @@ from redis import Redis
 
 from acts_celery import Client, Run
 from acts_celery.broker_config import DELIVER, EXECUTE_DELEGATE, EmbeddedServer, Settings
-from acts_celery.protocol.engine.decisions import Success
+from acts_celery.protocol.engine.events import Success
 from acts_celery.protocol.engine.loop import Loop
-from acts_celery.worker.app.scheduler import Scheduler
-from acts_celery.worker.fairness.fair_scheduling import FairScheduling
-from acts_celery.worker.lanes.checking import Checker
-from acts_celery.worker.lanes.children import Children
-from acts_celery.worker.lanes.remote import Remote
-from acts_celery.worker.lanes.services import Services
-from acts_celery.worker.lanes.threads import Threads
-from acts_celery.worker.lanes.validator import Validator
-from acts_celery.worker.process.limits import limits_of
+from acts_celery.worker.broker.messages import (
+    Delivery,
+    TaskMessage,
+    delivery_task,
+    lane_task,
+    unpack_delegate_call,
+    unpack_delivery,
+    unpack_lane_call,
+)
+from acts_celery.worker.fairness import FairScheduling
+from acts_celery.worker.limits import limits_of
 from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.storage.connections import connect_async
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.log import LogTerms, MessageLog
-from acts_celery.worker.storage.loop_entries import follow
-from acts_celery.worker.storage.slots import Slots
-from acts_celery.worker.wire.messages import Delivery, delivery_task, unpack_delegate_call, unpack_delivery
-from acts_celery.worker.wire.task_messages import TaskMessage, lane_task, unpack_lane_call
+from acts_celery.worker.runner.calls import Threads
+from acts_celery.worker.runner.checking import Checker, Validator
+from acts_celery.worker.runner.remote import Children, Remote
+from acts_celery.worker.runner.scheduler import Scheduler
+from acts_celery.worker.runner.step import Services
+from acts_celery.worker.store.connections import connect_async
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.log import History, LogTerms, MessageLog
+from acts_celery.worker.store.loop_entries import follow
+from acts_celery.worker.store.slots import Slots
 from tests.few import few
 
 from .backend import settings_apart

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import DELIVER, EmbeddedServer
-from acts_celery.protocol.engine.decisions import Success
-from acts_celery.worker.app.scheduler import Scheduler
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.storage.budgets import Budget
-from acts_celery.worker.storage.child_links import Parent
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.wire.attempts import CallId
-from acts_celery.worker.wire.messages import (
+from acts_celery.protocol.engine.events import Success
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import (
     WRITTEN,
     DelegateCall,
     Delivery,
+    TaskMessage,
     delivery_task,
     unpack_delegate_call,
     unpack_delivery,
 )
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.runner.scheduler import Scheduler
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.run_list import Parent
+from acts_celery.worker.store.slots import Budget
 from tests.few import few
 
 from .test_r13_5_crashes import World

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.errors import BeingAmended
-from acts_celery.worker.storage.child_links import child_id
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.run_list import child_id
 from tests.acceptance.command import acts
 from tests.models.server import Reply, streamed
 

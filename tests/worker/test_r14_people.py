@@ -18,9 +18,9 @@ import pytest
 from acts_celery import AlreadyDecided, AmbiguousRun, Client, HeldAnew, NotHeld, Run, RunNotFound, RunOver
 from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
-from acts_celery.worker.cli.deciding import Decider
-from acts_celery.worker.cli.failures import Failed
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.cli.options import Failed
+from acts_celery.worker.cli.run import Decider
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_control import alone, echo, gate, wait_at

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer, SettingsError, load
-from acts_celery.worker.recovery.hold_hook import next_delay_ms
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.recovery.overdue import next_delay_ms
+from acts_celery.worker.store.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_apart
 from .test_control import echo

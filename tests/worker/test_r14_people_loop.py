@@ -10,9 +10,9 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.errors import HeldAnew, NotHeld
-from acts_celery.worker.storage.child_links import child_id
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.store.run_list import child_id
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from acts_celery import AlreadyDecided, BeingAmended, NotHeld
 from acts_celery.protocol import Rejected
 from acts_celery.worker.cli import acts as group
-from acts_celery.worker.client.amendment_steps import AmendmentSteps
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.client.amendment import AmendmentSteps
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, status_of
 from .test_amend import DEED

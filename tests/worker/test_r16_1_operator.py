@@ -12,11 +12,11 @@ import pytest
 
 from acts_celery import Content, activity, local
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.protocol.calls.operator_trust import OperatorTrust
-from acts_celery.worker.cli.doctor.operator import examine_operator
+from acts_celery.protocol.calls.trust import OperatorTrust
+from acts_celery.worker.cli.doctor_layers import examine_operator
 from acts_celery.worker.errors import ActivitiesError
-from acts_celery.worker.lanes.checking import Checker
-from acts_celery.worker.registry.operator_trust import operator_trust
+from acts_celery.worker.registry.request_definitions import operator_trust
+from acts_celery.worker.runner.checking import Checker
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command

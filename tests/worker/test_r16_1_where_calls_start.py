@@ -22,10 +22,10 @@ from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.calls.trust import ToolTrust, said_of
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, marks_of
-from acts_celery.worker.client.background import await_background
+from acts_celery.worker.client.call_results import await_background
 from acts_celery.worker.client.local import LocalClient
 from acts_celery.worker.registry.activities import Registry, registry
-from acts_celery.worker.storage.trust import Ended, relabelled
+from acts_celery.worker.store.definition import Ended, relabelled
 from tests.protocol.test_law_trust import LABELLED, Watched, labelled
 
 from .backend import Backend, Meeting, meeting_url, settings_for

@@ -12,11 +12,10 @@ import pytest
 
 from acts_celery import Client
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.cli.doctor.code import differences
-from acts_celery.worker.registry.versions import version_of
-from acts_celery.worker.storage.codes import MOST_CODES, Code
-from acts_celery.worker.storage.fields import CODE
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.cli.doctor_servers import differences
+from acts_celery.worker.registry.activities import version_of
+from acts_celery.worker.store.keys import CODE, Keys
+from acts_celery.worker.store.scripts import MOST_CODES, Code
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 from .fixtures import worker_activities

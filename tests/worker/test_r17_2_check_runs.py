@@ -12,9 +12,9 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.analysis.deployment import Coming
-from acts_celery.protocol.calls.contract import Contract
+from acts_celery.protocol.calls.declarations import Contract
 from acts_celery.worker.client.deployments import Deployments
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 from tests.acceptance.command import Finished
 
 from .backend import Backend, Meeting, meeting_url, settings_for

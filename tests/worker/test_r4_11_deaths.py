@@ -14,7 +14,7 @@ import pytest
 
 from acts_celery import Result
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.fairness.quarantine import alone_from
+from acts_celery.worker.fairness import alone_from
 
 from .backend import Backend, Meeting, settings_apart, status_of
 

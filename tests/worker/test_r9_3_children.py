@@ -15,15 +15,15 @@ from acts_celery import Client, Result, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.decisions import Failure
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.protocol.engine.events import Failure
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.client.retrying import Choice, Extent, Retrier
 from acts_celery.worker.errors import OverLimit
-from acts_celery.worker.storage.child_links import PARENT, Parent, child_id
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.secret import read_tokens
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.connections import read_tokens
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.run_list import PARENT, Parent, child_id
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

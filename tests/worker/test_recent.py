@@ -1,11 +1,11 @@
-"""What is kept of lanes and runs is bounded by number, by bytes and by time (worker/lanes/recent.py)."""
+"""What is kept of lanes and runs is bounded by number, by bytes and by time (worker/runner/step.py)."""
 
 from __future__ import annotations
 
 import pytest
 
-from acts_celery.worker.lanes import recent
-from acts_celery.worker.lanes.recent import Recent
+from acts_celery.worker.runner import step as recent
+from acts_celery.worker.runner.step import Recent
 
 
 def kept(values: Recent[int, str]) -> list[int]:

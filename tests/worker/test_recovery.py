@@ -19,11 +19,10 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EmbeddedServer, Settings, load
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.wire.attempts import Attempt, CallId
-from acts_celery.worker.wire.messages import ActivityCall, pack_message
-from acts_celery.worker.wire.task_messages import TaskMessage, lane_task
+from acts_celery.worker.broker.attempts import Attempt, CallId
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import ActivityCall, TaskMessage, lane_task, pack_message
+from acts_celery.worker.runner.application import make_client_application
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 

@@ -9,7 +9,7 @@ from redis import Redis
 
 from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.connections import NotNow, connect, redis_errors
+from acts_celery.worker.store.connections import NotNow, connect, redis_errors
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Rejected
-from acts_celery.worker.client.amendment_steps import AmendmentSteps
-from acts_celery.worker.client.runs import Run
+from acts_celery.worker.client.amendment import AmendmentSteps
+from acts_celery.worker.client.run import Run
 from acts_celery.worker.errors import BeingAmended, NothingToRetry, RunOver
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 from tests.acceptance.command import Finished, acts
 
 from .backend import Backend, Meeting, status_of

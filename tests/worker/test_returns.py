@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.app.returns import Returns
+from acts_celery.worker.broker.messages import MESSAGE_FORMAT, MESSAGES, RETURNED, TaskMessage
 from acts_celery.worker.errors import OtherFormat
-from acts_celery.worker.wire.task_messages import MESSAGE_FORMAT, MESSAGES, RETURNED, TaskMessage
+from acts_celery.worker.runner.scheduler import Returns
 
 from .backend import ACTIVITIES, DEADLINE_SECONDS, Backend, heard
 

@@ -9,10 +9,10 @@ import pytest
 from redis.exceptions import ConnectionError as Unreachable
 
 from acts_celery.protocol import Plan
-from acts_celery.worker.storage import run_writer
-from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.keys import Keys, active_runs, due_runs
-from acts_celery.worker.storage.run_writer import RunWriter, TakenOver
+from acts_celery.worker.store import run_writer
+from acts_celery.worker.store.held_calls import audit_record
+from acts_celery.worker.store.keys import Keys, active_runs, due_runs
+from acts_celery.worker.store.run_writer import RunWriter, TakenOver
 
 from .backend import Backend
 

@@ -20,24 +20,22 @@ from redis import Redis
 from acts_celery import Client, Run, activity
 from acts_celery.broker_config import SEVERAL, EmbeddedServer
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.decisions import Success
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.app.runtime import Runtime
-from acts_celery.worker.app.scheduler import Scheduler
-from acts_celery.worker.broker.cancellation import Cancellations
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.liveness.presence import Presence
-from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.protocol.engine.events import Success
+from acts_celery.worker.broker.attempts import Attempt, CallId
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import Delivery, unpack_envelope
+from acts_celery.worker.broker.remote_control import Cancellations
+from acts_celery.worker.recovery.heartbeats import Presence, ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.storage.definition import _read_definition, unpack_definition
-from acts_celery.worker.storage.keys import Keys, due_runs, probes
-from acts_celery.worker.storage.living import read_living
-from acts_celery.worker.storage.scripts import pack_request
-from acts_celery.worker.storage.secret import read_tokens
-from acts_celery.worker.wire.attempts import Attempt, CallId
-from acts_celery.worker.wire.messages import Delivery
-from acts_celery.worker.wire.task_messages import unpack_envelope
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.runner.runtime import Runtime
+from acts_celery.worker.runner.scheduler import Scheduler
+from acts_celery.worker.store.connections import read_tokens
+from acts_celery.worker.store.definition import _read_definition, unpack_definition
+from acts_celery.worker.store.keys import Keys, due_runs, probes
+from acts_celery.worker.store.living import read_living
+from acts_celery.worker.store.scripts import pack_request
 
 from .backend import DEADLINE_SECONDS, settings_for
 
@@ -248,7 +246,7 @@ def test_large_results_are_written_in_commits_of_bounded_size(
         sizes.append(len(packed))
         return packed
 
-    monkeypatch.setattr("acts_celery.worker.storage.scripts.pack_request", noting)
+    monkeypatch.setattr("acts_celery.worker.store.scripts.pack_request", noting)
     run = process.submit([{"_tool": "makeText", "length": 700_000, "_outputPath": f"†state.p{n}"} for n in range(12)])
     process.drive(run)
     assert run.status()["calls"] == {"done": 12}
@@ -265,7 +263,7 @@ def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch:
         claims.append(len(request.get("claims", ())))
         return pack_request(request)
 
-    monkeypatch.setattr("acts_celery.worker.storage.scripts.pack_request", noting)
+    monkeypatch.setattr("acts_celery.worker.store.scripts.pack_request", noting)
     heavy = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
     tools = {"makeList": {"type": "object", "_output": heavy}}
     calls = [{"_tool": "makeList", "length": 1_500, "_outputPath": f"†state.p{n}"} for n in range(12)]
@@ -379,7 +377,7 @@ def test_an_amendment_skips_calls_in_pages(process: Process) -> None:
 
 
 def test_the_instances_of_a_run_are_read_in_pages(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acts_celery.worker.storage.history.INSTANCES_AT_ONCE", 10)
+    monkeypatch.setattr("acts_celery.worker.store.log.INSTANCES_AT_ONCE", 10)
     names = [f"i{number}" for number in range(30)]
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.b"}]}
     run = process.client.submit([plan, *({"type": "state", "_instance": name, "a": 1} for name in names)])

@@ -9,7 +9,7 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer, Settings, load
-from acts_celery.worker.storage.connections import connect
+from acts_celery.worker.store.connections import connect
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url
 from .sentinels import Watched, watched_servers

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.app.application import make_client_application
+from acts_celery.worker.runner.application import make_client_application
 
 from .backend import Backend, Meeting, settings_for
 

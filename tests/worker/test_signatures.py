@@ -44,8 +44,8 @@ from acts_celery.broker_config import Settings
 from acts_celery.protocol.analysis.values import convertible
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.schemas.algebra import Algebra
-from acts_celery.worker.lanes.checking import Checker
 from acts_celery.worker.registry.activities import Activity, Delegate, Policy, Registry, make_activity
+from acts_celery.worker.runner.checking import Checker
 
 
 def split(value: Any) -> Any:

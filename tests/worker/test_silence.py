@@ -15,10 +15,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
 
 from acts_celery.broker_config import Settings, load
-from acts_celery.worker.process.silence import SilenceWatch
-from acts_celery.worker.storage import grouping
-from acts_celery.worker.storage.connections import connect, connect_async
-from acts_celery.worker.storage.grouping import GroupedCommands
+from acts_celery.worker.outages import SilenceWatch
+from acts_celery.worker.store import connections as grouping
+from acts_celery.worker.store.connections import GroupedCommands, connect, connect_async
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 from tests.few import few

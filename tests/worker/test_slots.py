@@ -11,10 +11,10 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.connections import connect, connect_async
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.slots import SlotKeeper, Slots, Slotted
-from acts_celery.worker.wire.attempts import CallId
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.store.connections import connect, connect_async
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.slots import SlotKeeper, Slots, Slotted
 
 from .backend import settings_for
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acts_celery import Run
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.keys import Keys
 
 from .backend import DEADLINE_SECONDS, Backend, heard, status_of
 

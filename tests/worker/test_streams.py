@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.worker.client import streams
-from acts_celery.worker.client.streams import Streams, read_streams
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.client import progress as streams
+from acts_celery.worker.client.progress import Streams, read_streams
+from acts_celery.worker.store.keys import Keys
 
 OWN = Keys("acts", "top")
 Log = list[tuple[str, dict[bytes, bytes]]]

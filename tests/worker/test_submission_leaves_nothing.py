@@ -11,10 +11,10 @@ from redis import Redis
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.recovery.heartbeats import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.runner.application import make_client_application
 
 from .backend import settings_for
 

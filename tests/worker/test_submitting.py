@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 from acts_celery import CallStatus, Client, Draft, OutputUnfit, RunStatus, local, ref
 from acts_celery.broker_config import load
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.events import Status
 from acts_celery.worker.client.submitting import messages_of, with_parts
-from acts_celery.worker.lanes.checking import Checker
-from acts_celery.worker.storage.keys import ENDED
+from acts_celery.worker.runner.checking import Checker
+from acts_celery.worker.store.keys import ENDED_STATUSES
 
 SECONDS = 30
 
@@ -195,7 +195,7 @@ def test_one_text_or_one_message_is_a_context() -> None:
 
 def test_the_types_of_statuses_name_each_of_them(client: Client) -> None:
     assert set(get_args(CallStatus)) == set(Status)
-    assert set(get_args(RunStatus)) > ENDED
+    assert set(get_args(RunStatus)) > ENDED_STATUSES
     result = client.submit(solution={"calls": []}).wait(timeout_seconds=SECONDS)
     assert_type(result.status, RunStatus)
     assert_type([call.status for call in result.calls], list[CallStatus])

@@ -12,18 +12,18 @@ from redis import Redis
 
 from acts_celery import Client, InfrastructureError
 from acts_celery.broker_config import EmbeddedServer, SecretUrl, Settings
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import pack, unpack
 from acts_celery.worker.errors import OtherFormat
-from acts_celery.worker.liveness.report_queue import ReportQueue
+from acts_celery.worker.recovery.heartbeats import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
-from acts_celery.worker.storage import run_writer
-from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.formats import FORMAT
-from acts_celery.worker.storage.keys import Keys, active_runs
-from acts_celery.worker.storage.retention import discard_run
-from acts_celery.worker.wire.packing import pack, unpack
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store import run_writer
+from acts_celery.worker.store.connections import connect
+from acts_celery.worker.store.definition import FORMAT
+from acts_celery.worker.store.held_calls import audit_record
+from acts_celery.worker.store.keys import Keys, active_runs
+from acts_celery.worker.store.run_writer import discard_run
 
 from .backend import Backend, Meeting, settings_apart
 from .test_run_writer import StallingWriter

@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.protocol.engine.decisions import Outcome
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.events import Outcome, Status
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import Completion, Report, TaskMessage, pack
 from acts_celery.worker.recovery.sweep import Sweeper
-from acts_celery.worker.storage.child_links import Parent
-from acts_celery.worker.storage.keys import Keys, active_runs, due_runs
-from acts_celery.worker.wire.attempts import CallId
-from acts_celery.worker.wire.packing import pack
-from acts_celery.worker.wire.reports import Completion, Report
-from acts_celery.worker.wire.task_messages import TaskMessage
+from acts_celery.worker.store.keys import Keys, active_runs, due_runs
+from acts_celery.worker.store.run_list import Parent
 
 from .test_commit_script import RUN
 from .test_sweep_script import FAR, Judged, ref, silence

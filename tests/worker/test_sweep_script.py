@@ -15,33 +15,31 @@ from redis.exceptions import ResponseError
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.decisions import Outcome
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.liveness.heartbeats import Heartbeat
-from acts_celery.worker.liveness.report_queue import ReportQueue
-from acts_celery.worker.recovery import overdue
-from acts_celery.worker.recovery.sweep import Sweeper
-from acts_celery.worker.storage.commits import Claim, Rest
-from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.keys import Keys, active_runs, probes, processes, secret
-from acts_celery.worker.storage.living import report_silent
-from acts_celery.worker.storage.unanswered import MOST_UNANSWERED, read_unanswered
-from acts_celery.worker.wire.attempts import Attempt, CallId
-from acts_celery.worker.wire.packing import pack, unpack
-from acts_celery.worker.wire.reports import (
+from acts_celery.protocol.engine.events import Outcome, Status
+from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import (
     LONGEST_WHY,
     AttemptRef,
     Completion,
     Probe,
     Report,
+    TaskMessage,
     Unanswered,
+    pack,
     pack_report,
+    unpack,
     unpack_report,
 )
-from acts_celery.worker.wire.task_messages import TaskMessage
-from acts_celery.worker.wire.tokens import Tokens
+from acts_celery.worker.recovery import overdue
+from acts_celery.worker.recovery.heartbeats import Heartbeat, ReportQueue
+from acts_celery.worker.recovery.sweep import Sweeper
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.store.commits import Claim, Rest
+from acts_celery.worker.store.connections import connect
+from acts_celery.worker.store.keys import Keys, active_runs, probes, processes, secret
+from acts_celery.worker.store.living import report_silent
+from acts_celery.worker.store.waiting import MOST_UNANSWERED, read_unanswered
 
 from .test_commit_script import RUN, Log, done
 

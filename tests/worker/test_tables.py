@@ -15,8 +15,8 @@ import pytest
 
 from acts_celery.worker.client.tables import TABLES
 from acts_celery.worker.errors import OtherFormat
-from acts_celery.worker.storage.formats import FORMAT
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.definition import FORMAT
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend
 from .test_control_cli import command

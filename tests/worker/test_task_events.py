@@ -12,8 +12,8 @@ import pytest
 from celery import Celery
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.broker.task_events import shown_name
-from acts_celery.worker.process.names import BoundedNames
+from acts_celery.worker.broker.transport import shown_name
+from acts_celery.worker.process import BoundedNames
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from acts_celery.worker.lanes import threads
-from acts_celery.worker.lanes.threads import StuckThreads, Threads
+from acts_celery.worker.runner import calls as threads
+from acts_celery.worker.runner.calls import StuckThreads, Threads
 
 
 def test_functions_that_outlive_their_calls_are_told_of_and_so_many_are_the_last(

@@ -9,8 +9,8 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.protocol import Context
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.wire.packing import unpack
+from acts_celery.worker.broker.messages import unpack
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

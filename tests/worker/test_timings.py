@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from acts_celery.worker.client.timings import Timing
-from acts_celery.worker.storage.spent import Spent
+from acts_celery.worker.client.call_results import Timing
+from acts_celery.worker.store.entries import Spent
 
 from .backend import Backend, Meeting
 from .test_control_cli import command

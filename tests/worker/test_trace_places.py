@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Limits
+from acts_celery.worker.broker.attempts import Attempt, CallId, TracePlace, call_span, place_of_run
+from acts_celery.worker.broker.messages import ActivityCall, pack_message, unpack_activity_call
 from acts_celery.worker.errors import MalformedMessage
-from acts_celery.worker.wire.attempts import Attempt, CallId
-from acts_celery.worker.wire.messages import ActivityCall, pack_message, unpack_activity_call
-from acts_celery.worker.wire.traces import TracePlace, call_span, place_of_run
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"

@@ -13,11 +13,10 @@ import pytest
 
 from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.traces.exporting import Exported, TraceExport
-from acts_celery.worker.traces.sending import NotExported, NothingToExport, SpanSender
-from acts_celery.worker.traces.spans import request_attributes
-from acts_celery.worker.wire.traces import place_of_run
+from acts_celery.worker.broker.attempts import place_of_run
+from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.telemetry.sending import Exported, NotExported, NothingToExport, SpanSender, TraceExport
+from acts_celery.worker.telemetry.spans import request_attributes
 from tests.acceptance.command import Finished, acts
 
 from .backend import Backend, Meeting, settings_apart

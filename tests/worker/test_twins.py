@@ -8,8 +8,7 @@ from typing import Any, Generic
 import pytest
 
 from acts_celery import AsyncClient, AsyncRun, Client, DeadLetters, Run
-from acts_celery.worker.client.async_client import AsyncDeadLetters
-from acts_celery.worker.client.awaiting import Twin
+from acts_celery.worker.client.async_client import AsyncDeadLetters, Twin
 
 _SAME = {"run_of", "child", "dead_letters"}
 """What reads nothing, so that there is nothing to be awaited."""

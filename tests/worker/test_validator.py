@@ -15,11 +15,10 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.schemas.elsewhere import Check, OffloadedChecks
-from acts_celery.protocol.schemas.validation import verdict_of
-from acts_celery.protocol.schemas.work import EXCEEDED
-from acts_celery.worker.lanes import validator
-from acts_celery.worker.lanes.validator import Validator
+from acts_celery.protocol.schemas.costs import EXCEEDED
+from acts_celery.protocol.schemas.validation import Check, OffloadedChecks, verdict_of
+from acts_celery.worker.runner import checking as validator
+from acts_celery.worker.runner.checking import Validator
 
 from .backend import DEADLINE_SECONDS, ROOT, Backend, Meeting, ends, settings_apart
 
@@ -145,7 +144,7 @@ def test_its_time_and_its_memory_are_bounded(seconds: float, work: str, ended_by
 
 def test_it_loads_no_more_than_the_core() -> None:
     loaded = (
-        "import sys; from acts_celery.worker.lanes import validating; "
+        "import sys; from acts_celery.worker.runner import validating; "
         "print(*{name.split('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.client import progress, streams
+from acts_celery.worker.client import progress
+from acts_celery.worker.client import progress as streams
 
 from .backend import Backend
 from .test_control_cli import command

@@ -12,18 +12,15 @@ import pytest
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Limits
-from acts_celery.worker.app.application import make_client_application
-from acts_celery.worker.lanes.invocation import invoke
-from acts_celery.worker.lanes.threads import Threads
-from acts_celery.worker.liveness.heartbeats import Heartbeat
-from acts_celery.worker.liveness.presence import Presence
-from acts_celery.worker.liveness.report_queue import ReportQueue
-from acts_celery.worker.process.watchdog import LoopWatchdog
+from acts_celery.worker.broker.attempts import Attempt, CallId
+from acts_celery.worker.broker.messages import AttemptRef, Report
+from acts_celery.worker.process import LoopWatchdog
+from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue
 from acts_celery.worker.registry.activities import Policy
-from acts_celery.worker.storage.connections import connect
-from acts_celery.worker.storage.living import read_living
-from acts_celery.worker.wire.attempts import Attempt, CallId
-from acts_celery.worker.wire.reports import AttemptRef, Report
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.runner.calls import Threads, invoke
+from acts_celery.worker.store.connections import connect
+from acts_celery.worker.store.living import read_living
 
 from .backend import DEADLINE_SECONDS, settings_apart
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.storage.entries import id_key
-from acts_celery.worker.storage.keys import Keys
+from acts_celery.worker.store.entries import id_key
+from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, settings_apart
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.cli.doctor.servers import examine_servers
-from acts_celery.worker.cli.processors import _quotas, usable_processors
+from acts_celery.worker.cli.doctor_servers import examine_servers
+from acts_celery.worker.cli.worker import _quotas, usable_processors
 from tests.chaos.server import Server
 
 from .backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting, ends, meeting_url, settings_for

@@ -7,33 +7,161 @@ costs one line that says why and shows nothing of it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterable
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+import kombu.compression
 import msgpack
-from celery import signals
+from celery import Celery, signals
 from celery.exceptions import WorkerShutdown
 from celery.worker.consumer import Consumer
+from kombu.exceptions import ChannelError
+from kombu.serialization import registry
+from kombu.transport.virtual import QoS
 from redis.exceptions import NoPermissionError
 
 from acts_celery.broker_config import EXECUTE_INSTANCE
-from acts_celery.worker.errors import InfrastructureError, MalformedMessage
-from acts_celery.worker.fairness.lane_admission import LaneAdmission
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.process.refusals import count_refusal
-from acts_celery.worker.wire.packing import unpack
-from acts_celery.worker.wire.task_messages import lane_task
+from acts_celery.broker_config.configuration import CONTENT
+from acts_celery.protocol import Limits
+from acts_celery.protocol.limits import unpacked
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.messages import (
+    MESSAGE_FORMAT,
+    RETURNED,
+    SENT,
+    TASKS,
+    TaskMessage,
+    lane_task,
+    pack,
+    unpack,
+)
+from acts_celery.worker.broker.remote_control import COMMAND, refuse_command, restrict
+from acts_celery.worker.broker.transport import (
+    Admission,
+    broker_failures,
+    enveloped,
+    hide_addresses,
+    is_envelope,
+    is_from_queue,
+    log_one_line_per_task,
+    of_connections,
+    queue_of,
+    retry_while_unavailable,
+    sent_events,
+    shown_name,
+    take_apart,
+)
+from acts_celery.worker.errors import InfrastructureError, MalformedMessage, QueueRefused
+from acts_celery.worker.fairness import LaneAdmission
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.outages import Batcher, Outage
+from acts_celery.worker.process import count_refusal, figures
 
-from .admission import Admission, is_from_queue, queue_of
-from .envelopes import is_envelope, take_apart
-from .prefetch import InFlight, keep_in_memory
-from .remote_control import refuse_command, restrict
-from .task_log import hide_addresses, log_one_line_per_task
-from .transport import of_connections
+# What a worker has taken from the broker and not acknowledged, in its own memory: kombu's ledger in Redis is not kept.
+#
+# That ledger (`unacked`) costs a transaction for each message taken and one for each acknowledged, and nothing of ours
+# is brought back by it: a lane, a result or a call whose worker dies is found in the log's own records within seconds,
+# long before a visibility timeout is over, and the broker's second opinion on remote calls is refused (see
+# `recovery.sweep`). What it is needed for otherwise stays: a worker takes no more than it may have in hand. That is
+# counted in tasks, and of each queue in bytes as well: a hundred calls of megabytes wait in the queue, where they take
+# no worker's memory.
+
+MOST_BYTES: Final = 48 * 2**20
+"""Of a queue of which a worker has so much in hand it takes nothing more."""
+_LARGE_BYTES: Final = 2**16
+"""Smaller messages are not counted."""
+_UNLIMITED: Final = 1_000_000
+
+
+class InFlight:
+    """How many tasks the messages are that a worker has taken and not answered yet.
+
+    While its event loop `is_blocked` it takes no more: what another worker could begin would wait here.
+    """
+
+    def __init__(self, is_blocked: Callable[[], bool] = lambda: False) -> None:
+        self.tasks = 0
+        self.is_blocked = is_blocked
+        self._bytes = Counter[str]()
+
+    def add(self, task: Any, given_back: Callable[[], None] | None = None) -> None:
+        """Count a task's message until it is answered; `given_back` is called then."""
+        self.tasks += 1
+        size, queue = _size_of(task), queue_of(task)
+        self._bytes[queue] += size
+        figures().task_taken(queue)
+
+        def let_go(answer: Callable[..., None], *arguments: Any, **named: Any) -> None:
+            if task.ack_log_error is _answered:
+                return
+            task.ack_log_error = task.reject_log_error = _answered  # or it would stay until garbage is looked for
+            self.tasks -= 1
+            self._bytes[queue] -= size
+            figures().task_answered(queue)
+            if given_back is not None:
+                given_back()
+            answer(*arguments, **named)
+
+        task.ack_log_error = partial(let_go, task.ack_log_error)
+        task.reject_log_error = partial(let_go, task.reject_log_error)
+
+    def is_full_of(self, queue: str) -> bool:
+        """Whether so many bytes of a queue are in hand that nothing more is to be taken from it."""
+        return self._bytes[queue] >= MOST_BYTES
+
+
+def _answered(*_: Any, **__: Any) -> None:
+    """A message is answered once."""
+
+
+def _size_of(task: Any) -> int:
+    """The bytes of a task's argument; 0 where they are few."""
+    arguments = task.payload[0]
+    argument = arguments[0] if arguments else None
+    return len(argument) if isinstance(argument, bytes) and len(argument) >= _LARGE_BYTES else 0
+
+
+class InMemoryQoS(QoS):  # type: ignore[misc]  # kombu has no types
+    """The messages that one channel has delivered. What is not acknowledged when it closes is left to the sweep."""
+
+    restore_at_shutdown = False
+
+    def __init__(self, in_flight: InFlight, channel: Any) -> None:
+        super().__init__(channel)
+        self._in_flight = in_flight
+
+    def can_consume(self) -> bool:
+        """Whether another message may be taken: the limit counts tasks, of which a message may carry several."""
+        return self.room > 0
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may be taken."""
+        if self._in_flight.is_blocked():
+            return 0
+        return self.prefetch_count - self._in_flight.tasks if self.prefetch_count else _UNLIMITED
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Let go of a message. It is never put back: the sweep sees to it, and counts what kills its workers."""
+        super().reject(delivery_tag)
+
+
+def keep_in_memory(channel: Any, in_flight: InFlight) -> None:
+    """Let a channel of the Redis transport, from which nothing is consumed yet, keep what it delivers in memory."""
+    if channel._qos is not None:
+        channel._qos.restore_unacked_once()  # nothing; but else the process keeps it, and the channel, to its end
+    channel._qos = InMemoryQoS(in_flight, channel)
+    channel._queue_cycle.is_closed = in_flight.is_full_of
+
 
 logger = logging.getLogger(__name__)
 
@@ -270,3 +398,232 @@ def _forgiving(answer: Callable[..., None]) -> Callable[..., None]:
 
 CONSUMER: Final = f"{__name__}:{ValidatingConsumer.__name__}"
 """Where Celery finds it."""
+
+
+# Decoding: what kombu decodes by itself, before anything of ours sees a message, and bounds for it.
+
+_CONTENT_TYPE = "application/x-msgpack"
+
+
+def restrict_decoding(limits: Limits) -> None:
+    """Bound what a message unfolds to, in this process. The last limits given hold.
+
+    Compressed messages are not taken, since nothing bounds what a few bytes unfold to, and none of ours is; objects and
+    lists are counted as msgpack is unpacked.
+    """
+    for content_type in kombu.compression.encoders():
+        encoder, _ = kombu.compression.get_encoder(content_type)
+        kombu.compression.register(encoder, _refuse, content_type)
+    unpack = partial(unpacked, most_containers=limits.containers)
+    registry.register(CONTENT, pack, unpack, content_type=_CONTENT_TYPE, content_encoding="binary")
+
+
+@contextmanager
+def decoding_restored() -> Iterator[None]:
+    """Leave this process to decode as it did before the block."""
+    compressions = {each: kombu.compression.get_encoder(each)[0] for each in kombu.compression.encoders()}
+    decompressions = {each: kombu.compression.get_decoder(each) for each in compressions}
+    encoded, decoded = registry._encoders[CONTENT], registry._decoders[_CONTENT_TYPE]
+    try:
+        yield
+    finally:
+        for each, encoder in compressions.items():
+            kombu.compression.register(encoder, decompressions[each], each)
+        registry.register(CONTENT, encoded.encoder, decoded, _CONTENT_TYPE, encoded.content_encoding)
+
+
+def _refuse(body: bytes) -> bytes:
+    raise ValueError("compressed messages are not taken")
+
+
+# Publishing tasks: in batches, one pipeline each (FACTS "Messages").
+
+BATCH: Final = 500
+
+
+class Publisher:
+    """Publishes through one Celery application. May be used from any thread."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def publish(self, tasks: Iterable[TaskMessage], *, published: Callable[[int], None] | None = None) -> None:
+        """Publish all of them; `published` is called with how many after each batch. Raises `InfrastructureError`;
+        `QueueRefused` once all are published that can be.
+
+        Whether a batch that fails has been published is not known: publishing again does no harm, since a worker that
+        takes up a task looks into the log first.
+        """
+        refusals: list[QueueRefused] = []
+        for batch in batches(tasks, BATCH):
+            try:
+                self._publish(batch)
+            except QueueRefused:
+                refusals += self._publish_apart(batch)
+            if published is not None:
+                published(len(batch))
+        if refusals:
+            raise QueueRefused(str(refusals[0]), [task for refusal in refusals for task in refusal.tasks])
+
+    def _publish_apart(self, batch: Sequence[TaskMessage]) -> Iterator[QueueRefused]:
+        """Publish what lies in one batch queue by queue, for one of them is refused; gives each that is."""
+        queues: dict[str, list[TaskMessage]] = {}
+        for task in batch:
+            queues.setdefault(task.queue, []).append(task)
+        for queue, tasks in queues.items():
+            try:
+                self._publish(tasks)
+            except QueueRefused as refused:
+                yield QueueRefused(f"queue {queue!r}: {refused}", tasks)
+
+    def waiting(self, queue: str) -> int:
+        """How many tasks lie in a queue. Raises `InfrastructureError`."""
+        with broker_failures("the broker does not answer"), self._app.connection_or_acquire() as connection:
+            try:
+                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+            except ChannelError:
+                return 0  # there is no such queue yet
+
+    def tell_cancelled(self, key: str) -> None:
+        """Tell every worker that the run with that key was cancelled. Raises `InfrastructureError`."""
+        with broker_failures("the run is over, but workers could not be asked to stop"):
+            self._app.control.broadcast(COMMAND, arguments={"key": key})
+
+    def deliver(self, tasks: Sequence[TaskMessage]) -> None:
+        """Publish tasks that must not get lost: goes on trying while the broker is away or full, for some minutes.
+
+        Raises `InfrastructureError`.
+        """
+        retry_while_unavailable(lambda: self.publish(tasks))
+
+    def _publish(self, batch: list[TaskMessage]) -> None:
+        with broker_failures("the broker does not take tasks"):
+            self._put(batch)
+
+    def _put(self, batch: list[TaskMessage]) -> None:
+        with (
+            self._app.producer_or_acquire() as producer,
+            producer.batch(BATCH),
+            producer.connection._reraise_as_library_errors(),
+        ):
+            for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
+                self._send(task, producer)
+
+    def _send(self, task: TaskMessage, producer: Any) -> None:
+        """Send a message; where it is an envelope, events tell of its tasks, and not of itself."""
+        amqp, id_, is_told = self._app.amqp, str(uuid.uuid4()), self._app.conf.task_send_sent_event
+        message = amqp.as_task_v2(
+            id_,
+            task.task,
+            args=[task.body],
+            argsrepr=task.shown,
+            kwargsrepr="-",  # an empty one would show the arguments after all
+            ignore_result=True if task.is_forgotten else None,
+            create_sent_event=is_told and task.envelope is None,
+        )
+        message.headers[SENT] = time.time()
+        if task.returned:
+            message.headers[RETURNED] = task.returned
+        if task.format is not None:
+            message.headers[MESSAGE_FORMAT] = task.format
+        if task.envelope is not None:
+            message.headers[TASKS] = len(task.envelope.parts)
+        if message.sent_event is not None:
+            message.sent_event["name"] = shown_name(task.task, task.shown)
+        amqp.send_task_message(producer, task.task, message, queue=task.queue, retry=False)
+        if is_told and task.envelope is not None:
+            amqp._event_dispatcher.publish_all("task-sent", sent_events(id_, task, task.envelope), producer)
+
+
+# The buffer in front of the broker: what the lane runners of a process publish, also while the broker is away.
+#
+# What is handed in stands in the log already: a lane is marked as published, a remote call as sent, a forgotten one is
+# in the outbox. So publishing decides nothing about a lane, and what this process cannot keep the sweep publishes. What
+# several lanes hand in at the same time goes out together.
+
+
+_MOST_KEPT: Final = 10_000
+"""How many tasks are kept in memory while the broker is away."""
+_MOST_KEPT_BYTES: Final = 64 * 2**20
+"""How many bytes those have at most."""
+_AWAY_SECONDS: Final = 1.0
+"""A broker that takes nothing for so long counts as away."""
+
+
+class Batch(NamedTuple):
+    """What was handed in at once."""
+
+    tasks: Sequence[TaskMessage]
+    size: int
+    """Bytes of their arguments."""
+
+
+class PublishBuffer:
+    """Publishes in the order in which tasks are handed in. `send` publishes once; it raises `InfrastructureError`.
+
+    `refused` is given a task that its queue does not take, and why: it is not tried again.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[TaskMessage]], Awaitable[None]],
+        refused: Callable[[TaskMessage, str], object] = lambda task, why: None,
+    ) -> None:
+        self._send = send
+        self._refused = refused
+        self._batcher = Batcher[Batch, None](
+            self._send_all,
+            most=BATCH,
+            size_of=lambda batch: batch.size,
+            passing=(InfrastructureError,),
+            outage=Outage(logger, "publishing tasks"),
+        )
+        self._kept = self._kept_bytes = 0
+        self._sent = 0
+        self._is_away = False
+        self._awaited: set[asyncio.Future[None]] = set()
+
+    async def publish(self, tasks: Sequence[TaskMessage]) -> None:
+        """Hand in tasks; returns when the broker was asked to take them, or seems to be away. Never raises."""
+        size = sum(len(task.body) for task in tasks)
+        if not tasks or (self._is_away and not self._has_room(len(tasks), size)):
+            return
+        self._keep(len(tasks), size)
+        tried = self._batcher.hand_in(Batch(tasks, size))
+        self._awaited.add(tried)
+        tried.add_done_callback(self._awaited.discard)
+        while not self._is_away and not tried.done():
+            sent = self._sent
+            await asyncio.wait((tried,), timeout=_AWAY_SECONDS)
+            # One that takes large tasks slowly is not away: what is made meanwhile would fill the memory.
+            self._is_away |= not tried.done() and self._sent == sent
+
+    def _has_room(self, count: int, size: int) -> bool:
+        """Whether so many tasks of so many bytes are kept while the broker is away."""
+        return self._kept + count <= _MOST_KEPT and self._kept_bytes + size <= _MOST_KEPT_BYTES
+
+    def _keep(self, count: int, size: int) -> None:
+        self._kept += count
+        self._kept_bytes += size
+
+    async def _send_all(self, batches: Sequence[Batch]) -> None:
+        """Publish once. Raises `InfrastructureError` where the broker is away; nobody waits for it then."""
+        tasks = [task for batch in batches for task in batch.tasks]
+        try:
+            await self._send(tasks)
+        except QueueRefused as error:
+            logger.error("%d tasks are not published: %s", len(error.tasks), error)
+            for task in error.tasks:
+                assert isinstance(task, TaskMessage)
+                self._refused(task, str(error))
+        except InfrastructureError:
+            self._is_away = True
+            for tried in self._awaited:
+                if not tried.done():
+                    tried.set_result(None)
+            raise
+        except Exception:
+            logger.exception("%d tasks cannot be published", len(tasks))
+        self._is_away = False
+        self._sent += 1
+        self._keep(-len(tasks), -sum(batch.size for batch in batches))

@@ -12,22 +12,98 @@ costs one line in the log. What comes when the worker has stopped taking goes ba
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from queue import Empty
 from time import monotonic
 from typing import Any, Final
 
+from celery.app import trace
+from celery.app.events import Events
+from celery.events import Event
+from celery.events.dispatcher import EventDispatcher
+from celery.events.event import group_from
+from celery.utils.time import utcoffset
 from kombu import Connection, pools
+from kombu import Consumer as KombuConsumer
 from kombu.connection import ConnectionPool, PooledConnection
+from kombu.exceptions import KombuError, OperationalError
 from kombu.utils.collections import HashedSeq
-from kombu.utils.json import loads
+from kombu.utils.functional import retry_over_time
+from kombu.utils.json import dumps, loads
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from acts_celery.broker_config import KEEPALIVE
-from acts_celery.worker.process.refusals import count_refusal
-from acts_celery.worker.process.silence import watched
+from acts_celery.broker_config import (
+    DELIVER,
+    EXECUTE_ACTIVITY,
+    EXECUTE_BACKGROUND,
+    EXECUTE_DELEGATE,
+    EXECUTE_INSTANCE,
+    KEEPALIVE,
+    PROBE,
+    SEVERAL,
+    Settings,
+)
+from acts_celery.protocol import Limits
+from acts_celery.worker.broker.messages import (
+    TASKS,
+    Envelope,
+    TaskMessage,
+    envelope_task,
+    pack,
+    pack_envelope,
+    unpack_envelope,
+)
+from acts_celery.worker.errors import InfrastructureError, QueueRefused
+from acts_celery.worker.outages import watched
+from acts_celery.worker.process import BoundedNames, count_refusal
 
-from .queue_order import QueueOrder
+# From which of its queues a worker takes next: the one that has had the least of the consumer's time.
+#
+# kombu takes from the queues in turn, message by message. A message of megabytes takes the thread that reads it a
+# hundred times as long as a lane's, so one run's large messages in one queue would hold up what lies in all others.
+# Here each queue that has messages gets an equal share of the time (start-time fair queueing).
+
+
+class QueueOrder:
+    """The order in which the broker is asked for the next message, as kombu's channels want it."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, float] = {}
+        """Seconds."""
+        self._last: str | None = None
+        self.is_closed: Callable[[str], bool] = lambda queue: False
+        """Whether nothing is to be taken from a queue now."""
+
+    def update(self, queues: Iterable[str]) -> None:
+        """Set which queues there are; a new one begins with no advantage."""
+        most = max(self._used.values(), default=0.0)
+        self._used = {queue: self._used.get(queue, most) for queue in queues}
+
+    def consume(self, count: int) -> list[str]:
+        """The first queues, in the order in which the broker looks for a message."""
+        open_queues = (queue for queue in self._used if not self.is_closed(queue))
+        return sorted(open_queues, key=self._used.__getitem__)[:count]
+
+    def rotate(self, queue: str) -> None:
+        """Note from which queue a message was taken."""
+        self._last = queue
+
+    def charge(self, seconds: float) -> None:
+        """Note how long the last message took. The queues before its own were empty, and save up nothing."""
+        queue, self._last = self._last, None
+        if queue is None or queue not in self._used:
+            return
+        began = self._used[queue]
+        for other, used in self._used.items():
+            self._used[other] = max(used, began)
+        self._used[queue] += seconds
+
 
 logger = logging.getLogger(__name__)
 
@@ -197,3 +273,352 @@ def _bound_queue(exchange: str, routing_key: str) -> str:
 def _drop(where: str, error: Exception) -> None:
     count_refusal("entries")
     logger.error("an entry of %s is no message (%s) and is dropped", where, type(error).__name__)
+
+
+# Which messages a worker takes, by the queue that they were really taken from (docs/security.md).
+#
+# A message says itself what it is: its task, its routing key, what is to follow it. A writer to one queue would
+# so choose what the worker there does, and with what rights. Here the queue decides, and it is known from the broker:
+# which tasks belong there, and that a task is carried out and that is all. Nothing of ours is followed by another task,
+# belongs to a group, waits or expires: a message that asks Celery for such a thing was not written by us.
+
+_ENVELOPE_BYTES: Final = 1024 * 1024
+"""What Celery may add to a message of ours."""
+_LONGEST_ID: Final = 200
+_TAKEN_FROM: Final = "taken_from"
+_NOT_OWN: Final = ("acts.", "celery.")
+"""How the names of our tasks and of Celery's begin; an operator's own tasks have other names."""
+_NAMED: Final = ("task", "id")
+"""The headers by which every task is known."""
+_EMPTY: Final = ("eta", "expires", "group", "group_index", "chord", "retries", "shadow", "stamped_headers", "stamps")
+"""What Celery would act on, or show, in the headers of a message."""
+UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""How kombu names processes that await answers, and their questions."""
+
+
+class QueueConsumer(KombuConsumer):  # type: ignore[misc]  # kombu has no types
+    """kombu's consumer, which notes on each message the queue that it was taken from (see `queue_of`)."""
+
+    def _basic_consume(
+        self, queue: Any, consumer_tag: str | None = None, no_ack: Any = None, nowait: bool = True
+    ) -> str:
+        tag: str | None = self._active_tags.get(queue.name)
+        if tag is None:
+            no_ack = queue.no_ack if no_ack is None else no_ack
+            tag = str(self._add_tag(queue, consumer_tag))
+            self._active_queue_no_ack[queue.name] = no_ack
+            queue.consume(tag, partial(self._receive_from, queue.name), no_ack=no_ack, nowait=nowait)
+        return tag
+
+    def _receive_from(self, queue: str, message: Any) -> None:
+        message.delivery_info[_TAKEN_FROM] = queue  # what kombu makes a message of ours out of keeps this
+        self._receive_callback(message)
+
+
+def is_from_queue(message: Any) -> bool:
+    """Whether a message was taken from a queue of tasks; it is one of remote control otherwise."""
+    return _TAKEN_FROM in message.delivery_info
+
+
+def queue_of(message: Any) -> str:
+    """The queue that a message was taken from; what else `delivery_info` says of it may be the sender's word."""
+    return str(message.delivery_info[_TAKEN_FROM])
+
+
+class Admission:
+    """What the queues of a worker admit."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + _ENVELOPE_BYTES
+        self._tasks = defaultdict[str, set[str]](set)
+        self._tasks[settings.queue_instances] |= {EXECUTE_INSTANCE, DELIVER, PROBE}
+        self._tasks[settings.queue_delegates] |= {EXECUTE_DELEGATE, PROBE}
+        self._tasks[settings.queue_background] |= {EXECUTE_BACKGROUND, EXECUTE_DELEGATE, PROBE}
+
+    def objection(self, message: Any) -> str | None:
+        """What speaks against a message, as far as that can be seen without running it."""
+        if len(message.body) > self._most_bytes:
+            return f"{len(message.body)} bytes, where {self._most_bytes} are allowed"
+        headers = message.headers
+        if not isinstance(headers, dict) or not all(isinstance(headers.get(key), str) for key in _NAMED):
+            return "it is no task"
+        if len(headers["id"]) > _LONGEST_ID or not headers["id"].isprintable():
+            return "its id is too long, or no line of text"
+        if not self._belongs(headers["task"].removesuffix(SEVERAL), queue_of(message)):
+            return f"the task {headers['task']!r:.200} does not belong there"
+        if (extra := _extra(headers, message.properties)) is not None:
+            return f"it has {extra!r}, which no task of ours has"
+        match message.payload:
+            case [[*_], dict(named), dict() | None as embedded]:
+                return "it asks for more than its task" if named or any((embedded or {}).values()) else None
+        return "its body is not that of a task"
+
+    def _belongs(self, task: str, queue: str) -> bool:
+        if queue in self._tasks:
+            return task in self._tasks[queue]
+        # A queue of activities, or of an operator's own tasks.
+        return task in (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, PROBE) or not task.startswith(_NOT_OWN)
+
+
+def _extra(headers: Mapping[str, Any], properties: Mapping[str, Any]) -> str | None:
+    """The first thing in a message that asks Celery for more than to run a task."""
+    for name in _EMPTY:
+        if headers.get(name):
+            return name
+    if any(headers.get("timelimit") or ()):
+        return "timelimit"
+    # Celery gives each process a queue for answers, named by a UUID.
+    reply_to = properties.get("reply_to")
+    return "reply_to" if reply_to and not UUID.fullmatch(str(reply_to)) else None
+
+
+# Task events that arrive, also from a pool of threads.
+#
+# Celery buffers task events and publishes the buffer from time to time: `EventDispatcher.flush` publishes a copy and
+# then clears the buffer. What the pool's threads append in between is lost, and Flower shows the task as never ended.
+# Here what was published is removed, under the dispatcher's own lock, and nothing else. When is decided by the
+# consumer.
+#
+# The name of a task in events has the activity or delegate behind it, `acts.execute_activity.sendMail`: exporters and
+# dashboards show figures by the name. A submission can name delegates, so a process gives only so many names.
+
+_MOST_BUFFERED: Final = 300
+"""How many events are published together at most."""
+_WITH_CODE: Final = frozenset({EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE})
+_names: Final = BoundedNames()
+
+
+class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
+    """Celery's dispatcher, with a flush that loses nothing, and a larger buffer."""
+
+    def __init__(self, *arguments: Any, buffer_limit: int = _MOST_BUFFERED, **options: Any) -> None:
+        super().__init__(*arguments, buffer_limit=buffer_limit, **options)
+
+    def send(self, type: str, *arguments: Any, **fields: Any) -> None:
+        """Send an event, or buffer it."""
+        if "name" in fields:
+            fields["name"] = shown_name(fields["name"], fields.get("args"))
+        super().send(type, *arguments, **fields)
+
+    def flush(self, errors: bool = True, groups: bool = True) -> None:
+        """Publish what is buffered."""
+        super().flush(errors=errors, groups=False)
+        if not groups:
+            return
+        with self.mutex:
+            for group, events in self._group_buffer.items():
+                published = events[:]
+                if published:
+                    self._publish(published, self.producer, f"{group}.multi")
+                    del events[: len(published)]
+
+    def publish_all(self, type_: str, events: Iterable[Mapping[str, Any]], producer: Any) -> None:
+        """Publish several events of one type in one message."""
+        common = {"hostname": self.hostname, "utcoffset": utcoffset(), "pid": self.pid}
+        made = [Event(type_, clock=self.clock.forward(), **common, **fields) for fields in events]
+        with self.mutex:
+            self._publish(made, producer, f"{group_from(type_)}.multi")
+
+
+def shown_name(task: str, shown: object) -> str:
+    """The name of a task in events; `shown` is what its message shows of its argument, with the code's name last."""
+    if task not in _WITH_CODE or not isinstance(shown, str):
+        return task
+    code = _names.bounded(shown.strip("'").rpartition(" ")[2])
+    return task if code is None else f"{task}.{code}"
+
+
+class ThreadSafeEvents(Events):  # type: ignore[misc]  # as above
+    """What the application is configured with."""
+
+    dispatcher_cls = f"{__name__}:ThreadSafeDispatcher"
+
+
+EVENTS: Final = f"{__name__}:ThreadSafeEvents"
+"""Where Celery finds it."""
+
+
+# Envelopes: several tasks of one name in one message of the broker, and one Celery task for each all the same.
+#
+# Taking a message costs a round trip and much of kombu's and Celery's time; what a lane does, or a small call, costs
+# little more. So tasks that are published together share messages, which the consumer takes apart into tasks, each with
+# an id, events and an answer of its own. The message is answered with the last of them.
+#
+# An envelope holds a small part of what lies in the queue, so that workers share the work. One that has less room than
+# an envelope has tasks puts the rest back where it has taken it. RabbitMQ counts messages where a worker asks for no
+# more tasks than it has room for: there each task travels alone.
+#
+# A writer to the queue is not trusted: how many tasks an envelope has, and its bytes, are bounded.
+
+_MOST: Final = 20
+"""How many tasks share a message at most."""
+_MOST_BYTES: Final = 64 * 1024
+"""How many bytes they may have together."""
+_SHARES: Final[Mapping[str, int]] = {EXECUTE_INSTANCE: 16, DELIVER: 1}
+"""Into so many messages the tasks of a name that lie in a queue go before these hold more than one each.
+
+A lane may be long, and results that come together are written together.
+"""
+_SHARES_OF_CALLS: Final = 4
+
+
+def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
+    """The same tasks in fewer messages."""
+    groups = defaultdict[tuple[str, str, bool, int, int | None], list[TaskMessage]](list)
+    for task in tasks:
+        groups[task.task, task.queue, task.is_forgotten, task.returned, task.format].append(task)
+    for (name, *_), group in groups.items():
+        queued = max(len(group), *(task.queued for task in group))
+        size = max(1, min(_MOST, queued // _SHARES.get(name, _SHARES_OF_CALLS)))
+        for part in _parts(group, size):
+            yield part[0] if len(part) == 1 else envelope_task(part)
+
+
+def _parts(tasks: Sequence[TaskMessage], size: int) -> Iterator[list[TaskMessage]]:
+    part: list[TaskMessage] = []
+    free = _MOST_BYTES
+    for task in tasks:
+        if part and (len(part) == size or free < len(task.body)):
+            yield part
+            part, free = [], _MOST_BYTES
+        part.append(task)
+        free -= len(task.body)
+    yield part
+
+
+def task_ids(id_: str, envelope: Envelope) -> list[str]:
+    """The ids of an envelope's tasks; the same ones however often it is delivered."""
+    return [f"{id_}-{envelope.first + number}" for number in range(len(envelope.parts))]
+
+
+def sent_events(id_: str, message: TaskMessage, envelope: Envelope) -> list[dict[str, Any]]:
+    """What Celery's events say of the tasks of an envelope that was sent."""
+    place = {"queue": message.queue, "exchange": "", "routing_key": message.queue}
+    plain = {"kwargs": "-", "parent_id": None, "retries": 0, "eta": None, "expires": None}
+    name = message.task.removesuffix(SEVERAL)
+    tasks = zip(task_ids(id_, envelope), envelope.parts, strict=True)
+    return [
+        {"uuid": task, "root_id": task, "name": shown_name(name, shown), "args": shown, **plain, **place}
+        for task, (_, shown) in tasks
+    ]
+
+
+def is_envelope(message: Any) -> bool:
+    """Whether a message of the broker is one."""
+    return bool(message.headers["task"].endswith(SEVERAL))
+
+
+def take_apart(message: Any, limits: Limits, room: int) -> list[Part]:
+    """The tasks of an envelope, as many as there is room for; the rest is put back.
+
+    Raises `MalformedMessage`, and what the transport raises where it cannot put the rest back.
+    """
+    arguments, _, _ = message.payload
+    envelope = unpack_envelope(arguments[0] if len(arguments) == 1 else None, limits)
+    if len(envelope.parts) > room:
+        _put_back(message, Envelope(envelope.first + room, envelope.parts[room:]))
+        envelope = replace(envelope, parts=envelope.parts[:room])
+    answer = _Answer(message, len(envelope.parts))
+    ids = task_ids(message.headers["id"], envelope)
+    return [Part(message, id_, *part, answer) for id_, part in zip(ids, envelope.parts, strict=True)]
+
+
+def _put_back(message: Any, envelope: Envelope) -> None:
+    """Put an envelope back in front of its queue, in Redis."""
+    channel, raw = message.channel, message._raw
+    body = pack([[pack_envelope(envelope)], {}, {}])
+    encoded, _ = channel.encode_body(body, raw["properties"].get("body_encoding"))
+    properties = {**raw["properties"], "delivery_tag": str(uuid.uuid4())}
+    headers = {**raw["headers"], TASKS: len(envelope.parts)}
+    with channel.conn_or_acquire() as client:
+        client.rpush(queue_of(message), dumps({**raw, "body": encoded, "headers": headers, "properties": properties}))
+
+
+@dataclass(slots=True)
+class _Answer:
+    """Answers a message when so many tasks have been answered."""
+
+    message: Any
+    missing: int
+
+    def give(self, log: Any, errors: Any, *_: Any, **__: Any) -> None:
+        self.missing -= 1
+        if not self.missing:
+            self.message.ack_log_error(log, errors)
+
+
+class Part:
+    """One task of an envelope, as Celery's request handling takes a message."""
+
+    content_type = content_encoding = None  # its body is decoded
+
+    def __init__(self, message: Any, id_: str, argument: bytes, shown: str, answer: _Answer) -> None:
+        name = message.headers["task"].removesuffix(SEVERAL)
+        self.headers = {**message.headers, "task": name, "id": id_, "root_id": id_, "argsrepr": shown}
+        self.body: tuple[list[bytes], dict[str, Any], dict[str, Any]] = ([argument], {}, {})
+        self.payload = self.body
+        self.delivery_info = message.delivery_info
+        self.properties = {**message.properties, "correlation_id": id_}
+        self.ack_log_error = self.reject_log_error = answer.give  # what is rejected is found in the log
+
+
+# The broker's failures: reported as errors of ours, and outlasted where nothing may get lost.
+
+_TRIES: Final = 120
+
+
+_SILENT: Final = "it does not answer; RabbitMQ takes nothing while it is short of memory or disk (rabbitmqctl status)"
+
+
+@contextmanager
+def broker_failures(what: str) -> Iterator[None]:
+    """Turn what the broker's client raises into an `InfrastructureError` that begins with `what`.
+
+    What will be refused again is a `QueueRefused`.
+    """
+    try:
+        yield
+    except (KombuError, OperationalError, RedisError, OSError) as error:
+        kind = QueueRefused if any(map(_is_permanent, _causes(error))) else InfrastructureError
+        raise kind(f"{what}: {str(error) or _SILENT}") from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it comes from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Whether Redis says that the user may not write the key, or that it holds something else."""
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and str(error).startswith(("WRONGTYPE", "NOPERM"))
+    )
+
+
+def retry_while_unavailable(act: Callable[[], None]) -> None:
+    """Do something again while the broker is away or full, for some minutes. Raises `InfrastructureError`."""
+    retry_over_time(act, InfrastructureError, max_retries=_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5)
+
+
+# What a task leaves in the worker's log: one line, when it has ended, with its run, instance and call.
+#
+# Libraries that ask others over HTTP leave none there: theirs show addresses, which may hold a secret.
+
+# An instance's name must not forge a line.
+_DONE: Final = "%(name)s %(args)r: done in %(runtime).3f s [%(id)s]"
+_SHOW_ADDRESSES: Final = ("httpx", "httpx2", "openai", "anthropic")
+
+
+def log_one_line_per_task() -> None:
+    """Replace Celery's two lines, which do not say what a task is about. On the level DEBUG its first one stays."""
+    trace.LOG_SUCCESS = _DONE
+    if not trace.logger.isEnabledFor(logging.DEBUG):
+        logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
+
+
+def hide_addresses() -> None:
+    """Have no line made for each request over HTTP: the address of a web hook is a secret, that of a model may be."""
+    for name in _SHOW_ADDRESSES:
+        logging.getLogger(name).setLevel(logging.WARNING)

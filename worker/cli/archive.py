@@ -3,25 +3,72 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import click
 
+from acts_celery.worker.cli.inspect import found_run
+from acts_celery.worker.cli.options import (
+    COMPLETED,
+    FAILED,
+    REJECTED,
+    Chosen,
+    Common,
+    Failed,
+    bundled,
+    chosen_options,
+    common_options,
+    documented,
+)
+from acts_celery.worker.cli.output import counted, flush, print_either, print_json, print_lines, tell
+from acts_celery.worker.cli.source import make_folder, write_whole, writing_whole
 from acts_celery.worker.errors import OtherFormat, RunNotFound
 
-from .bundles import bundled
-from .choosing import Chosen, chosen_options
-from .failures import COMPLETED, REJECTED, Failed, documented
-from .inspect import found_run
-from .options import Common, common_options
-from .output import flush, print_either, print_lines, tell
-from .rendering import counted
-from .tables import LeftOut, write_tables
-from .writing import make_folder, write_whole
+# `acts export --jsonl`: runs as tables of JSON lines, for analysis.
+
+
+class LeftOut:
+    """Tells of runs of which nothing was written, and keeps for the exit code that there are some."""
+
+    def __init__(self) -> None:
+        self.code = COMPLETED
+
+    def __call__(self, run: str, error: OtherFormat) -> None:
+        """Tell of one."""
+        tell(f"left out: run {run}: {error}")
+        self.code = FAILED
+
+
+def write_tables(run: str | None, folder: str, chosen: Chosen, common: Common) -> int:
+    """Write a run, or those that were chosen, to files in a folder, one for each table; `-` is standard output."""
+    from acts_celery.protocol.errors import json_text
+    from acts_celery.worker.client.client import Client
+    from acts_celery.worker.client.tables import TABLES
+
+    left_out = LeftOut()
+    with Client(common.settings()) as client:
+        id_ = client.find(run).id if run is not None else None
+        told = left_out if run is None else None
+        rows: Iterator[tuple[str, dict[str, Any]]] = client.export_rows(run=id_, left_out=told, **chosen.criteria())
+        if folder == "-":
+            for table, row in rows:
+                print_json({"table": table, **row})
+            flush()
+            return left_out.code
+        place, counts = Path(folder), Counter[str]()
+        make_folder(place)
+        with writing_whole([place / f"{table}.jsonl" for table in TABLES]) as files:
+            file_of = dict(zip(TABLES, files, strict=True))
+            for table, row in rows:
+                file_of[table].write(json_text(row) + "\n")
+                counts[table] += 1
+    tell(f"{', '.join(counted(counts[table], table.removesuffix('s')) for table in TABLES)} in {folder}")
+    return left_out.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +149,7 @@ def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool
 
 
 def _export_one(run: str, output: Path | None, form: Form, common: Common) -> int:
-    from acts_celery.protocol.language.visible import json_text
+    from acts_celery.protocol.errors import json_text
 
     with found_run(run, common) as found:
         lines: Callable[[], Iterable[str]] = found.export

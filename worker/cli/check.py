@@ -3,24 +3,189 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .check_runs import AllRuns, check_runs, runs_options
-from .checked import ignore_option
-from .failures import COMPLETED, REJECTED, Failed, documented
-from .ignored import reported
-from .options import Common, common_options, load_registry
-from .output import escaped, print_json, print_lines, print_text, tell
-from .rendering import call_name, counted, finding_line, heading, reach_lines, sight_lines, simulation_lines
-from .source import Source, optional_source_options
+from acts_celery.worker.cli.options import (
+    COMPLETED,
+    FAILED,
+    REJECTED,
+    Common,
+    Doubted,
+    Failed,
+    bundled,
+    common_options,
+    documented,
+    load_registry,
+    reported,
+)
+from acts_celery.worker.cli.output import (
+    call_name,
+    counted,
+    escaped,
+    finding_line,
+    heading,
+    print_json,
+    print_lines,
+    print_text,
+    reach_lines,
+    sight_lines,
+    simulation_lines,
+    tell,
+)
+from acts_celery.worker.cli.source import Source, optional_source_options
 
 if TYPE_CHECKING:
     from acts_celery.protocol import Finding, Plan
-    from acts_celery.protocol.analysis.reach import Reach
+    from acts_celery.protocol.analysis.visibility import Reach
+    from acts_celery.worker.client.deployments import RunRefusal
+
+
+# `acts check --runs`: what becomes of the calls of runs under way when code is deployed (SPEC R17.2).
+
+_MOST_NAMED: Final = 5
+"""Instances that a line names."""
+_ORDER: Final = ("will", "may", "held")
+_WORDS: Final = {
+    "will": click.style("will", fg="red", bold=True),
+    "may": click.style("may", fg="yellow"),
+    "held": click.style("held", fg="yellow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AllRuns:
+    """Whether all runs are meant, and what code they will be without."""
+
+    are_meant: bool
+    gone: tuple[str, ...]
+
+
+runs_options: Final = bundled(
+    "runs",
+    AllRuns,
+    click.option(
+        "--runs",
+        "are_meant",
+        is_flag=True,
+        help="Instead of FILE: find the calls of all runs under way that the code of --activities, not deployed yet, "
+        "will refuse, or may, or that its labels hold.",
+    ),
+    click.option(
+        "--gone", metavar="NAME", multiple=True, help="With --runs: there is no code of this name any more; repeatable."
+    ),
+)
+"""The options of `acts check` for that, as `runs`."""
+
+
+def check_runs(gone: tuple[str, ...], common: Common) -> int:
+    """Print the calls that will be refused, or may be."""
+    settings = common.settings()
+    if not settings.activities and not gone:
+        raise click.UsageError("--runs needs the code that is to be deployed: --activities NEW.py, or --gone NAME")
+    load_registry(settings)
+    from acts_celery.worker.client.deployments import Deployments, coming
+    from acts_celery.worker.registry.activities import registry
+    from acts_celery.worker.runner.checking import Checker
+    from acts_celery.worker.store.connections import connect, redis_errors
+
+    with redis_errors(settings), connect(settings) as redis:
+        said_here = Checker(settings, registry).trust_of
+        deployments = Deployments(redis, settings.key_prefix, coming(registry, gone), said_here)
+        found = list(deployments.refusals())
+    if deployments.unread:
+        tell(f"warning: {counted(len(deployments.unread), 'run')} of another format cannot be read here")
+    will, held = sum(one.refusal.is_certain for one in found), sum(one.refusal.is_hold for one in found)
+    if common.json:
+        for one in found:
+            print_json(one.to_dict())
+    else:
+        for line in _lines(found):
+            print_text(line)
+        runs = counted(deployments.looked_at, "run")
+        may = f"{len(found) - will - held} may be{f', {held} may be held' if held else ''}"
+        print_text(f"{counted(will, 'call')} will be refused, {may}; {runs} under way")
+    return FAILED if will else COMPLETED
+
+
+def _lines(found: list[RunRefusal]) -> Iterator[str]:
+    """One line for each call of a plan and reason, whatever the number of its instances."""
+    alike = defaultdict[tuple[Any, ...], list[str]](list)
+    for one in found:
+        refusal = one.refusal
+        how = "held" if refusal.is_hold else "will" if refusal.is_certain else "may"
+        key = _ORDER.index(how), one.run, refusal.index, refusal.tool, refusal.reason
+        alike[key].extend([refusal.instance] if refusal.instance is not None else [])
+    for (order, run, index, tool, reason), instances in sorted(
+        alike.items(), key=lambda pair: tuple(map(str, pair[0]))
+    ):
+        named = ", ".join(islice(instances, _MOST_NAMED))
+        more = f" and {len(instances) - _MOST_NAMED} more" if len(instances) > _MOST_NAMED else ""
+        where = f" in {escaped(named)}{more}" if instances else ""
+        call = f"call {call_name(index, tool)}" if index is not None else f"tool {escaped(tool)}"
+        yield f"{_WORDS[_ORDER[order]]}  run {run} {call}{where}: {escaped(reason)}"
+
+
+# What `acts run` and `acts submit` say of what `acts check` knows: its findings, before anything runs.
+
+MOST_TOLD: Final = 20
+"""Warnings that are printed; `acts check` prints all."""
+WARNING: Final = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What the options say of findings."""
+
+    is_strict: bool
+    is_silent: bool
+    ignore: tuple[str, ...]
+
+    def tell(self, plan: Plan) -> dict[str, Any]:
+        """Print the warnings on stderr; returns `findings` for the command's document, where there are any.
+
+        Raises `Doubted` where there is a warning and none is admitted.
+        """
+        if self.is_silent:
+            return {}
+        findings = reported(plan, self.ignore)
+        warnings = [finding for finding in findings if finding.severity == WARNING]
+        _print(warnings)
+        documents = [finding.to_dict() for finding in findings]
+        if warnings and self.is_strict:
+            raise Doubted(f"{counted(len(warnings), 'warning')}, and --strict: nothing was run", documents)
+        return {"findings": documents} if documents else {}
+
+
+def _checks(*, strict: bool, no_check: bool, ignore: tuple[str, ...]) -> Checks:
+    if strict and no_check:
+        raise click.UsageError("--strict and --no-check exclude each other")
+    return Checks(strict, no_check, ignore)
+
+
+ignore_option: Final = click.option(
+    "--ignore", metavar="CODE", multiple=True, help="Leave out findings with this code or name; repeatable."
+)
+check_options: Final = bundled(
+    "checks",
+    _checks,
+    click.option("--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2)."),
+    click.option("--no-check", is_flag=True, help="Do not look for findings."),
+    ignore_option,
+)
+"""What is done about findings, as `checks`."""
+
+
+def _print(warnings: Sequence[Finding]) -> None:
+    for finding in islice(warnings, MOST_TOLD):
+        tell(click.unstyle(finding_line(finding)))
+    if len(warnings) > MOST_TOLD:
+        tell(f"{len(warnings) - MOST_TOLD} more: `acts check` prints all")
 
 
 @click.command(short_help="Find all errors and findings without running anything.")
@@ -64,7 +229,7 @@ def check(
         settings = common.settings()
         value, _ = source.read(settings)
         load_registry(settings)
-        from acts_celery.worker.lanes.checking import Checker
+        from acts_celery.worker.runner.checking import Checker
 
         checker = Checker(settings)
         plan = checker.check(value, allow=source.allowed)
@@ -133,7 +298,7 @@ MOST_READERS: Final = 100_000
 
 def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
-    from acts_celery.protocol.graph.readers import Audience
+    from acts_celery.protocol.plan.graph import Audience
 
     choosing = [call for call in plan.calls if len(call.alternatives) > 1]
     audience = Audience(plan.calls if choosing else (), is_template=plan.submission.is_template)
@@ -205,7 +370,7 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
 
 def _promised_lines(plan: Plan) -> Iterator[str]:
     """What is to come later (SPEC R6.3), the first hundred places."""
-    from acts_celery.protocol.language.errors import shortened
+    from acts_celery.protocol.errors import shortened
 
     if plan.promised:
         yield f"{heading('promised')}  a run needs these values, or config.promise_seconds to wait for them"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .failures import COMPLETED, FAILED, Interrupted, documented
-from .no_worker_hint import no_worker_hint, queues_of
+from acts_celery.worker.cli.options import COMPLETED, FAILED, Interrupted, documented
+from acts_celery.worker.cli.output import counted
+from acts_celery.worker.cli.run import no_worker_hint, queues_of
+
 from .options import Common, common_options, load_registry
 from .output import escaped, print_json, print_lines, tell
 from .progress import is_live
-from .rendering import counted
 from .run import backend
 from .source import allow_option, read_lines, read_submission
 

@@ -6,29 +6,24 @@ from typing import Any
 
 import click
 
-from acts_celery.worker.cli.doctor.command import doctor
+from acts_celery.worker.cli.control import dead, delete, retry
+from acts_celery.worker.cli.doctor import doctor
+from acts_celery.worker.cli.options import REJECTED, Interrupted
+from acts_celery.worker.cli.people import prompt
+from acts_celery.worker.cli.run import submit
+from acts_celery.worker.cli.runs import explain, health
+from acts_celery.worker.cli.serving import metrics, trace, traces, ui
 
 from .archive import export, import_
 from .check import check
 from .control import amend, cancel, fork, pause, resume, say, send
-from .dead import dead
-from .deleting import delete
 from .evaluating import evaluate
-from .explain import explain
-from .failures import REJECTED, Interrupted
-from .health import health
 from .inspect import log, show, status
 from .mcp import mcp
-from .metrics import metrics
 from .output import write_error
 from .people import answer, approve, held, reject
-from .prompt import prompt
-from .retry import retry
 from .run import run
 from .runs import runs, wait
-from .submit import submit
-from .traces import trace, traces
-from .ui import ui
 from .worker import worker
 
 

@@ -7,26 +7,97 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from acts_celery.worker.cli.options import COMPLETED, REJECTED, Common, Failed, bundled, common_options
+from acts_celery.worker.cli.output import (
+    calls_lines,
+    change_lines,
+    counted,
+    counts_line,
+    escaped,
+    flush,
+    heading,
+    print_either,
+    print_json,
+    print_lines,
+    print_text,
+    status_word,
+    tell,
+    timing_lines,
+    timing_words,
+)
+from acts_celery.worker.cli.progress import View, print_result, standing_lines, unanswered_lines, view_options
+from acts_celery.worker.cli.source import write_whole
 from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound
 
-from .failures import COMPLETED, REJECTED, Failed
-from .html import Form, form_options, write_page
-from .options import Common, common_options
-from .output import escaped, flush, print_either, print_json, print_lines, print_text, tell
-from .rendering import calls_lines, change_lines, counted, counts_line, heading, status_word, timing_lines, timing_words
-from .unanswered import unanswered_lines
-from .view import View, print_result, standing_lines, view_options
-
 if TYPE_CHECKING:
-    from acts_celery.worker.client.log_entries import LogEntry
+    from acts_celery.worker.client.call_results import LogEntry
     from acts_celery.worker.client.progress import Event
-    from acts_celery.worker.client.runs import Run
+    from acts_celery.worker.client.run import Run
+
+
+# `acts show --html`: a run as one page, in a file or on standard output.
+
+_STDOUT: Final = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class PageForm:
+    """As what `acts show` shows a run, where not as its values."""
+
+    mermaid: bool = False
+    timings: bool = False
+    html: Path | None = None
+
+
+page_form_options: Final = bundled(
+    "form",
+    PageForm,
+    click.option("--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs."),
+    click.option(
+        "--timings", is_flag=True, help="Print when calls began, how long they waited and ran; the slowest first."
+    ),
+    click.option(
+        "--html",
+        type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+        metavar="FILE",
+        help="Write the run as one page (or - for standard output).",
+    ),
+)
+"""As what a run is shown, as `form`."""
+
+
+def write_page(run: str, file: Path, common: Common) -> int:
+    """Write the page of a run, whole or not at all. Raises `Failed`."""
+    from acts_celery.worker.store.connections import connect
+    from acts_celery.worker.ui import Page
+    from acts_celery.worker.ui.server import document
+
+    if file == _STDOUT and common.json:
+        raise Failed("--html - prints the page itself: give a FILE with --json", REJECTED)
+    settings = common.settings()
+    redis = connect(settings)
+    try:
+        page = Page(redis, settings, reading_seconds=None)
+        id_ = page.find(run)
+        html = document(page, id_)
+    finally:
+        redis.close()
+    if file == _STDOUT:
+        print_text(html)
+        flush()
+        return COMPLETED
+    write_whole(file, [html])
+    print_either({"run": id_, "file": str(file)}, [f"run {id_} is in {file}"], as_json=common.json)
+    return COMPLETED
+
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
@@ -71,11 +142,11 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
 @click.command(short_help="Print the data of a run, now or at a past message.")
 @click.argument("run", metavar="RUN")
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
-@form_options
+@page_form_options
 @at_option
 @view_options
 @common_options
-def show(run: str, instance: str | None, at: str | None, *, form: Form, view: View, common: Common) -> int:
+def show(run: str, instance: str | None, at: str | None, *, form: PageForm, view: View, common: Common) -> int:
     """Print what failed and was skipped in RUN, and its data, now or at a past message.
 
     A few of many instances are printed, and the beginning of large values; --all and --json print everything.
@@ -95,7 +166,7 @@ def show(run: str, instance: str | None, at: str | None, *, form: Form, view: Vi
     with found_run(run, common) as found:
         result = found.result(at=moment, waits=timings or common.json)
         if form.mermaid:
-            from acts_celery.worker.client.drawing import draw
+            from acts_celery.worker.client.run import draw
 
             print_text(draw(result, lambda child: found.child(child).result()))
             return COMPLETED
@@ -128,7 +199,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 
     Exit codes: 0 found, also where the run failed, 3 no server, 4 no such run or instance.
     """
-    from acts_celery.worker.storage.entries import id_key
+    from acts_celery.worker.store.entries import id_key
 
     with found_run(run, common) as found:
         if audit:

@@ -3,21 +3,152 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
 
-from .failures import COMPLETED, Failed
-from .mcp_tools import admit, tools
-from .options import Common, common_options, load_registry
-from .output import flush, print_either, tell
-from .serving import ask_log, log_to_stderr, made_token
+from acts_celery.worker.cli.options import (
+    COMPLETED,
+    UNAVAILABLE,
+    Common,
+    Failed,
+    common_options,
+    documented,
+    load_registry,
+)
+from acts_celery.worker.cli.output import confirmed, escaped, flush, print_either, tell
+from acts_celery.worker.cli.serving import ask_log, log_to_stderr, made_token
+from acts_celery.worker.errors import WorkerError
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
+    from acts_celery.worker.registry.mcp_tools import Declaration, Standing
+
+
+# `acts mcp tools` and `acts mcp admit`: what MCP servers offer, and what of it may be used.
+#
+# What a server says of itself is text of somebody else: it is shown with everything escaped that is not plain text.
+
+
+@click.command(short_help="The tools of MCP servers, and which are admitted.")
+@click.argument("names", nargs=-1, metavar="[SERVER[.TOOL]]...")
+@common_options
+def tools(*, names: tuple[str, ...], common: Common) -> int:
+    """List the tools of the servers of ACTS_MCP, or of those named, as they are now: admitted, new, changed since they
+    were admitted, gone, or unfit to be a tool here. --json has each whole.
+
+    Exit codes: 0 listed, 2 no such server or tool, 3 a server that does not answer.
+    """
+    with documented(as_json=common.json, has_status=False):
+        found, failed = _asked(common.settings(), names)
+        lines = (line for each in found for line in _lines(each))
+        print_either([each.to_dict() for each in found], lines, as_json=common.json)
+    return UNAVAILABLE if failed else COMPLETED
+
+
+@click.command(short_help="Admit tools of MCP servers as they are now.")
+@click.argument("names", nargs=-1, metavar="SERVER[.TOOL]...")
+@click.option(
+    "--reads", multiple=True, metavar="SERVER.TOOL", help="Admit this tool as one that only reads; repeatable."
+)
+@common_options
+def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> int:
+    """Write into the file of ACTS_MCP_ADMITTED that these tools may be used as they are now; of a SERVER all, and those
+    that it has not any more are taken out. What is admitted is shown, and on a terminal asked for: models will read it.
+
+    Workers and clients read the file when they begin. A worker refuses a tool that is not as it was admitted.
+
+    A tool has effects unless its server says that it only reads. Where you know better, --reads says so ("effects":
+    false in the file): models are shown what it returns, and its calls are not held. A tool that changes has effects
+    again until you say it once more.
+
+    Exit codes: 0 admitted, 2 no such server or tool, or one that is unfit, 3 a server that does not answer.
+    """
+    from acts_celery.worker.registry.mcp_tools import UNSET
+    from acts_celery.worker.registry.mcp_tools import admit as write
+
+    with documented(as_json=common.json, has_status=False):
+        settings = common.settings()
+        if settings.mcp_admitted is None:
+            raise Failed(UNSET, 2)
+        if not names and not reads:
+            raise Failed("name the tools: acts mcp admit SERVER, SERVER.TOOL or --reads SERVER.TOOL", 2)
+        if of_all := [name for name in reads if "." not in name]:
+            raise Failed(f"--reads is said of one tool: {of_all[0]}.TOOL", 2)
+        names = (*names, *reads)
+        found, failed = _asked(settings, names)
+        if failed:
+            raise Failed("nothing is admitted: not all of the servers answer")
+        unfit = [each for each in found if each.state == "unfit"]
+        if named := [each for each in unfit if each.name in names]:
+            raise Failed(f"{named[0].name} cannot be a tool here: {named[0].problems[0]}", 2)
+        for each in unfit:
+            tell(f"{each.name} is left out: {each.problems[0]}")
+        found = [each.as_only_reading() if each.name in reads else each for each in found]
+        taken = [each for each in found if each.state in ("new", "changed", "gone") or each.newly_only_reads]
+        document = [
+            {"name": each.name, "state": each.state, "effects": each.has_effects, "digest": each.tool.digest}
+            for each in taken
+        ]
+        lines = [line for each in taken for line in _lines(each, whole=True)]
+        print_either(document, lines or ["nothing is new"], as_json=common.json)
+        if taken:
+            confirmed(f"Admit {len(taken)} tools?" if len(taken) > 1 else "Admit it?")
+        for server in dict.fromkeys(each.server for each in taken):
+            own = [each for each in taken if each.server == server]
+            gone = [each.tool.name for each in own if each.live is None]
+            write(settings, server, [each.live for each in own if each.live is not None], gone)
+    return COMPLETED
+
+
+def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[Standing], bool]:
+    """The tools that are named, of the servers that answer, and whether one does not. Raises `Failed`."""
+    from acts_celery.worker.registry.mcp_tools import read_admitted, standings
+
+    if not settings.mcp:
+        raise Failed('there is no MCP server: set ACTS_MCP, such as {"files": {"command": …}}', 2)
+    servers = list(dict.fromkeys(name.partition(".")[0] for name in names)) or list(settings.mcp)
+    if unknown := [name for name in servers if name not in settings.mcp]:
+        raise Failed(f"no MCP server {unknown[0]!r}: ACTS_MCP has {', '.join(settings.mcp)}", 2)
+    admitted, found, failed = read_admitted(settings), list["Standing"](), False
+    for server, answer in listed(settings, servers).items():
+        if isinstance(answer, WorkerError):
+            tell(str(answer))
+            failed = True
+        else:
+            found += standings(server, answer, admitted.get(server, {}))
+            _require(names, found, server)
+    wanted = [each for each in found if not names or each.server in names or each.name in names]
+    return wanted, failed
+
+
+def _require(names: Sequence[str], found: Sequence[Standing], server: str) -> None:
+    known = {each.name for each in found}
+    for name in names:
+        if name.startswith(f"{server}.") and name not in known:
+            raise Failed(
+                f"MCP server {server} has no tool {name.removeprefix(f'{server}.')!r}: see `acts mcp tools`", 2
+            )
+
+
+def _lines(standing: Standing, *, whole: bool = False) -> Iterator[str]:
+    tool = standing.tool
+    effects = "has effects" if standing.has_effects else "only reads"
+    yield f"{escaped(standing.name)}  {standing.state}  {effects}  {tool.digest[:12]}"
+    yield from (f"    {escaped(problem)}" for problem in (*standing.problems, *tool.notes))
+    texts = tool.description.splitlines()
+    for line in texts if whole else texts[:1]:
+        yield f"    {escaped(line)}"
+    if whole:
+        for key in ("inputSchema", "outputSchema"):
+            if key in tool.said:
+                yield f"    {key}: {escaped(json.dumps(tool.said[key], ensure_ascii=False))}"
+
 
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 5557
@@ -62,7 +193,7 @@ def mcp(ctx: click.Context, write: bool, http: bool, host: str, port: int, *, co
     if not http:
         _refuse(ctx, _OF_HTTP, "goes with --http")
     try:
-        from acts_celery.worker.mcp_server import server  # noqa: F401  # is it installed?
+        from acts_celery.worker.mcp import server
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette", "uvicorn"):
             raise
@@ -78,18 +209,18 @@ mcp.add_command(admit)
 
 
 def _serve_stdio(settings: Settings, serving: _Serving, common: Common) -> None:
-    from acts_celery.worker.mcp_server import stdio
-    from acts_celery.worker.mcp_server.principals import Principal, local_rights
-    from acts_celery.worker.storage.audit import Actor
+    from acts_celery.worker.mcp import server as stdio
+    from acts_celery.worker.mcp.tools import Principal, local_rights
+    from acts_celery.worker.store.held_calls import Actor
 
     _prepare(settings)
     asyncio.run(stdio.serve(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
 
 
 def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
-    from acts_celery.worker.mcp_server import over_http
-    from acts_celery.worker.mcp_server.principals import local_rights
-    from acts_celery.worker.web import listening
+    from acts_celery.worker.mcp import over_http
+    from acts_celery.worker.mcp.tools import local_rights
+    from acts_celery.worker.ui import server as listening
 
     tokens, host = settings.read_mcp_tokens(), serving.host
     rights = local_rights(write=serving.write)
@@ -130,3 +261,28 @@ def _refuse(ctx: click.Context, names: tuple[str, ...] | dict[str, object], why:
     given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
         raise click.UsageError(f"--{given[0].replace('_', '-')} {why}")
+
+
+# Asking MCP servers for their tools, for a command.
+
+
+def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, Declaration] | WorkerError]:
+    """What each of these servers lists, or why it does not; they are asked at the same time, and left again."""
+    from acts_celery.worker.registry.mcp_sessions import Connections
+
+    asked = list(names)
+
+    async def ask(connections: Connections, name: str) -> Mapping[str, Declaration] | WorkerError:
+        try:
+            return await connections.to(name).tools()
+        except WorkerError as error:
+            return error
+
+    async def ask_all() -> list[Mapping[str, Declaration] | WorkerError]:
+        connections = Connections(settings)
+        try:
+            return await asyncio.gather(*(ask(connections, name) for name in asked))
+        finally:
+            await connections.close()
+
+    return dict(zip(asked, asyncio.run(ask_all()), strict=True))

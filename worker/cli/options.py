@@ -4,20 +4,248 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import re
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from .bundles import bundled
-from .failures import DEBUG
-from .output import nothing_on_stdout, tell
+from acts_celery.worker.cli.output import (
+    OutputFailed,
+    escaped,
+    nothing_on_stdout,
+    print_either,
+    print_json,
+    tell,
+    write_error,
+)
+from acts_celery.worker.errors import ActivitiesError, NotPossibleNow, WorkerError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from acts_celery.broker_config import Settings
+    from acts_celery.protocol import Finding, Plan
+    from acts_celery.worker.client.results import RunStatus
+    from acts_celery.worker.client.submitting import Label
+
+
+# Options that belong together: a command receives them as one value.
+
+Command = Callable[..., int]
+Decorator = Callable[[Command], Command]
+
+
+def bundled(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
+    """What gives a command these options, in this order; it receives them as `name`, which `make` makes of them."""
+
+    def of(command: Command) -> Command:
+        @wraps(command)
+        def with_value(**given: Any) -> int:
+            own = {each: given.pop(each) for each in names}
+            return command(**given, **{name: make(**own)})
+
+        before = len(getattr(with_value, "__click_params__", ()))
+        decorated: Command = with_value
+        for option in reversed(options):
+            decorated = option(decorated)
+        parameters: Any = getattr(decorated, "__click_params__", ())
+        names = [parameter.name for parameter in parameters[before:]]
+        return decorated
+
+    return of
+
+
+# Failures: what each error means for the exit code, and how it is told (SPEC R7.1).
+#
+# Foreseen errors are told in one line each, a traceback only on request (`--debug`). Whatever else is raised is our own
+# fault and says so.
+
+COMPLETED: Final = 0
+FAILED: Final = 1
+REJECTED: Final = 2
+UNAVAILABLE: Final = 3
+NOT_POSSIBLE: Final = 4
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+NOBODY_READS: Final = 141
+
+DEBUG: Final = "ACTS_DEBUG"
+"""The environment variable that asks for tracebacks."""
+
+
+_UNREADABLE: Final = re.compile("[\udc80-\udcff]")
+"""What Python reads bytes of an argument as that are not UTF-8."""
+
+
+class Failed(Exception):
+    """A command that cannot go on: a line for people, and an exit code."""
+
+    def __init__(self, message: str, code: int = UNAVAILABLE) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class Doubted(Failed):
+    """A submission with warnings, where none is admitted; `findings` as `acts check --json` prints them."""
+
+    def __init__(self, message: str, findings: list[dict[str, Any]]) -> None:
+        self.findings = findings
+        super().__init__(message, REJECTED)
+
+
+class Interrupted(Exception):
+    """Ctrl-C; `remark` says what goes on all the same."""
+
+    def __init__(self, remark: str = "") -> None:
+        self.remark = remark
+        super().__init__("interrupted")
+
+
+def report(error: BaseException) -> int:
+    """Tell of an error on stderr and return the exit code it means."""
+    if isinstance(error, OutputFailed) and error.is_closed:
+        return NOBODY_READS
+    if os.environ.get(DEBUG):
+        write_error("".join(traceback.format_exception(error)))
+    code, lines = explain(error)
+    excerpts = _excerpts(error)
+    for number, line in enumerate(lines):
+        tell(line)
+        if number < len(excerpts) and (excerpt := excerpts[number]):
+            write_error("".join(f"    {escaped(row)}\n" for row in excerpt.split("\n")))
+    return code
+
+
+def explain(error: BaseException) -> tuple[int, list[str]]:
+    """The exit code of an error, and its lines."""
+    match error:
+        case Interrupted():
+            return INTERRUPTED, ["interrupted" + (f": {error.remark}" if error.remark else "")]
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED, ["interrupted"]
+        case Failed():
+            return error.code, [str(error)]
+        case click.UsageError():
+            return REJECTED, [_usage(error)]
+        case click.ClickException():
+            return REJECTED, [error.format_message()]
+        case OutputFailed():
+            return UNAVAILABLE, [str(error)]
+        case ActivitiesError():
+            return REJECTED, [str(error)]
+        case NotPossibleNow():
+            return NOT_POSSIBLE, [str(error)]
+        case WorkerError():
+            return UNAVAILABLE, [str(error)]
+    return _explain_foreign(error)
+
+
+@dataclass(slots=True)
+class Answer:
+    """Whether a command has written its document."""
+
+    is_given: bool = False
+
+
+@contextmanager
+def documented(*, as_json: bool, has_status: bool) -> Iterator[Answer]:
+    """Write an error as a document too, where machine output is asked for and none was written.
+
+    It has a `status` where the command's own document has one.
+    """
+    answer = Answer()
+    try:
+        yield answer
+    except Exception as error:
+        if as_json and not answer.is_given and not isinstance(error, OutputFailed):
+            is_rejected = _is_rejection(error) or isinstance(error, Doubted)
+            status = {"status": "rejected" if is_rejected else "error"} if has_status else {}
+            print_json(status | _document(error))
+        raise
+
+
+def rejection(error: Any) -> dict[str, Any]:
+    """A `protocol.Rejected` as `acts check --json` prints it."""
+    errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
+    return {"valid": False, "errors": errors, "waves": [], "findings": []}
+
+
+def _document(error: Exception) -> dict[str, Any]:
+    """An error in the shape of `acts check --json`."""
+    if isinstance(error, Doubted):
+        return {"valid": True, "errors": [], "waves": [], "findings": error.findings}
+    return rejection(error) if _is_rejection(error) else _unknown(error)
+
+
+def _unknown(error: BaseException) -> dict[str, Any]:
+    """An error in the shape of a rejection, where it is not known whether the submission is valid."""
+    errors = [{"pointer": "", "message": line} for line in explain(error)[1]]
+    return {"valid": None, "errors": errors, "waves": [], "findings": []}
+
+
+def _is_rejection(error: BaseException) -> bool:
+    loaded: Any = sys.modules.get("acts_celery.protocol")
+    return loaded is not None and isinstance(error, loaded.Rejected)
+
+
+def _excerpts(error: Any) -> list[str | None]:
+    """For each line of a rejection the text with a caret, on a terminal only: elsewhere an error is one line."""
+    stream = sys.__stderr__
+    if not _is_rejection(error) or stream is None or not stream.isatty():
+        return []
+    return [problem.excerpt for problem in error.errors]
+
+
+def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
+    """Errors of packages that are heavy to import: only one that is loaded can have raised."""
+    loaded: Mapping[str, Any] = sys.modules
+    if (protocol := loaded.get("acts_celery.protocol")) and isinstance(error, protocol.Rejected):
+        lines = [f"{problem.pointer}: {problem.message}".removeprefix(": ") for problem in error.errors]
+        return REJECTED, [*lines, *_without_activities(lines)]
+    if config := loaded.get("acts_celery.broker_config"):
+        if isinstance(error, config.SettingsError):
+            return REJECTED, list(error.problems)
+        if isinstance(error, config.BrokerConfigError):
+            return UNAVAILABLE, [str(error)]
+    if (redis := loaded.get("redis.exceptions")) and isinstance(error, redis.RedisError):
+        return UNAVAILABLE, [f"Redis: {error}: see `acts doctor`"]
+    if (kombu := loaded.get("kombu.exceptions")) and isinstance(error, kombu.OperationalError):
+        return UNAVAILABLE, [f"the broker does not answer: {error}: see `acts doctor`"]
+    if isinstance(error, UnicodeEncodeError) and _UNREADABLE.search(error.object):
+        return REJECTED, [f"{error.object!r} is not valid Unicode: arguments and variables are read as UTF-8"]
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+    hint = "" if os.environ.get(DEBUG) else "; --debug shows where it comes from"
+    return UNAVAILABLE, [f"this is a bug: {type(error).__name__}: {error}{where}{hint}"]
+
+
+def _without_activities(lines: list[str]) -> list[str]:
+    """Why every tool is unknown, where no activities were loaded."""
+    activities: Any = sys.modules.get("acts_celery.worker.registry.activities")
+    known = activities.registry if activities is not None else None
+    named = [line for line in lines if "acts mcp admit" not in line]
+    is_unknown = any(word in line for line in named for word in ("unknown tool", "unknown delegate"))
+    if known is None or known.activities or known.delegates or not is_unknown:
+        return []
+    loading: Any = sys.modules.get("acts_celery.worker.registry.loading")
+    if loading is not None and loading.loaded:
+        names = ", ".join(loading.loaded)
+        return [f"{names} registers no activity: put @activity (from acts_celery import activity) above its functions"]
+    return ["no activities are loaded: name them with --activities FILE.py or in ACTS_ACTIVITIES"]
+
+
+def _usage(error: click.UsageError) -> str:
+    command = error.ctx.command_path if error.ctx is not None else "acts"
+    message = error.format_message().rstrip(".")
+    return f"{message} (see `{command} --help`)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +362,183 @@ common_options: Final = bundled(
 
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
-    from acts_celery.worker.mcp.registering import load_code
-    from acts_celery.worker.registry.addresses import is_address
+    from acts_celery.worker.registry.mcp_tools import load_code
+    from acts_celery.worker.registry.request_definitions import is_address
 
     for folder in settings.delegates:
         if not is_address(folder) and not Path(folder).is_dir():
             tell(f"warning: ACTS_DELEGATES: {folder} is no folder here, so there is no request definition in it")
     with nothing_on_stdout():
         load_code(settings)
+
+
+# Findings that are not reported: those of `--ignore`, and of `[tool.acts] ignore` in pyproject.toml of the folder.
+
+_FILE: Final = "pyproject.toml"
+
+
+def reported(plan: Plan, options: Iterable[str], more: Iterable[Finding] = ()) -> tuple[Finding, ...]:
+    """A plan's findings, and those that were made beside it, but those that are ignored, by code or by name. Raises
+    `Failed` where there is no such one.
+    """
+    from acts_celery.protocol.analysis.analyse import ignored_in, is_ignored
+
+    ignored = {*_known(options, "--ignore"), *_known(_configured(Path(_FILE)), f"[tool.acts] ignore in {_FILE}")}
+    ignored |= ignored_in(plan.submission.config)
+    return tuple(finding for finding in (*plan.findings, *more) if not is_ignored(finding, ignored))
+
+
+def _configured(file: Path) -> list[str]:
+    """What a project's file lists."""
+    try:
+        document: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise Failed(f"{file}: {error}", REJECTED) from None
+    tools = document.get("tool")
+    own = tools.get("acts") if isinstance(tools, dict) else None
+    listed = own.get("ignore", []) if isinstance(own, dict) else []
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise Failed(f'[tool.acts] ignore in {file} must be a list of codes, such as ["ACT103"]', REJECTED)
+    return listed
+
+
+def _known(names: Iterable[str], where: str) -> Iterable[str]:
+    """The names, all of which are codes or names of findings."""
+    from acts_celery.protocol.analysis.findings import CATALOGUE
+
+    known = CATALOGUE.keys() | {entry.name for entry in CATALOGUE.values()}
+    for name in names:
+        if name not in known:
+            raise Failed(
+                f"{where}: there is no finding {name!r}; docs/reference.md lists them, such as ACT103", REJECTED
+            )
+        yield name
+
+
+# What a run is called, as options of the commands that submit.
+
+TRACEPARENT: Final = "TRACEPARENT"
+"""The variable by which a program is told of the span that it runs in, as OpenTelemetry's specification has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What the options say."""
+
+    id: str | None
+    name: str | None
+    tags: tuple[str, ...]
+
+    def label(self, value: Any) -> Label:
+        """The label of a submission. Raises `protocol.Rejected`."""
+        from acts_celery.worker.broker.attempts import TracePlace
+        from acts_celery.worker.client.submitting import label_of
+
+        given = os.environ.get(TRACEPARENT) or None
+        if given is not None and TracePlace.read_header(given) is None:
+            tell(f"{TRACEPARENT} is no traceparent as W3C Trace Context has it: the run begins a trace of its own")
+            given = None
+        return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given)
+
+
+naming_options: Final = bundled(
+    "naming",
+    Naming,
+    click.option("--id", metavar="ID", help="The run's id. The same id twice is one run."),
+    click.option("--name", metavar="TEXT", help="A name for the run; other commands take it as RUN."),
+    click.option("--tag", "tags", metavar="TEXT", multiple=True, help="A tag for `acts runs --name`; repeatable."),
+)
+
+
+# Which runs a command means that takes many, as options, and what it says of them; durations and sizes as one writes
+# them.
+
+Of = TypeVar("Of")
+_SHOWN: Final = 20
+"""Runs that are listed before something is deleted."""
+_WRITTEN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)\Z", re.ASCII)
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LETTERS: Final = "kmgt"
+_BYTES: Final = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000 ** (power + 1) for power, letter in enumerate(_LETTERS)},
+    **{f"{letter}ib": 1024 ** (power + 1) for power, letter in enumerate(_LETTERS)},
+}
+
+
+class Amount(click.ParamType[float]):
+    """A number with a unit."""
+
+    def __init__(self, name: str, units: Mapping[str, int], example: str) -> None:
+        self.name = name
+        self._units = units
+        self._example = example
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number in the smallest unit."""
+        if isinstance(value, float):
+            return value
+        found = _WRITTEN.match(str(value).strip())
+        if found is None or found[2].lower() not in self._units:
+            units = ", ".join(filter(None, self._units))
+            self.fail(f"{str(value)!r} is no {self.name} such as {self._example} ({units})", param, ctx)
+        return float(found[1]) * self._units[found[2].lower()]
+
+
+DURATION: Final = Amount("duration", _SECONDS, "30d")
+"""Seconds, written as `30d`, `12h`, `15m`, `90s` or `90`."""
+SIZE: Final = Amount("size", _BYTES, "500MB")
+"""Bytes, written as `500MB` or `2GiB`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which runs the options name."""
+
+    older_than: float | None
+    status: RunStatus | None
+    name: str | None
+
+    def __bool__(self) -> bool:
+        """Whether any was given."""
+        return any(value is not None for value in (self.older_than, self.status, self.name))
+
+    def criteria(self) -> dict[str, Any]:
+        """As `Client.runs` and `Client.deletable_runs` take them."""
+        return {"older_than_seconds": self.older_than, "status": self.status, "name": self.name}
+
+
+chosen_options: Final = bundled(
+    "chosen",
+    Chosen,
+    click.option("--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m."),
+    click.option(
+        "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that ended with this status."
+    ),
+    click.option("--name", metavar="TEXT", help="Runs of this name or with this tag."),
+)
+
+
+def print_undone(
+    runs: Sequence[Of], line: Callable[[Of], str], sums: Iterable[str], document: Mapping[str, Any], *, as_json: bool
+) -> None:
+    """List the runs of which something would be deleted, the first of them, and what that comes to."""
+    more = [f"… and {len(runs) - _SHOWN} more"] if len(runs) > _SHOWN else []
+    print_either(document, [*map(line, runs[:_SHOWN]), *more, *sums], as_json=as_json)
+    if runs:
+        tell("nothing is deleted yet: with --yes it is")
+
+
+def done_with(runs: Iterable[Of], said: Callable[[Sequence[Of]], str]) -> list[Of]:
+    """All runs of which something is deleted as they are iterated; where that is interrupted, what was done is said."""
+    done: list[Of] = []
+    try:
+        for run in runs:
+            done.append(run)
+    except BaseException:  # Ctrl-C, too
+        tell(f"{said(done)}; the same command goes on")
+        raise
+    return done

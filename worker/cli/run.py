@@ -2,28 +2,109 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .checked import Checks, check_options
-from .failures import COMPLETED, FAILED, Answer, Failed, Interrupted, documented
-from .naming import Naming, naming_options
-from .no_worker_hint import no_worker_hint, queues_of
-from .options import Common, common_options, load_registry
-from .output import print_text, tell
-from .rendering import background_line, call_name, counts_line
-from .source import Source, read_source, source_options
-from .view import View, print_result, view_options
+from acts_celery.worker.cli.check import Checks, check_options
+from acts_celery.worker.cli.options import (
+    COMPLETED,
+    FAILED,
+    Answer,
+    Common,
+    Failed,
+    Interrupted,
+    Naming,
+    common_options,
+    documented,
+    load_registry,
+    naming_options,
+)
+from acts_celery.worker.cli.output import (
+    background_line,
+    beside,
+    call_name,
+    counts_line,
+    print_either,
+    print_text,
+    tell,
+    value_lines,
+)
+from acts_celery.worker.cli.people import held_lines
+from acts_celery.worker.cli.progress import View, print_result, view_options, waiting_lines
+from acts_celery.worker.cli.source import Source, read_source, source_options
+from acts_celery.worker.errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld
 
 if TYPE_CHECKING:
+    from threading import Event as ThreadEvent
+
     from acts_celery.broker_config import Settings
-    from acts_celery.worker.client.runs import Run
+    from acts_celery.protocol import Plan
+    from acts_celery.worker.client.progress import Event
+    from acts_celery.worker.client.run import Run
+
+
+# A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr, or what
+# else its calls wait for.
+
+QUIET_SECONDS: Final = 3.0
+_ANSWER_SECONDS: Final = 1.5
+
+
+def no_worker_hint(
+    settings: Settings,
+    queues: Callable[[], Sequence[str]],
+    waiting: Callable[[], Sequence[Mapping[str, str | None]]] = tuple,
+) -> AbstractContextManager[None]:
+    """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
+    these has none; or what calls wait for, as the status of the run has it.
+    """
+
+    def look(is_over: ThreadEvent) -> None:
+        if not is_over.wait(QUIET_SECONDS):
+            deserted = _deserted(settings, queues())
+            if deserted and not is_over.is_set():
+                remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
+                tell(f"no worker is known to serve {', '.join(deserted)}: {remedy}")
+            # Whoever waits for the run says so where the log does not answer.
+            with suppress(InfrastructureError):
+                for line in () if deserted or is_over.is_set() else waiting_lines(waiting()):
+                    tell(line.strip())
+
+    return beside(look, "acts-no-worker-hint")
+
+
+def queues_of(plan: Plan, settings: Settings) -> list[str]:
+    """The queues that a plan needs workers on."""
+    from acts_celery.worker.registry.activities import registry
+
+    cost = plan.cost
+    needed = [settings.queue_instances]
+    needed += [settings.queue_delegates] if cost.delegate_requests or cost.model_requests else []
+    needed += [settings.queue_background] if cost.background_sends else []
+    named = {call.runner.name for call in plan.calls} if cost.queued_activities else set()
+    needed += [one.queue for name, one in registry.activities.items() if name in named and one.queue is not None]
+    return list(dict.fromkeys(needed))
+
+
+def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
+    """The queues that no worker says it serves; none where workers cannot be asked."""
+    from acts_celery.worker.runner.application import make_client_application
+
+    try:
+        answers = make_client_application(settings).control.inspect(timeout=_ANSWER_SECONDS).active_queues() or {}
+    except Exception:  # it is a kindness; what is wrong with the broker is said where the run needs it
+        return []
+    served = {queue["name"] for answer in answers.values() for queue in answer}
+    return [queue for queue in queues if queue not in served]
+
 
 _GONE: Final = (
     "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
@@ -117,7 +198,7 @@ def backend(settings: Settings, worker_log: Path | None, deadline: float | None)
         settings.require_redis()
         yield settings
         return
-    from acts_celery.worker.client.local_backend import embedded_backend
+    from acts_celery.worker.client.local import embedded_backend
 
     with embedded_backend(settings, worker_log=worker_log, deadline=deadline) as effective:
         yield effective
@@ -132,7 +213,6 @@ def _see_through(
     """Wait for the end and print what came of it."""
     from acts_celery.worker.errors import InfrastructureError
 
-    from .deciding import Decider
     from .progress import wait
 
     view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
@@ -184,7 +264,7 @@ def has_raised(call: Mapping[str, Any]) -> bool:
 
 def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     """The calls that were sent and not awaited and failed for good: told, and as `acts dead list --json` has them."""
-    from acts_celery.worker.client.background import await_background
+    from acts_celery.worker.client.call_results import await_background
 
     dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
     for letter in dead[:_MOST_TOLD]:
@@ -195,3 +275,150 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     if len(dead) > _MOST_TOLD:
         tell(f"{len(dead) - _MOST_TOLD} more calls that were sent and forgotten failed: --json lists all")
     return dead
+
+
+# `acts submit`: hand a submission to the configured backend and leave.
+
+
+@click.command(short_help="Submit and print the id of the run.")
+@source_options
+@naming_options
+@check_options
+@common_options
+def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) -> int:
+    """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
+
+    Warnings of `acts check` are printed on stderr; --json has all its findings.
+
+    Exit codes: 0 submitted, 2 rejected, 3 no server.
+    """
+    with documented(as_json=common.json, has_status=True):
+        settings = common.settings()
+        value, files = source.read(settings)
+        load_registry(settings)
+        settings.require_redis()
+        from acts_celery.worker.client.client import Client
+        from acts_celery.worker.store.connections import connect, eviction_warning
+
+        with Client(settings) as client:
+            plan = client.check_submission(value, allow=source.allowed)
+            findings = checks.tell(plan)
+            run = client.submit_plan(plan, naming.label(value), files)
+            with closing(connect(settings)) as redis:
+                if (warning := eviction_warning(redis, settings)) is not None:
+                    tell(f"warning: {warning}")
+    print_either({"run": run.id, **findings}, [run.id], as_json=common.json)
+    return COMPLETED
+
+
+# Deciding on held calls from `acts run`: at a terminal the person is asked as soon as a call is held (SPEC R14).
+
+
+class Decider:
+    """What `acts run` does about the held calls of its run."""
+
+    def __init__(self, run: Run, *, is_embedded: bool) -> None:
+        self._run = run
+        self._is_embedded = is_embedded
+        self._is_stuck = False
+        """Whether a call is held on which nobody can decide."""
+        self._left = 0
+        """So many calls end at least before nothing is at work any more."""
+        self.can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+    def note_plan(self) -> None:
+        """The run is in mode lazy: ask for its plan as for a call. Raises `Failed` as `note` does."""
+        if (plan := self._run.plan()) is None:
+            return
+        if self.can_ask:
+            for line in value_lines({"calls": plan["calls"]}, 2):
+                click.echo(line, err=True)
+            if _answer("let this plan run? y or n").lower() in ("y", "yes"):
+                self._run.approve_plan(plan["plan"])
+            else:
+                self._run.cancel()
+        elif not self._is_embedded:
+            tell(f"the plan waits for a person: acts held {self._run.id}, then acts approve, acts amend or acts cancel")
+        else:
+            raise Failed(
+                "the plan waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
+                "`acts submit`, `acts held` and `acts approve`"
+            )
+
+    def take(self, event: Event) -> None:
+        """Of a call that is held ask the person at the terminal, or say where it is decided on.
+
+        Raises `Failed` where that can be done nowhere, once nothing else is at work or a child run has the call.
+        """
+        is_held = event.kind == "held"
+        if self.can_ask or not self._is_embedded:
+            if is_held:
+                self._note()
+            return
+        self._is_stuck = self._is_stuck or is_held
+        is_own = event.run is None
+        self._left -= is_own and event.kind == "call"
+        if self._is_stuck and event.kind in ("held", "call") and (self._left <= 0 or (is_held and not is_own)):
+            now = self._run.status()
+            self._left = now["calls"].get("running", 0)
+            if "held_below" not in now and ("running" in now["calls"] or "held" not in now["calls"]):
+                return
+            raise Failed(
+                "a call waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
+                "`acts submit`, `acts held` and `acts approve`"
+            )
+
+    def _note(self) -> None:
+        if self.can_ask:
+            self._ask()
+        else:
+            tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
+
+    def _ask(self) -> None:
+        for call in self._run.held():
+            for line in held_lines(call):
+                click.echo(line, err=True)
+            answer = _answer("your answer" if call.get("question") else "let it run? y, or why not")
+            try:
+                if call.get("question"):
+                    self._reply(call, answer)
+                elif answer.lower() in ("y", "yes"):
+                    self._run.approve(call["call"], shown=call["shown"])
+                else:
+                    reason = _answer("why not") if answer.lower() in ("n", "no") else answer
+                    self._run.reject(call["call"], reason, shown=call["shown"])
+            except (AlreadyDecided, HeldAnew, NotHeld) as error:  # somewhere else
+                tell(str(error))
+
+    def _reply(self, call: Mapping[str, Any], answer: str) -> None:
+        """Answer a question by the text or, where that is refused, the JSON value that it is; ask until one fits."""
+        from acts_celery.protocol import Rejected
+
+        while True:
+            refusal = ""
+            for value in _values(answer):
+                try:
+                    self._run.answer(call["call"], value, shown=call["shown"])
+                except Rejected as rejected:
+                    refusal = "; ".join(problem.message for problem in rejected.errors)
+                else:
+                    return
+            tell(refusal)
+            answer = _answer("your answer")
+
+
+def _values(answer: str) -> Iterator[Any]:
+    """What a text may mean: itself, or the JSON value that it writes."""
+    yield answer
+    with suppress(ValueError):
+        yield json.loads(answer)
+
+
+def _answer(prompt: str) -> str:
+    """What the person says; not through `input`, which writes to stdout. The end of the input interrupts the run."""
+    said = ""
+    while not said.strip():
+        click.echo(f"  {prompt}: ", nl=False, err=True)
+        if not (said := sys.stdin.readline()):
+            raise KeyboardInterrupt
+    return said.strip()

@@ -4,17 +4,31 @@ own to stderr.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import secrets
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
 
-from .failures import REJECTED, Failed
+import click
+
+from acts_celery.worker.cli.inspect import found_run
+from acts_celery.worker.cli.options import COMPLETED, REJECTED, Common, Failed, common_options, load_registry
+from acts_celery.worker.cli.output import flush, print_either, print_json, print_text, tell
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from acts_celery.broker_config import Settings
     from acts_celery.broker_config.tokens import AccessToken, Right
+    from acts_celery.worker.telemetry.sending import Exported, TraceExport
+
 
 _ASKED_SECONDS: Final = 3.0
 _DAY_SECONDS: Final = 86_400
@@ -22,7 +36,7 @@ _DAY_SECONDS: Final = 86_400
 
 def ask_log(settings: Settings) -> None:
     """Raise what `InfrastructureError` says where the log, or the Redis that is read instead, does not answer."""
-    from acts_celery.worker.storage.connections import connect_once, redis_errors
+    from acts_celery.worker.store.connections import connect_once, redis_errors
 
     for each in (settings, settings.for_reading):
         with (
@@ -47,8 +61,8 @@ def made_token(
     their limits cannot be known.
     """
     from acts_celery.broker_config.tokens import AccessToken
-    from acts_celery.worker.storage.audit import Actor
-    from acts_celery.worker.web.listening import is_loopback
+    from acts_celery.worker.store.held_calls import Actor
+    from acts_celery.worker.ui.server import is_loopback
 
     if any(token.limits.are_of_a_day for token in tokens) and settings.retention_seconds < _DAY_SECONDS:
         text = (
@@ -70,8 +84,7 @@ def made_token(
 
 def log_to_stderr(settings: Settings) -> None:
     """The audit trail, and whatever is wrong, as a worker writes its log."""
-    from acts_celery.worker.process.log_lines import MaskedFormatter, json_formatter
-    from acts_celery.worker.process.log_secrets import Masking
+    from acts_celery.worker.logs import MaskedFormatter, Masking, json_formatter
 
     as_json = settings.log_format == "json"
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -80,3 +93,226 @@ def log_to_stderr(settings: Settings) -> None:
     handler.setFormatter(MaskedFormatter(inner, Masking(settings), as_json=as_json))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("acts").setLevel(logging.INFO)
+
+
+# `acts metrics`: what is in the log and the queues, for Prometheus (docs/observe.md, "Figures").
+
+_ANSWER_SECONDS: Final = 5.0
+"""How long a server may owe an answer: Prometheus waits ten seconds for all."""
+
+
+@click.command(short_help="Show figures of the log and the queues to Prometheus.")
+@click.option("--port", type=click.IntRange(0, 65_535), required=True, help="Where to listen; 0 for any free port.")
+@click.option("--host", metavar="ADDRESS", help="On which address. Default: 127.0.0.1 [ACTS_METRICS_HOST].")
+@common_options
+def metrics(*, port: int, host: str | None, common: Common) -> int:
+    """Show on http://ADDRESS:PORT/metrics what is in the log and the queues, until SIGTERM or Ctrl-C.
+
+    It needs the extra `metrics`. One such process for a backend is enough. It changes nothing. The queues are those of
+    settings and activities. Workers show themselves what they do, each process on a port of its own: ACTS_METRICS_PORT.
+
+    With --json it prints one line once it listens: {"url": …}.
+
+    Exit codes: 2 bad settings or activities, 3 it cannot listen there, or has no prometheus-client, 130 interrupted.
+    """
+    from acts_celery.worker.telemetry.process_figures import new_registry, serve
+
+    settings = common.settings()
+    load_registry(settings)
+    registry = new_registry()
+    registry.register(_collection(settings))
+    address = host or settings.metrics_host
+    taken, stop = serve(registry, address, port)
+    shown = f"[{address}]" if ":" in address else address
+    url = f"http://{shown}:{taken}/metrics"
+    if common.json:
+        print_json({"url": url})
+    else:
+        print_text(f"figures are shown on {url}")
+    flush()  # whoever reads it by a pipe waits for it
+    try:
+        threading.Event().wait()
+    finally:
+        stop()
+    return 0
+
+
+def _collection(settings: Settings) -> Collector:
+    from acts_celery.broker_config import queue_names, redis_url_of
+    from acts_celery.broker_config.configuration import queue_prefix
+    from acts_celery.worker.registry.activities import registry
+    from acts_celery.worker.runner.application import make_client_application
+    from acts_celery.worker.store.connections import connect_once
+    from acts_celery.worker.telemetry.figures import Collection, LogReader, QueueReader
+
+    log = connect_once(settings, settings.require_redis(), timeout_seconds=_ANSWER_SECONDS)
+    url = redis_url_of(settings.require_broker())
+    broker = connect_once(settings, url, timeout_seconds=_ANSWER_SECONDS) if url is not None else None
+    names = dict.fromkeys((*queue_names(settings), *registry.queues()))
+    app = make_client_application(settings)
+    queues = QueueReader(app, broker, queue_prefix(settings), names, log=log, key_prefix=settings.key_prefix)
+    return Collection(LogReader(log, settings), queues)
+
+
+# `acts ui`: the pages of all runs, live.
+
+_HOST: Final = "127.0.0.1"
+_PORT: Final = 5556
+
+
+@click.command(short_help="Serve the pages of all runs.")
+@click.option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, metavar="N", help="0: a free one."
+)
+@click.option("--write", is_flag=True, help="The link that is printed may also decide on held calls, and control runs.")
+@common_options
+def ui(host: str, port: int, write: bool, *, common: Common) -> int:
+    """Serve the pages of all runs until Ctrl-C, and print the link that opens them.
+
+    The link has a new token at each start, which may read. ACTS_UI_TOKENS says instead who may enter with which token
+    and with which rights; a host that others reach takes that. With --json it prints one line: {"url": …, "host": …,
+    "port": …, "pid": …}.
+
+    Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
+    """
+    from acts_celery.broker_config.settings import LOCAL_RIGHTS
+
+    try:
+        from acts_celery.worker.ui import application as serving
+        from acts_celery.worker.ui import server as listening
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise Failed("the pages take other packages: pip install 'acts-celery[ui]'") from error
+    settings = common.settings()
+    tokens, rights = settings.read_ui_tokens(), LOCAL_RIGHTS if write else LOCAL_RIGHTS[:1]
+    made = made_token(
+        settings, tokens, rights, host, write=write, variable="ACTS_UI_TOKENS", example="ann:decide+control:TOKEN"
+    )
+    ask_log(settings)
+    log_to_stderr(settings)
+    with listening.listen(host, port) as socket:
+        address = settings.ui_url or listening.address_of(socket, host)
+        url = serving.link(address, made.text) if made is not None else address
+
+        def announce() -> None:
+            place = {"host": host, "port": socket.getsockname()[1], "pid": os.getpid()}
+            print_either({"url": url, **place}, [url], as_json=common.json)
+            flush()
+            _tell_rights(made)
+
+        asyncio.run(serving.serve(socket, host, settings, tokens or ((made,) if made is not None else ()), announce))
+    return COMPLETED
+
+
+def _tell_rights(made: AccessToken | None) -> None:
+    if made is None:
+        tell("the pages of all runs, for those whom ACTS_UI_TOKENS names; Ctrl-C ends them")
+    elif "control" in made.rights:
+        tell("the link reads runs, decides on held calls and controls runs; keep it to yourself; Ctrl-C ends it")
+    else:
+        tell("the link reads runs (--write: it also decides and controls); Ctrl-C ends it")
+
+
+# `acts trace`, `acts traces`: runs as traces, to whatever takes OpenTelemetry's.
+
+
+@click.command(short_help="Export a run as a trace.")
+@click.argument("run", metavar="RUN")
+@common_options
+def trace(run: str, *, common: Common) -> int:
+    """Export RUN and its child runs as a trace, by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT …).
+
+    Of a run that is under way the calls that have ended are exported, and not yet the run itself.
+
+    Exit codes: 0 exported, 2 bad settings, 3 no server, or the spans are not taken, 4 no such run.
+    """
+    with found_run(run, common) as found:
+        id_ = found.id
+    settings = common.settings()
+    with _exporting(settings) as export:
+        runs = deque([id_])
+        while runs:
+            exported = export.export(runs.popleft())
+            runs += exported.children
+            _print(exported, common)
+    return COMPLETED
+
+
+@click.command(short_help="Export runs as traces, each once it has ended.")
+@click.option("--follow", is_flag=True, help="Go on, and export each run as it ends.")
+@common_options
+def traces(follow: bool, *, common: Common) -> int:
+    """Export every run that has ended and was not exported yet, by OpenTelemetry's own variables.
+
+    With --follow it goes on until it is stopped. One that is started again goes on where it was. Run one of them.
+
+    Exit codes: 0 exported, or stopped, 2 bad settings, 3 no server, or the spans are not taken.
+    """
+    with _exporting(common.settings()) as export:
+        if follow:
+            _follow(export, common)
+        for exported in export.export_ended():
+            _print(exported, common)
+    return COMPLETED
+
+
+def _follow(export: TraceExport, common: Common) -> None:
+    """Export runs until SIGTERM or Ctrl-C, which are raised here."""
+    from redis.exceptions import RedisError
+
+    from acts_celery.worker.errors import InfrastructureError
+    from acts_celery.worker.telemetry.sending import delay_seconds
+
+    fails = False
+    while True:
+        try:
+            for exported in export.export_ended():
+                _print(exported, common)
+        except (InfrastructureError, RedisError) as error:
+            if not fails:
+                tell(f"{error}: it is tried again")
+            fails = True
+        else:
+            if fails:
+                tell("spans are exported again")
+            fails = False
+        Event().wait(delay_seconds())
+
+
+@contextmanager
+def _exporting(settings: Settings) -> Iterator[TraceExport]:
+    """What exports the runs of a backend. Raises `Failed` without the extra."""
+    try:
+        from acts_celery.worker.telemetry.sending import NothingToExport, SpanSender
+    except ImportError as error:
+        text = f"the package {error.name} is missing: pip install 'acts-celery[otel]'"
+        raise Failed(text, REJECTED) from None
+    from acts_celery.worker.store.connections import connect
+    from acts_celery.worker.telemetry.sending import TraceExport
+
+    try:
+        sender = SpanSender()
+    except NothingToExport as error:
+        raise Failed(str(error), REJECTED) from None
+    try:
+        with connect(settings) as redis:
+            yield TraceExport(redis, settings.key_prefix, sender)
+    finally:
+        sender.close()
+
+
+def _print(exported: Exported, common: Common) -> None:
+    if exported.fault is not None:
+        tell(f"run {exported.run} cannot be exported, its log is broken: {exported.fault}")
+        return
+    document: dict[str, Any] = {
+        "run": exported.run,
+        "trace": exported.trace,
+        "spans": exported.spans,
+        "ended": exported.has_ended,
+    }
+    state = "" if exported.has_ended else ", and it is under way"
+    line = f"{exported.run}  trace {exported.trace}  {exported.spans} spans{state}"
+    print_either(document, [line], as_json=common.json)

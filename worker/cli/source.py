@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from .bundles import bundled
+from acts_celery.worker.cli.options import Failed, bundled
 
 if TYPE_CHECKING:
     from acts_celery.broker_config import Settings
+
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -97,7 +101,7 @@ def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> A
     messages = [message for file in contexts for message in _messages(file, settings)]
     if not messages:
         return value
-    from acts_celery.protocol.submission.shapes import shaped
+    from acts_celery.protocol.plan.submission import shaped
 
     document, _ = shaped(value)
     if not isinstance(document, dict) or not isinstance(document.get("context", []), list):
@@ -123,8 +127,8 @@ def read_lines(file: str, settings: Settings) -> Iterator[tuple[str, Any]]:
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
     from acts_celery.protocol import Problem, Rejected
-    from acts_celery.protocol.submission.decoding import decode
-    from acts_celery.worker.process.limits import limits_of
+    from acts_celery.protocol.plan.submission import decode
+    from acts_celery.worker.limits import limits_of
 
     try:
         return decode(content, limits_of(settings))
@@ -176,3 +180,49 @@ def _refused(message: str) -> Exception:
     from acts_celery.protocol import Problem, Rejected
 
     return Rejected([Problem("", message)])
+
+
+# Writing a file whole or not at all: what was there stays until the last byte of the new one is written.
+#
+# What is written holds values of runs: a new file is its owner's alone to read, one that was there keeps its mode.
+
+_OWN: Final = 0o600
+
+
+def write_whole(path: Path, parts: Iterable[str]) -> None:
+    """Write the parts of a text, in a file beside it that then takes its place. Raises `Failed`."""
+    with writing_whole([path]) as (file,):
+        file.writelines(parts)
+
+
+@contextmanager
+def writing_whole(paths: Sequence[Path]) -> Iterator[list[IO[str]]]:
+    """Files to write texts to, beside those whose places they take at the end, if all went well. Raises `Failed`."""
+    drafts = [path.with_name(f"{path.name}.{os.getpid()}.part") for path in paths]
+    at = paths[0]
+    try:
+        with ExitStack() as stack:
+            yield [stack.enter_context(_opened(draft, path)) for draft, path in zip(drafts, paths, strict=True)]
+        for draft, at in zip(drafts, paths, strict=True):
+            draft.replace(at)
+    except OSError as error:
+        raise Failed(f"{at}: {error.strerror or error}") from error
+    finally:
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+
+
+def _opened(draft: Path, path: Path) -> IO[str]:
+    draft.unlink(missing_ok=True)
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN)
+    if path.is_file():
+        os.fchmod(number, stat.S_IMODE(path.stat().st_mode))
+    return os.fdopen(number, "w", encoding="utf-8", errors="surrogatepass")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none. Raises `Failed`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failed(f"{path}: {error.strerror or error}") from error

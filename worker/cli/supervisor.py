@@ -12,16 +12,40 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import threading
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any, Final
 
 from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.cli.options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
+from acts_celery.worker.cli.output import tell
+from acts_celery.worker.errors import Terminated
 
-from .failures import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
-from .output import tell
-from .supervised import LOADED
+# What a worker process does for its supervisor: it ends with it, and says how far it has come.
+
+LOADED: Final = "loaded"
+"""The first line that a supervised process prints: its settings and activities are good. The second is `--json`'s."""
+SHARED: Final = "_ACTS_SHARED"
+"""The variable that names the descriptor of a file which the processes of one supervisor have in common."""
+
+
+def end_with_supervisor() -> None:
+    """From now on end at once when the supervisor has ended, however it did.
+
+    Standard input is a pipe whose other end only the supervisor has: the system closes it.
+    """
+    threading.Thread(target=_wait_for_end, name="acts-supervised", daemon=True).start()
+
+
+def _wait_for_end() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
 
 _BACKOFF: Final = Backoff(1.0, 30.0)
 _LASTING_SECONDS: Final = 60.0
@@ -139,3 +163,20 @@ def _send(process: Process, number: signal.Signals) -> None:
 
 def _told(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+# SIGTERM unwinds a command as Ctrl-C does, so that what was started is ended.
+
+_heard: Final[list[int]] = []
+
+
+def terminate(number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM."""
+    _heard.append(number)
+    raise Terminated(TERMINATED)
+
+
+def end_if_terminated() -> None:
+    """Unwind after all, where code of others has caught what a signal raised in it."""
+    if _heard:
+        raise Terminated(TERMINATED)

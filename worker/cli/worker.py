@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import tempfile
@@ -20,18 +21,49 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
-from .bundles import bundled
-from .failures import COMPLETED, UNAVAILABLE
-from .options import Common, common_options, load_registry
-from .output import tell, write_error
-from .processors import usable_processors
-from .supervised import LOADED, SHARED, end_with_supervisor
-from .terminating import end_if_terminated
+from acts_celery.worker.cli.options import COMPLETED, UNAVAILABLE, Common, bundled, common_options, load_registry
+from acts_celery.worker.cli.output import tell, write_error
+from acts_celery.worker.cli.supervisor import LOADED, SHARED, end_if_terminated, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
 
     from acts_celery.broker_config import Settings
+
+
+# How many processors this process may use: what it is bound to, and what its control group grants.
+
+_CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_GROUP: Final = Path("/proc/self/cgroup")
+
+
+def usable_processors() -> int:
+    """At least one. A container with a share of a processor counts as one that has it whole."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = min(_quotas(_CONTROL_GROUPS, _OWN_GROUP), default=math.inf)
+    return max(1, min(bound, math.ceil(granted) if granted < bound else bound))
+
+
+def _quotas(root: Path, own: Path) -> Iterator[float]:
+    """The processors that a control group (version 2) and each above it grant; nothing where none is limited."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:  # no Linux
+        return
+    name = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+    if name is None:
+        return
+    group = root / name
+    for folder in (group, *group.parents):
+        try:
+            quota, period = (folder / "cpu.max").read_text().split()
+        except (OSError, ValueError):  # the root has no such file
+            quota, period = "max", ""
+        if quota != "max":
+            yield int(quota) / int(period)
+        if folder == root:
+            return
+
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 COROUTINES: Final = "coroutines"
@@ -82,7 +114,7 @@ class _Start:
     def misspelt(self, settings: Settings) -> Iterator[str]:
         """What is odd about the queues: a name that no setting and no activity has, but nearly."""
         from acts_celery.broker_config import queue_names
-        from acts_celery.protocol.language.spelling import Speller
+        from acts_celery.protocol.errors import Speller
         from acts_celery.worker.registry.activities import registry
 
         known, speller = [*queue_names(settings), *registry.queues()], Speller(likeness=_LIKENESS)
@@ -215,7 +247,7 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
 
 def _count_together() -> None:
     """Let the processes of one worker count the uses of a scripted model's answers together."""
-    from acts_celery.worker.models.scripted import uses
+    from acts_celery.worker.agent.scripted import uses
 
     # Not for what this process starts: there the number would be another file's.
     uses.shared_file = int(os.environ.pop(SHARED))
@@ -245,7 +277,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     from celery.apps.worker import install_worker_term_hard_handler
     from celery.signals import worker_ready, worker_shutting_down
 
-    from acts_celery.worker.client.local_backend import READY
+    from acts_celery.worker.client.local import READY
 
     name = celery_worker.hostname
     asked: list[str] = []

@@ -8,17 +8,15 @@ from itertools import islice
 from typing import Any, Final
 
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.statuses import CallStatus, Status
-from acts_celery.protocol.graph.places import Places, WrittenPlaces
-from acts_celery.protocol.language.references import Reference
-from acts_celery.protocol.language.spelling import Speller
-from acts_celery.worker.storage.definition import Definition
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.lane_state import LaneState
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.wire.attempts import call_name
-
-from .promised import missing_in, promised_to
+from acts_celery.protocol.engine.events import CallStatus, Status
+from acts_celery.protocol.errors import Speller
+from acts_celery.protocol.plan.places import Places, WrittenPlaces
+from acts_celery.protocol.references import Reference
+from acts_celery.worker.broker.attempts import call_name
+from acts_celery.worker.client.call_results import missing_in, promised_to
+from acts_celery.worker.store.definition import Definition
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.state import LaneState, RunState
 
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""

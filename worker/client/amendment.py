@@ -12,9 +12,11 @@ it are left alone. A run that is amended in part is not resumed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Final
 
 from redis import Redis
@@ -22,27 +24,201 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Plan, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.submission.amendments import SoFar
-from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.definition import (
+from acts_celery.protocol.engine.outcomes import holds_references, output_fault
+from acts_celery.protocol.errors import pointer
+from acts_celery.protocol.plan.additions import SoFar
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import CallId, lane_token
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.client.submitting import admitted
+from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
+from acts_celery.worker.store.definition import (
     Definition,
     LaneRecord,
+    all_places_of,
     gather_counts,
     pack_amended_lane,
     pack_amendment,
 )
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.lane_state import LaneState
-from acts_celery.worker.storage.packed_calls import all_places_of
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.storage.withdrawn import counting
-from acts_celery.worker.wire.attempts import lane_token
-from acts_celery.worker.wire.packing import pack
+from acts_celery.worker.store.entries import counting
+from acts_celery.worker.store.held_calls import AuditRecord, audit_record
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.run_list import PARENT
+from acts_celery.worker.store.scripts import Script
+from acts_celery.worker.store.state import LaneState, RunState
 
-from .admission import admitted
-from .amendment_steps import AmendmentSteps
-from .replacing import Replacement
+# The steps in which a run is changed in many lanes while it is held: paused from the first to the last of them.
+#
+# See lua/amend.lua. A client that begins takes over from one that died on the way, and goes on with what that has
+# written.
+
+_AT_ONCE: Final = 200
+
+
+def refuse_a_copy(redis: Redis, keys: Keys) -> None:
+    """Raise `RunOver` for a run that is only read here, or that answers another one's call (SPEC R11.7)."""
+    fields: Any = redis.hmget(keys.state, "imported", PARENT)
+    imported, parent = fields
+    if imported is not None:
+        raise RunOver(f"run {keys.run} is imported: it can be read and forked, but it does not go on")
+    if parent is not None:
+        raise RunOver(
+            f"run {keys.run} is a child run, which answers a call of another run: steer that one (`acts status` names "
+            f"it)"
+        )
+
+
+class AmendmentSteps:
+    """The steps of one change of one run. All of them raise `RunNotFound`, `RunOver`, `BeingAmended`."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._who = secrets.token_hex(8)
+        self._numbers = count(1)
+        self._script = Script(redis, "amend")
+
+    @contextmanager
+    def listed(self, submitted: int) -> Iterator[None]:
+        """Opening a run again that has ended, which was submitted then: it is listed before and after. A sweep that is
+        about to let it expire takes it from the list.
+        """
+        listing = {self._keys.run: submitted}
+        self._redis.zadd(active_runs(self._keys.prefix), listing)
+        yield
+        self._redis.zadd(active_runs(self._keys.prefix), listing)
+
+    def opened(self, refused: str) -> tuple[int, str]:
+        """When a run was submitted that is to go on, also where it has ended, and which change of it was written in
+        part. Raises `RunOver` for one that is cancelled, of which what is `refused` cannot be done.
+        """
+        refuse_a_copy(self._redis, self._keys)
+        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
+        status, submitted, by = fields
+        if status is None:
+            raise RunNotFound(self._keys.run)
+        if status == b"cancelled":
+            raise RunOver(f"run {self._keys.run} is cancelled: {refused}; fork it")
+        return int(submitted or 0), (by or b"").decode()
+
+    @contextmanager
+    def begun(self, resume: Callable[[], None], *, adds: bool) -> Iterator[dict[str, Any]]:
+        """Hold the run, and say how it was, while what is to be written is planned. Where that raises, the run is as
+        before; `resume` lets it go on.
+        """
+        found = self.do("begin", adds=adds)
+        try:
+            yield found
+        except BaseException:
+            dropped = self.do("drop")
+            if dropped["resumes"] and not found["by"]:
+                with suppress(RunOver):
+                    resume()
+            raise
+
+    def end(self, record: AuditRecord, resume: Callable[[], None]) -> None:
+        """The last step of a change that is written: the run goes on if it did before and was not paused since. What is
+        left may be nothing, so it says what the output comes to.
+        """
+        ended = self.do("end", output_fault=self._output_fault())
+        record.write_line(self._keys.run)
+        if ended["resumes"]:
+            with suppress(RunOver):  # what was left has ended with the change
+                resume()
+
+    def _output_fault(self) -> str | None:
+        """What `LaneView.output_fault` says of the global lane."""
+        history = History(self._redis, self._keys)
+        run = RunState(history.definition(), ())
+        if not holds_references(run.definition.output):
+            return None
+        run.feed(history.lane(None))
+        if any(run.shared.end(index) is None for index in run.shared.known):
+            return None
+        return output_fault(run.definition.output, run.shared.fold, run.definition.schema) or ""
+
+    def do(self, step: str, **request: Any) -> dict[str, Any]:
+        """One step."""
+        return self._take(self._script(self._keys, self._request(step, request)))
+
+    def do_all(self, step: str, requests: Iterable[Mapping[str, Any]]) -> None:
+        """One step for each request, many of them in a round trip."""
+        for some in batches(requests, _AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for request in some:
+                    self._script.add(pipeline, self._keys, self._request(step, request))
+                for reply in pipeline.execute():
+                    self._take(self._script.read(reply))
+
+    def _request(self, step: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"step": step, "who": self._who, "number": next(self._numbers), **request}
+
+    def _take(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """What the script says. Raises where the run is not ours to change."""
+        if answer["status"] == "gone":
+            raise RunNotFound(self._keys.run)
+        if answer["status"] in ENDED_STATUSES and not answer["is_ours"]:
+            raise RunOver(f"run {self._keys.run} is {answer['status']}: it cannot be amended any more")
+        if answer["is_streaming"]:
+            raise BeingAmended(f"a model is writing calls of run {self._keys.run}: try again when its answer is whole")
+        if not answer["is_ours"]:
+            raise BeingAmended(f"run {self._keys.run} is being amended by another client; look at it, then try again")
+        return answer
+
+
+# Replacing a held call by other calls (SPEC R14.2): a decision that is carried out as an amendment.
+#
+# The calls run where the held one would, and stand in for it: they see what is there, what calls at work write and each
+# other; what waited for it waits for all of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The held call that the calls of an amendment stand in for."""
+
+    call: CallId
+    ruling: bytes
+    """The decision, as the log has it."""
+    who: AuditRecord
+    refuse: Callable[[], None]
+    """Raises where the call waits for no person (any more)."""
+
+
+def placed_calls(value: Mapping[str, Any], instance: str | None) -> dict[str, Any]:
+    """The amendment with its calls in the instance of the call that they stand in for.
+
+    Raises `Rejected` where they are not to run there. What else is wrong with them, the check of the amendment says.
+    """
+    solution = value.get("solution")
+    of, at = (solution, ("solution",)) if isinstance(solution, dict) else (value, ())
+    calls = of.get("calls")
+    if not isinstance(calls, list):
+        return dict(value)
+    if problems := list(_misplaced(calls, instance, at)):
+        raise Rejected(problems)
+    own = {} if instance is None else {"_instance": instance}
+    moved = {**of, "calls": [{**call, **own} if isinstance(call, dict) else call for call in calls]}
+    return {**value, "solution": moved} if at else moved
+
+
+def _misplaced(calls: list[Any], instance: str | None, at: tuple[str, ...]) -> Iterator[Problem]:
+    if not calls:
+        yield Problem(pointer(*at, "calls"), "no call would replace the held call: reject it instead")
+    for index, call in enumerate(calls):
+        if not isinstance(call, dict):
+            continue
+        if call.get("_gather"):
+            yield Problem(
+                pointer(*at, "calls", index, "_gather"), "a call that replaces a held call cannot have _gather"
+            )
+        if call.get("_instance", instance) != instance:
+            where = "globally" if instance is None else f"in instance {instance!r}"
+            yield Problem(
+                pointer(*at, "calls", index, "_instance"),
+                f"the held call runs {where}: the calls that replace it must run there, too",
+            )
+
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""

@@ -26,37 +26,32 @@ from redis.exceptions import RedisError
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Limits, Problem, Rejected
 from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.loop_events import Answered, Asked
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.language.errors import shortened
-from acts_celery.protocol.language.limits import value_problems
-from acts_celery.protocol.language.messages import EVERYWHERE, TRUST
-from acts_celery.protocol.language.visible import json_text
+from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.engine.loop import Answered, Asked
+from acts_celery.protocol.errors import json_text, shortened
+from acts_celery.protocol.limits import value_problems
+from acts_celery.protocol.messages import EVERYWHERE, TRUST
 from acts_celery.protocol.state.labels import MOST_LABELS
-from acts_celery.worker.batches import batches
+from acts_celery.worker.agent.models import ModelRequest
+from acts_celery.worker.agent.scripted import recorded
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.messages import pack, unpack
+from acts_celery.worker.client.submitting import ID, owner_fields
 from acts_celery.worker.errors import NoLoop, NoSuchTick
-from acts_celery.worker.models.request import ModelRequest
-from acts_celery.worker.models.script_entries import recorded
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.storage import fields as names
-from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.definition import unpack_definition
-from acts_celery.worker.storage.entries import ENTRY_ID, id_key, read_entry
-from acts_celery.worker.storage.formats import FORMAT, require_format
-from acts_celery.worker.storage.history import History, keep_begun, missing
-from acts_celery.worker.storage.keys import ENDED, Keys, active_runs
-from acts_celery.worker.storage.lane_state import End
-from acts_celery.worker.storage.owned_runs import OWNER, note_owned
-from acts_celery.worker.storage.retention import discard_run, expire_runs
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.wire.packing import pack, unpack
-
-from .labels import ID
-from .ownership import owner_fields
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.store import keys as names
+from acts_celery.worker.store.definition import FORMAT, require_format, unpack_definition
+from acts_celery.worker.store.entries import ENTRY_ID, id_key, read_entry
+from acts_celery.worker.store.held_calls import audit_record
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
+from acts_celery.worker.store.log import History, keep_begun, missing
+from acts_celery.worker.store.run_list import OWNER, note_owned
+from acts_celery.worker.store.run_writer import discard_run, expire_runs
+from acts_celery.worker.store.scripts import server_ms
+from acts_celery.worker.store.state import End, RunState
 
 if TYPE_CHECKING:
-    from .runs import Run
+    from acts_celery.worker.client.run import Run
 
 VERSION: Final = 1
 _AT_ONCE: Final = 500
@@ -307,7 +302,7 @@ def _write_log(
                 elif names.STATUS in fields:
                     pipeline.xadd(keys.statuses, {"s": fields[names.STATUS]}, id=id_)
             pipeline.execute()
-    if state["status"] not in ENDED:
+    if state["status"] not in ENDED_STATUSES:
         state["status"] = "cancelled"
         id_ = redis.xadd(keys.log, {names.STATUS: "cancelled"})
         redis.xadd(keys.statuses, {"s": "cancelled"}, id=id_)

@@ -6,31 +6,98 @@ is done by the plain client in a thread. An order that has begun is carried out 
 
 from __future__ import annotations
 
+import inspect
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from functools import partial, wraps
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.lanes.checking import Checker
+from acts_celery.worker.client.call_results import LogEntry
+from acts_celery.worker.client.client import Client
+from acts_celery.worker.client.files import File
+from acts_celery.worker.client.progress import Arrivals, Deadline, Event, event_of
+from acts_celery.worker.client.results import Result
+from acts_celery.worker.client.run import Run
+from acts_celery.worker.client.submitting import OtherOptions, OutputT, SubmissionOptions, Texts
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.storage.connections import connect_async_client, redis_errors
-from acts_celery.worker.storage.dead_letters import DeadLetters
-
-from .awaiting import Twin, awaited, converted, in_threads, iterated
-from .client import Client
-from .files import File
-from .log_entries import LogEntry
-from .output_types import OutputT
-from .progress import Event, event_of
-from .results import Result
-from .runs import Run
-from .streams import Arrivals, Deadline
-from .submitting import OtherOptions, SubmissionOptions, Texts
+from acts_celery.worker.runner.checking import Checker
+from acts_celery.worker.store.connections import connect_async_client, redis_errors
+from acts_celery.worker.store.waiting import DeadLetters
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
+
+
+# The methods of the asyncio classes, made from those of the plain ones: each is carried out in a thread.
+#
+# One that has begun is carried out to its end also when its coroutine is cancelled.
+
+S = TypeVar("S", covariant=True)
+U = TypeVar("U")
+P = ParamSpec("P")
+
+_AT_ONCE: Final = 100
+"""How many values of an iterator are read in a thread at a time."""
+
+
+class Twin(Generic[S]):
+    """The asyncio counterpart of a plain object."""
+
+    def __init__(self, plain: S) -> None:
+        self._plain = plain
+
+
+def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Twin[S], P], Coroutine[Any, Any, T]]:
+    """The same method, awaited."""
+
+    @wraps(method)
+    async def twin(self: Twin[S], /, *args: P.args, **named: P.kwargs) -> T:
+        return await to_thread(method, self._plain, *args, **named)
+
+    return twin
+
+
+def iterated(
+    method: Callable[Concatenate[S, P], Iterator[T]],
+) -> Callable[Concatenate[Twin[S], P], AsyncIterator[T]]:
+    """The same method, for `async for`."""
+
+    @wraps(method)
+    async def twin(self: Twin[S], /, *args: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+        async for value in in_threads(await to_thread(method, self._plain, *args, **named)):
+            yield value
+
+    return _returning(twin, "Async" + inspect.signature(method).return_annotation)
+
+
+def converted(
+    method: Callable[Concatenate[S, P], T], convert: Callable[[Any, T], U]
+) -> Callable[Concatenate[Twin[S], P], Coroutine[Any, Any, U]]:
+    """The same method, awaited; `convert(twin, result)` gives the asyncio counterpart of what it returns."""
+
+    @wraps(method)
+    async def twin(self: Twin[S], /, *args: P.args, **named: P.kwargs) -> U:
+        return convert(self, await to_thread(method, self._plain, *args, **named))
+
+    return _returning(twin, inspect.signature(convert).return_annotation)
+
+
+async def in_threads(values: Iterator[T]) -> AsyncIterator[T]:
+    """What an iterator gives that blocks."""
+    while some := await to_thread(list, islice(values, _AT_ONCE)):
+        for value in some:
+            yield value
+
+
+def _returning(twin: Callable[P, T], annotation: str) -> Callable[P, T]:
+    """The method, saying of itself that it returns this."""
+    shown = inspect.signature(twin).replace(return_annotation=annotation)
+    twin.__signature__ = shown  # type: ignore[attr-defined]  # asked for by `inspect`
+    return twin
+
 
 T = TypeVar("T")
 

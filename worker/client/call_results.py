@@ -2,21 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.protocol.engine.costs import CURRENCY, Cost
-from acts_celery.protocol.engine.statuses import CallStatus, Status
-from acts_celery.worker.storage.codes import Code
-from acts_celery.worker.storage.condition import Condition
-from acts_celery.worker.storage.entries import moment_ms
-from acts_celery.worker.storage.lane_state import CallState, Elements, End, LaneState
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.wire.attempts import call_name
+from redis import Redis
 
-from .timings import Timing, Waits, timing_of
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.costs import CURRENCY, Cost
+from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, CallStatus, Ruling, Snapshot, Status
+from acts_celery.protocol.errors import pointer
+from acts_celery.protocol.messages import TEXT_TYPES
+from acts_celery.protocol.references import Reference
+from acts_celery.worker.broker.attempts import call_name
+from acts_celery.worker.client.progress import Event, event_of
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.store.connections import connect
+from acts_celery.worker.store.definition import Definition, LaneRecord, places_in
+from acts_celery.worker.store.entries import Entry, Spent, id_key, moment_ms
+from acts_celery.worker.store.held_calls import AuditRecord
+from acts_celery.worker.store.keys import Condition, Keys, active_runs
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.scripts import Code, server_ms
+from acts_celery.worker.store.state import CallState, Elements, End, LaneState, RunState
+from acts_celery.worker.store.waiting import DeadLetter, DeadLetters, Waiting
+
+# When a call began and ended, what it waited for a worker, and how often it was tried.
+#
+# The log has the server's time in the ids of its entries: that of the end of each call, and so of all that it waited
+# for. For how long it was at work is written beside its end (`worker.storage.spent`).
+
+_SECOND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times of one call, as far as the log has them; all in ms, moments by the server's clock."""
+
+    ended_ms: int | None = None
+    took_ms: int | None = None
+    """For how long its last attempt was at work."""
+    ready_ms: int | None = None
+    """When all that it waited for had ended, a person's decision included."""
+    attempts: int | None = None
+    """How often it was begun, where it was carried out."""
+
+    @property
+    def began_ms(self) -> int | None:
+        """When its last attempt began."""
+        return self.ended_ms - self.took_ms if self.ended_ms is not None and self.took_ms is not None else None
+
+    @property
+    def waited_ms(self) -> int | None:
+        """For how long it could have run and had not begun: in a queue, for a slot, for its next attempt."""
+        if self.began_ms is None or self.ready_ms is None:
+            return None
+        return max(self.began_ms - self.ready_ms, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON: what is not known is null."""
+        return {
+            "began": _date(self.began_ms),
+            "ended": _date(self.ended_ms),
+            "seconds": _seconds(self.took_ms),
+            "waited_seconds": _seconds(self.waited_ms),
+            "attempts": self.attempts,
+        }
+
+
+class Waits:
+    """Which calls each call of a run waits for."""
+
+    def __init__(self, definition: Definition, shared: LaneRecord) -> None:
+        """`shared` is the record of the global lane."""
+        self._definition = definition
+        self._shared = definition.lane_calls(shared, None)
+        self._known: dict[int, dict[int, tuple[int, ...]]] = {}
+        """By the identity of records that many lanes share."""
+
+    def of(self, record: LaneRecord, instance: str | None) -> Mapping[int, tuple[int, ...]]:
+        """Call -> the calls that it waits for, in a lane of that record. A call that reads in every instance is left
+        out: it waits for other lanes.
+        """
+        if (known := self._known.get(id(record))) is not None:
+            return known
+        calls = self._definition.lane_calls(record, instance)
+        graph = self._definition.graph(calls, record, self._shared if instance is not None else ())
+        found = {call.index: graph.before(call.index) for call in calls if not call.gather}
+        if self._definition.are_same_everywhere(record):
+            self._known[id(record)] = found
+        return found
+
+
+def timing_of(id_: str, spent: Spent | None, *, since_ms: int | None = None) -> Timing:
+    """Of the call that has ended with that entry; `since_ms` is when it could begin, where that is known."""
+    took_ms, attempts = (spent.took_ms, spent.attempts) if spent is not None else (None, None)
+    return Timing(moment_ms(id_), took_ms, since_ms, attempts)
+
+
+def _date(moment_ms: int | None) -> str | None:
+    if moment_ms is None:
+        return None
+    date = datetime.fromtimestamp(moment_ms / _SECOND, UTC)
+    return date.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _seconds(span_ms: int | None) -> float | None:
+    return span_ms / _SECOND if span_ms is not None else None
+
 
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 
@@ -176,3 +273,286 @@ def _under_way(call: CallState, is_begun: bool) -> Status:
     if is_begun:
         return Status.RUNNING
     return Status.HELD if call.is_held else Status.WAITING
+
+
+# What a person changed of a held call: old and new parameters, scopes, other calls in its place (SPEC R14.2).
+
+_NOTHING: Final = Snapshot({}, {})
+
+
+class Changes:
+    """Finds them in the entries of a log, which are given in order."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str | None, int], Snapshot] = {}
+
+    def of(self, entry: Entry) -> dict[str, Any]:
+        """What the decision changed that an entry says, or {}.
+
+        `parameters` is a list of {pointer, old, new}, each of the two left out where there is none; `scopes` is
+        {old: the kinds that were shown, new}; `calls` are those that stand in for it.
+        """
+        event = entry.event
+        if isinstance(event, CallHeld):
+            self._held[entry.instance, event.call] = event.snapshot
+        if not isinstance(event, CallDecided | CallEnded) or event.ruling is None:
+            return {}
+        return dict(_changed(event.ruling, self._held.pop((entry.instance, event.call), _NOTHING)))
+
+
+def _changed(ruling: Ruling, shown: Snapshot) -> Iterator[tuple[str, Any]]:
+    if ruling.parameters is not None:
+        yield "parameters", list(_differences(shown.parameters, ruling.parameters))
+    if ruling.scopes is not None:
+        texts = (message["type"] for message in shown.messages if message["type"] in TEXT_TYPES)
+        kinds = dict.fromkeys([*texts, *shown.scopes])
+        yield "scopes", {"old": list(kinds), "new": list(ruling.scopes)}
+    if ruling.amendment is not None:
+        solution = ruling.amendment.get("solution", ruling.amendment)
+        yield "calls", solution.get("calls", [])
+
+
+def _differences(old: Any, new: Any, *at: str) -> Iterator[dict[str, Any]]:
+    """Where two values differ: within objects key by key, lists as they are."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*old, *new]):
+            if key in old and key in new:
+                yield from _differences(old[key], new[key], *at, key)
+            else:
+                yield {"pointer": pointer(*at, key), **({"old": old[key]} if key in old else {"new": new[key]})}
+    elif type(old) is not type(new) or old != new:
+        yield {"pointer": pointer(*at), "old": old, "new": new}
+
+
+# What a reader of a run's log is shown of its entries: messages, who did what, and the ends of calls.
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """The call that has ended with an entry of the log."""
+
+    index: int
+    status: CallStatus
+    timing: Timing
+    reason: str | None = None
+    """Why it was skipped."""
+    call: Mapping[str, Any] | None = None
+    """The call as it was written, where the entry has no message that tells it."""
+    code: Code | None = None
+    """Which worker has carried it out, with which version of its code (SPEC R11.9)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        call = {"call": dict(self.call), "reason": self.reason} if self.call is not None else {}
+        code = {"worker": self.code.worker, "version": self.code.version} if self.code is not None else {}
+        return {"index": self.index, "status": self.status, "timing": self.timing.to_dict(), **code, **call}
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One message of the log; where no message is, what was done to the run from outside, or how a call has ended."""
+
+    id: str
+    instance: str | None
+    message: Mapping[str, Any]
+    audit: AuditRecord | None = None
+    end: CallEnd | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """What whoever decided on a held call has changed (see `changes`), where `audit` says who that was."""
+    tick: Event | None = None
+    """That a tick of the loop was asked, answered, or has ended; with an answer, `message` is its solution."""
+
+
+class LogReading:
+    """Reads a log and chooses what is shown of it, of one instance or of all: entries with a message; with `audit` also
+    those that say who did what.
+
+    With `every` also those that say no more than that a call has ended: it was sent and forgotten, a passing thought (a
+    latent call without a path), or skipped; with `ticks` those that say that a tick was asked, or has ended.
+    """
+
+    def __init__(
+        self, history: History, instance: str | None, *, audit: bool, every: bool, ticks: bool = False
+    ) -> None:
+        """Raises `RunNotFound`, `RedisError`."""
+        self.seen = "0-0"
+        """The id of the last entry that was read."""
+        self._history = history
+        self._codes: dict[int, Code] = {}
+        self._instance = instance
+        self._changes = Changes() if audit else None
+        self._has_ticks = ticks
+        self._run = RunState(history.definition()) if every else None
+        if self._run is not None:
+            self._run.feed(history.lane(None))
+        self._read = id_key(self._run.shared.last) if self._run is not None else (0, 0)
+        """So far the global lane was read."""
+
+    def past(self) -> Iterator[LogEntry]:
+        """What is shown of what has happened. Raises `RedisError`."""
+        entries = self._history.entries() if self._instance is None else self._history.lane(self._instance)
+        for entry in entries:
+            self.seen = entry.id
+            yield from self._shown(entry)
+
+    def shown(self, entry: Entry) -> list[LogEntry]:
+        """What is shown of an entry that came later; give it all of them, in order."""
+        shown = list(self._shown(entry))
+        return shown if self._instance in (None, entry.instance) else []
+
+    def _shown(self, entry: Entry) -> Iterator[LogEntry]:
+        run = self._run
+        is_new = entry.instance is not None or id_key(entry.id) > self._read
+        if run is not None and entry.tick is None and is_new:
+            run.apply(entry)
+        audit = entry.audit if self._changes is not None else None
+        changes = self._changes.of(entry) if self._changes is not None else {}
+        end = _end(entry, entry.event, run, self._code(entry)) if isinstance(entry.event, CallEnded) else None
+        tick = _tick(entry) if self._has_ticks else None
+        has_end = end is not None and end.call is not None
+        if entry.message is not None or audit is not None or has_end or tick is not None:
+            yield LogEntry(entry.id, entry.instance, entry.message or {}, audit, end, changes, tick)
+
+    def _code(self, entry: Entry) -> Code | None:
+        """Who has carried out the call that ends with an entry."""
+        if entry.code is not None and entry.code not in self._codes:
+            self._codes = self._history.codes()
+        return self._codes.get(entry.code) if entry.code is not None else None
+
+
+def _tick(entry: Entry) -> Event | None:
+    event = event_of(entry)
+    return event if event is not None and event.kind == "tick" else None
+
+
+def _end(entry: Entry, event: CallEnded, run: RunState | None, code: Code | None) -> CallEnd:
+    raw = None
+    if entry.message is None and run is not None:
+        raw = run.lane(entry.instance).known[event.call].raw
+    return CallEnd(event.call, event.status.value, timing_of(entry.id, entry.spent), event.reason, raw, code)
+
+
+# What runs have sent and not awaited (SPEC R5.1): how it stands, and waiting for it on a backend about to be ended.
+
+LONGEST_SECONDS: Final = 600.0
+"""How long is waited where no deadline is given: a call without a time limit might never end."""
+_QUIET_SECONDS: Final = 3.0
+_LONGEST_WAIT_SECONDS: Final = 10.0
+"""Less than a connection waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """How many of the calls, and elements, that a run has sent and not awaited stand how."""
+
+    outstanding: int
+    done: int
+    dead: int
+
+    def to_dict(self) -> dict[str, int]:
+        """As JSON."""
+        return asdict(self)
+
+
+def read_background(redis: Redis, keys: Keys) -> Background | None:
+    """How it stands now; None where nothing was sent. Raises `RedisError`."""
+    with redis.pipeline(transaction=True) as pipeline:
+        pipeline.hget(keys.state, "sent")
+        pipeline.hlen(keys.outbox)
+        pipeline.scard(keys.dead_calls)
+        sent, outstanding, dead = pipeline.execute()
+    if sent is None:
+        return None
+    return Background(outstanding, max(0, int(sent) - outstanding - dead), dead)
+
+
+def await_background(
+    settings: Settings, deadline: float | None, say: Callable[[str], None] = lambda _: None
+) -> Sequence[DeadLetter]:
+    """Wait until everything sent and not awaited is done or dead; returns what is dead.
+
+    Waits until `deadline` (of `time.monotonic`), and says after some seconds what it waits for. Blocks on an event of
+    the server's for each look at the outboxes. Raises `InfrastructureError` where time is over or the server is gone.
+    """
+    from redis.exceptions import RedisError
+
+    begun = time.monotonic()
+    until = begun + LONGEST_SECONDS if deadline is None else deadline
+    has_said = False
+    try:
+        with connect(settings) as redis, redis.pubsub() as changes:
+            redis.config_set("notify-keyspace-events", "Khg")
+            changes.psubscribe(f"__keyspace@0__:{Keys(settings.key_prefix, '*').outbox}")
+            while left := _pending(redis, settings.key_prefix):
+                now = time.monotonic()
+                if now >= until:
+                    raise InfrastructureError(
+                        f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
+                        f"embedded backend"
+                    )
+                if now - begun >= _QUIET_SECONDS and not has_said:
+                    has_said = True
+                    say(f"waiting for {left} calls that were sent and not awaited")
+                patience = _LONGEST_WAIT_SECONDS if has_said else _QUIET_SECONDS
+                changes.get_message(timeout=min(until - now, patience))
+            return DeadLetters(redis, settings).list()
+    except RedisError as error:
+        raise InfrastructureError(f"the embedded server ended: {error}") from error
+
+
+def _pending(redis: Any, prefix: str) -> int:
+    """How many calls lie in the outboxes of runs."""
+    runs = redis.zrange(active_runs(prefix), 0, -1)
+    return sum(redis.hlen(Keys(prefix, run.decode()).outbox) for run in runs)
+
+
+# Which calls of a lane wait for what a schema has promised, as its log says it (SPEC R6.3, R11.6).
+
+_MOST_LANES: Final = 5
+"""Lanes that wait and are read."""
+
+
+def read_promised(redis: Redis, keys: Keys, state: Mapping[str, str]) -> list[Waiting]:
+    """What calls of a run under way wait for that is promised: those of the global lane and of a few others.
+
+    Nothing is read where nothing was promised, or all of it was given up. Raises `RedisError`.
+    """
+    if "promises_due" not in state:
+        return []
+    history = History(redis, keys)
+    run = RunState(history.definition())
+    run.feed(history.lane(None))
+    parked: Any = redis.zrange(keys.parked, 0, _MOST_LANES - 1)
+    for instance in map(bytes.decode, parked):
+        run.feed(history.lane(instance))
+    left = max(0, int(state["promises_due"]) - server_ms(redis)) // 1000
+    return [
+        Waiting(call_name(index, lane.instance), "promise", f"{reason}; in {left} s it is waited for no more")
+        for lane in run.lanes.values()
+        for index, reason in promised_to(lane, run).items()
+    ]
+
+
+def missing_in(lane: LaneState, run: RunState) -> list[Reference]:
+    """The promised places that calls of a lane read and that have not come, unless the run waits for them no more."""
+    if moment_ms(run.gave_up) >= lane.laid_out_ms:
+        return []
+    named = places_in(lane.record.promised | lane.record.required)
+    return [place for place in sorted(named, key=str) if not lane.fold.exists(place)]
+
+
+def promised_to(lane: LaneState, run: RunState) -> dict[int, str]:
+    """The calls of a lane that wait for promised values, and what each waits for."""
+    missing = missing_in(lane, run)
+    lacking = ((index, list(_lacking(lane.known[index], missing))) for index in lane.open) if missing else ()
+    return {
+        index: f"for {', '.join(map(str, places))}, which is promised and has not come: see `acts send`"
+        for index, places in lacking
+        if places and not lane.call(index).is_held
+    }
+
+
+def _lacking(call: Call, missing: Sequence[Reference]) -> Iterator[Reference]:
+    for place in missing:
+        if call.readers_of(place) or any(place.overlaps(scope) for scope in call.scopes):
+            yield place

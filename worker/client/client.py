@@ -9,34 +9,31 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from acts_celery.broker_config import Settings, load
 from acts_celery.protocol import Plan
-from acts_celery.protocol.language.limits import plain
+from acts_celery.protocol.limits import plain
+from acts_celery.worker.broker.attempts import current_place
+from acts_celery.worker.client.run import Run
+from acts_celery.worker.client.submitting import Label, collecting_seldom, label_of, output_type
 from acts_celery.worker.errors import OtherFormat, RunNotFound
-from acts_celery.worker.lanes.checking import Checker
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.process.open_telemetry import current_place
+from acts_celery.worker.limits import limits_of
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.storage.connections import connect, redis_errors
-from acts_celery.worker.storage.dead_letters import DeadLetters
+from acts_celery.worker.runner.checking import Checker
+from acts_celery.worker.store.connections import connect, redis_errors
+from acts_celery.worker.store.waiting import DeadLetters
 
-from .collecting import collecting_seldom
 from .files import File, files_of, require_files
-from .labels import Label, label_of
-from .output_types import output_type
-from .runs import Run
 from .submitting import OtherOptions, SubmissionOptions, Texts, document_of, label_options, with_parts
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from acts_celery.protocol.submission.amendments import SoFar
-    from acts_celery.worker.broker.publisher import Publisher
+    from acts_celery.protocol.plan.additions import SoFar
+    from acts_celery.worker.broker.consumer import Publisher
+    from acts_celery.worker.client.deleting import ErasableRun, ErasableRuns, Erased
+    from acts_celery.worker.client.deployments import Overview, Summary
+    from acts_celery.worker.client.results import RunStatus
 
     from .deleting import DeletableRun, DeletableRuns
     from .dispatcher import Dispatcher
-    from .erasing import ErasableRun, ErasableRuns
-    from .erasure import Erased
-    from .overview import Overview, Summary
-    from .run_status import RunStatus
 
 T = TypeVar("T")
 
@@ -167,7 +164,7 @@ class Client:
         """The runs that are kept, the newest first; of a status, a name or tag, or that have ended so long ago. Raises
         `InfrastructureError`.
         """
-        from .overview import Which
+        from acts_celery.worker.client.deployments import Which
 
         with redis_errors(self.settings):
             yield from self._overview.runs(Which(status, name, older_than_seconds))
@@ -184,8 +181,9 @@ class Client:
         """The runs that are over and could be deleted, those that ended first first, or the largest; with `free_bytes`
         only as many of them as free so much. Nothing is deleted. Raises `InfrastructureError`.
         """
+        from acts_celery.worker.client.deployments import Which
+
         from .deleting import Deleter
-        from .overview import Which
 
         which = Which(status, name, older_than_seconds)
         with redis_errors(self.settings):
@@ -211,8 +209,8 @@ class Client:
         """The runs that have ended and hold something of these instances, such as one person, and why others that do
         stay. Nothing is deleted. Raises `InfrastructureError`.
         """
-        from .erasing import InstanceEraser
-        from .overview import Which
+        from acts_celery.worker.client.deleting import InstanceEraser
+        from acts_celery.worker.client.deployments import Which
 
         which = Which(status, name, older_than_seconds)
         with redis_errors(self.settings):
@@ -222,7 +220,7 @@ class Client:
         """Delete the instances of runs that `erasable_runs` has found, run by run as this is iterated, and yield what
         was deleted of each and what stays. Raises `InfrastructureError`; what was yielded is deleted then.
         """
-        from .erasing import InstanceEraser
+        from acts_celery.worker.client.deleting import InstanceEraser
 
         with redis_errors(self.settings):
             yield from InstanceEraser(self._redis, self.settings).erase(runs)
@@ -241,7 +239,8 @@ class Client:
         deleted meanwhile is left out; so is one of a format that is not read, where `left_out` is told of it. Raises
         `RunNotFound` for a `run` that is not there, `OtherFormat`, `InfrastructureError`.
         """
-        from .overview import Which
+        from acts_celery.worker.client.deployments import Which
+
         from .tables import rows_of
 
         which, is_found = Which(status, name, older_than_seconds), False
@@ -278,7 +277,7 @@ class Client:
 
     @cached_property
     def _overview(self) -> Overview:
-        from .overview import Overview
+        from acts_celery.worker.client.deployments import Overview
 
         identity = self.settings.identity
         return Overview(self._redis, self.settings.key_prefix, asker=identity.name if identity is not None else None)
@@ -306,7 +305,7 @@ class Client:
 
     @cached_property
     def _publisher(self) -> Publisher:
-        from acts_celery.worker.app.application import make_client_application
-        from acts_celery.worker.broker.publisher import Publisher
+        from acts_celery.worker.broker.consumer import Publisher
+        from acts_celery.worker.runner.application import make_client_application
 
         return Publisher(make_client_application(self.settings))

@@ -7,25 +7,49 @@ workers stop at calls of a cancelled run saves work (`cancellation`); it is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
 from acts_celery.broker_config import Settings
-from acts_celery.worker.errors import BeingAmended, PlanWaits, RunNotFound, RunOver
-from acts_celery.worker.storage.audit import AuditRecord, audit_record
-from acts_celery.worker.storage.connections import redis_errors
-from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
-from acts_celery.worker.storage.keys import Keys
-from acts_celery.worker.storage.scripts import Script
-from acts_celery.worker.storage.secret import read_tokens
-
-from .publishing import publish_lanes
+from acts_celery.protocol import Problem, Rejected
+from acts_celery.protocol.engine.loop import Approved, Asked, LoopExtended, Stage
+from acts_celery.protocol.plan.additions import check_data, check_said
+from acts_celery.protocol.plan.support import told_names
+from acts_celery.protocol.state.labels import marks_of
+from acts_celery.worker.agent.loop_view import LoopView, loop_limits, plan_of
+from acts_celery.worker.broker.attempts import lane_token
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.client.dispatcher import publish_lanes
+from acts_celery.worker.client.files import require_given, size_problem
+from acts_celery.worker.client.submitting import admitted
+from acts_celery.worker.errors import (
+    BeingAmended,
+    NoLoop,
+    NoSuchTick,
+    OverLimit,
+    PlanChanged,
+    PlanWaits,
+    RunNotFound,
+    RunOver,
+)
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.store.commits import PUBLISHED_MS, DueRuns
+from acts_celery.worker.store.connections import read_tokens, redis_errors
+from acts_celery.worker.store.definition import Definition
+from acts_celery.worker.store.entries import counting, id_key
+from acts_celery.worker.store.held_calls import AuditRecord, audit_record
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.loop_entries import LOOP, LoopStep
+from acts_celery.worker.store.scripts import Script
 
 if TYPE_CHECKING:
-    from acts_celery.worker.broker.publisher import Publisher
+    from acts_celery.worker.broker.consumer import Publisher
+    from acts_celery.worker.client.amendment import Check
+
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
 """What was done, by the status wanted."""
@@ -125,3 +149,281 @@ class Control:
         }
         with redis_errors(self._settings):
             return self._script(self._keys, request)
+
+
+# Sending: data messages for a run under way (SPEC R11.6).
+#
+# They are held against what the log says of the lanes that they go to, and appended in one step (lua/send.lua), which
+# also marks the lanes that may read them: should the client die after it, the workers' sweep publishes them.
+
+
+class Sender:
+    """Adds messages to one run. `publisher` is asked for when something is to be published."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
+        self._publisher = publisher
+        self._due = DueRuns(redis, settings.key_prefix)
+        self._script = Script(redis, "send")
+
+    def send(self, value: Any, instances: Sequence[str]) -> tuple[str, ...]:
+        """Append messages, `value` being one or a list of them; returns their ids in the log.
+
+        `instances` are those that the run has. Raises `Rejected`, and then nothing was appended; `RunNotFound`,
+        `RunOver`, `BeingAmended`, `RedisError`.
+        """
+        messages = check_data(value, self._so_far(value, instances), limits_of(self._settings), instances)
+        if not messages:
+            return ()
+        if (
+            any(map(marks_of, messages))
+            and self._history.definition().request is not None
+            and (problems := list(told_names([{**message, "_instance": None} for message in messages])))
+        ):
+            raise Rejected(problems)
+        run = self._keys.run
+        self._due.note_until(run, PUBLISHED_MS)
+        order = audit_record(self._settings, "sent")
+        answer = self._append(messages, order)
+        if answer["status"] == "gone":
+            raise RunNotFound(run)
+        if answer["status"] in ENDED_STATUSES:
+            raise RunOver(f"run {run} is {answer['status']}: nothing can be added to it any more")
+        if answer["is_amended"]:
+            raise BeingAmended(f"run {run} is being amended; send the messages when that is finished")
+        if answer["is_full"]:
+            raise Rejected([beyond(answer["bytes"], self._settings)])
+        order.write_line(run)
+        publish_lanes(self._publisher(), self._settings, self._keys.run, answer["lanes"], has="has the messages")
+        return tuple(answer["ids"])
+
+    def _so_far(self, value: Any, instances: Sequence[str]) -> list[Mapping[str, Any]]:
+        """The messages of the lanes that the value names, and the global ones, in the order of the log."""
+        sent = value if isinstance(value, list) else [value]
+        named = {message.get("_instance") for message in sent if isinstance(message, dict)}
+        lanes = (None, *(instance for instance in instances if instance in named))
+        entries = (entry for lane in lanes for entry in self._history.lane(lane))
+        found = counting(sorted(entries, key=lambda entry: id_key(entry.id)))
+        return [entry.message for entry in found if entry.message is not None]
+
+    def _append(self, messages: Sequence[Mapping[str, Any]], order: AuditRecord) -> dict[str, Any]:
+        """Run the script (see send.lua)."""
+        request = {
+            "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
+            "who": order.pack(),
+            "published_ms": PUBLISHED_MS,
+            "window": self._settings.publish_window,
+            "most_bytes": int(self._settings.limit_run_bytes),
+        }
+        return self._script(self._keys, request)
+
+
+def beyond(written: int, settings: Settings) -> Problem:
+    """Why nothing more may be written to a run."""
+    most = int(settings.limit_run_bytes)
+    return Problem(
+        "", f"{written} bytes have been written to the run: with this, more than {most} (ACTS_LIMIT_RUN_BYTES)"
+    )
+
+
+# Loops from outside: more ticks, something said, what was asked (SPEC R12.9, R13.3).
+
+
+class LoopControl:
+    """The loop of one run. `publisher` is asked for when something is to be published."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, publisher: Callable[[], Publisher]) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
+        self._publisher = publisher
+        self._script = Script(redis, "loop")
+
+    def extend(self, ticks: int) -> None:
+        """Let a loop ask so many times more, also one that has failed: it goes on from where it was.
+
+        Raises `RunNotFound`, `NoLoop`, `RunOver`, `OverLimit`, `RedisError`.
+        """
+        done = audit_record(self._settings, "resumed", ticks=ticks)
+
+        def step(view: LoopView) -> LoopStep:
+            if view.status not in ("running", "paused", "failed"):
+                raise RunOver(f"run {view.run} is {view.status}: it asks nothing more; see `acts say` and `acts fork`")
+            if (left := view.limits.ticks_to_add(view.loop)) is not None and ticks > left:
+                raise _no_ticks(view, left)
+            return self._extension(view, ticks)
+
+        with admitted(self._redis, self._settings, more_of=self._keys.run):
+            self._take(step, done)
+
+    def say(self, messages: Sequence[Mapping[str, Any]], files: Mapping[str, bytes]) -> None:
+        """Add texts and chat messages of a user to the context of a loop, with the files that they show, by their
+        digests: the next request shows them. One that has ended goes on, with as many ticks as it had at first.
+
+        Raises `protocol.Rejected`, `RunNotFound`, `NoLoop`, `RunOver` where it is cancelled, `OverLimit`, `RedisError`.
+        """
+        limits = limits_of(self._settings)
+        messages = check_said(messages, limits)
+        require_given([("", messages)], files)
+        done = audit_record(self._settings, "said")
+
+        def step(view: LoopView) -> LoopStep:
+            if view.status not in ("running", "paused", "completed", "failed"):
+                raise RunOver(f"run {view.run} is {view.status}: nothing can be said to it any more")
+            if problem := size_problem("", [*view.asked, *messages], limits.call_bytes):
+                raise Rejected([problem])
+            loop = view.loop
+            if loop.stage is Stage.ENDED:
+                asked = len([tick for tick in loop.ticks if tick.solution is not None])
+                more, left = max(asked - loop.added_ticks, 0), view.limits.ticks_to_add(loop)
+                if view.limits.all_ticks is not None and view.limits.all_ticks <= asked:
+                    raise _no_ticks(view, 0)
+                found = self._extension(view, more if left is None else min(more, left))
+            else:
+                found = LoopStep(loop, view.seen)
+            found.entries[:0] = [("", ["m", pack(message), "audit", done.pack()]) for message in messages]
+            found.files = files
+            return found
+
+        with admitted(self._redis, self._settings, more_of=self._keys.run):
+            self._take(step, done)
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan that waits for an approval (SPEC R13.7): `plan` its digest, `tick`, `calls`; None where none does.
+
+        Raises `RunNotFound`, `RedisError`.
+        """
+        try:
+            view = self._view()
+        except NoLoop:
+            return None
+        tick = view.loop.tick
+        if view.loop.stage is not Stage.PLANNED or tick.plan is None or view.is_finished:
+            return None
+        return {"plan": tick.plan.digest, "tick": tick.number, "calls": tick.plan.calls}
+
+    def replan(self, value: Any, check: Check) -> None:
+        """Put other calls in place of those of the plan, which goes on waiting, under another digest.
+
+        Raises `protocol.Rejected` where they are not valid; `PlanChanged` where no plan waits; as `approve`.
+        """
+        if not isinstance(value, Mapping) or value.keys() != {"calls"}:
+            raise Rejected(
+                [Problem("", 'a plan is replaced by an object with "calls" alone: the tools are the request\'s')]
+            )
+        calls = value["calls"]
+        done = audit_record(self._settings, "amended")
+
+        def step(view: LoopView) -> LoopStep:
+            loop = view.loop
+            if loop.stage is not Stage.PLANNED or view.is_finished:
+                raise PlanChanged(f"run {view.run} has no plan to be approved (any more): see `acts held`")
+            check(value, view.so_far())
+            found = LoopStep(loop, view.seen)
+            found.note(plan_of(calls))
+            return found
+
+        self._take(step, done)
+
+    def approve(self, digest: str, *, by: str | None = None) -> None:
+        """Let the calls of the plan of this digest run; the run is to be resumed then. The same approval twice is one.
+
+        Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `NoLoop`, `RunOver`, `RedisError`.
+        """
+        done = audit_record(self._settings, "approved", plan=digest).by(by)
+
+        def step(view: LoopView) -> LoopStep | None:
+            loop, plan = view.loop, view.loop.tick.plan
+            known = plan.digest if plan is not None else None
+            if view.is_finished:
+                raise RunOver(f"run {view.run} is {view.status}: nothing of it can be approved any more")
+            if loop.stage in (Stage.APPROVED, Stage.RAN) and known == digest:
+                return None
+            if loop.stage is not Stage.PLANNED or known != digest:
+                waiting = f"the plan {known}" if loop.stage is Stage.PLANNED else "no plan"
+                raise PlanChanged(f"run {view.run} has {waiting} to be approved, and not {digest}: see `acts held`")
+            found = LoopStep(loop, view.seen, woken=[LOOP])
+            found.note(Approved(digest))
+            return found
+
+        self._take(step, done)
+
+    def asked(self, tick: int) -> dict[str, Any]:
+        """What a model was asked in a tick: `messages`, `schema`, and its `config` and `digest`.
+
+        Raises `RunNotFound`, `NoLoop`, `NoSuchTick`, `RedisError`.
+        """
+        self._definition()
+        messages: list[Any] = []
+        schema, asked = None, 0
+        requests = ((entry.tick or 0, event) for entry in self._history.entries() for event in entry.loop)
+        for number, request in requests:
+            if not isinstance(request, Asked):
+                continue
+            messages += request.messages
+            schema, asked = request.schema or schema, number + 1
+            if number == tick:
+                return {"messages": messages, "schema": schema, "config": request.config, "digest": request.digest}
+        raise NoSuchTick(f"run {self._keys.run} has asked {asked} times: there is no tick {tick}, the first is 0")
+
+    def _extension(self, view: LoopView, ticks: int) -> LoopStep:
+        """The step by which a loop may ask so many times more."""
+        step = LoopStep(view.loop, view.seen)
+        step.note(LoopExtended(ticks))
+        if step.reopens:
+            step.woken = [LOOP, *dict.fromkeys(lane_token(instance) for instance, _ in view.open)]
+        return step
+
+    def _take(self, make: Callable[[LoopView], LoopStep | None], done: AuditRecord) -> None:
+        """Take a step, unless there is nothing to do, as soon as nothing comes in between."""
+        while (step := make(self._view())) is not None and not self._taken(step, done):
+            pass
+
+    def _taken(self, step: LoopStep, done: AuditRecord) -> bool:
+        run, is_over = self._keys.run, step.reopens
+        if is_over:
+            self._list()
+        if not any("audit" in fields for _, fields in step.entries):
+            step.entries[-1][1].extend(["audit", done.pack()])
+        request = step.to_request(PUBLISHED_MS, int(self._settings.limit_run_bytes), refuses=True)
+        answer = self._script(self._keys, request)
+        if answer["status"] == "gone":
+            raise RunNotFound(run)
+        if "bytes" in answer:
+            raise Rejected([beyond(answer["bytes"], self._settings)])
+        if not answer["is_taken"]:
+            return False
+        done.write_line(run)
+        if is_over:
+            self._list()  # a sweep that was about to let it expire takes it from the list
+            DueRuns(self._redis, self._keys.prefix).note(run)
+        publish_lanes(self._publisher(), self._settings, run, answer["woken"])
+        return True
+
+    def _definition(self) -> Definition:
+        definition = self._history.definition()
+        if definition.request is None:
+            raise NoLoop(f"run {self._keys.run} is not a request: it asks no model and has no ticks")
+        return definition
+
+    def _view(self) -> LoopView:
+        """The loop as the log has it."""
+        definition = self._definition()
+        tokens = read_tokens(self._redis, self._keys.prefix)
+        view = LoopView(self._keys.run, definition, tokens, loop_limits(definition.config, self._settings))
+        view.feed(self._history.entries())
+        return view
+
+    def _list(self) -> None:
+        submitted: Any = self._redis.hget(self._keys.state, "submitted")
+        self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: int(submitted or 0)})
+
+
+def _no_ticks(view: LoopView, left: int) -> OverLimit:
+    return OverLimit(
+        f"{left} ticks can be added to run {view.run}: it may ask {view.limits.all_ticks} times in all "
+        "(ACTS_LIMIT_TICKS); ask for fewer, have the limit raised, or begin another run"
+    )

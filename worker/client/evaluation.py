@@ -22,10 +22,9 @@ from typing import Any, Final
 
 from acts_celery.protocol import Problem, Rejected
 from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.language.errors import pointer, shortened
-from acts_celery.protocol.language.visible import json_text
+from acts_celery.protocol.errors import json_text, pointer, shortened
+from acts_celery.protocol.plan.submission import shaped
 from acts_celery.protocol.schemas import SchemaError, compiled
-from acts_celery.protocol.submission.shapes import shaped
 from acts_celery.worker.errors import InfrastructureError, WorkerError
 
 from .async_client import AsyncClient, AsyncRun

@@ -19,36 +19,31 @@ from redis import Redis
 from acts_celery.broker_config import Settings
 from acts_celery.protocol.engine.events import MessageAdded
 from acts_celery.protocol.engine.loop import Loop
-from acts_celery.protocol.engine.solution_output import output_fault
-from acts_celery.protocol.graph.gathering import Gathers
-from acts_celery.worker.batches import batches
+from acts_celery.protocol.engine.outcomes import output_fault
+from acts_celery.protocol.plan.waits import Gathers
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import CallId, lane_token
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.client.submitting import admitted, owner_fields
 from acts_celery.worker.errors import BeingAmended, RunNotFound
-from acts_celery.worker.storage import fields
-from acts_celery.worker.storage.audit import audit_record
-from acts_celery.worker.storage.budgets import SPENT
-from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.condition import FAN_OUT, Condition, Kind
-from acts_celery.worker.storage.definition import gather_counts, unpack_definition
-from acts_celery.worker.storage.due import DueRuns, approve_ms, promises_due
-from acts_celery.worker.storage.entries import id_key, read_entry
-from acts_celery.worker.storage.formats import FORMAT
-from acts_celery.worker.storage.gatherings import gathers_of
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import ENDED, Keys, active_runs, make_run_id
-from acts_celery.worker.storage.lane_state import LaneState
-from acts_celery.worker.storage.loop_entries import LOOP
-from acts_celery.worker.storage.owned_runs import OWNER, note_owned
-from acts_celery.worker.storage.retention import discard_run
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.wire.attempts import CallId, lane_token
-from acts_celery.worker.wire.packing import pack
-
-from .admission import admitted
-from .ownership import owner_fields
+from acts_celery.worker.store import keys as fields
+from acts_celery.worker.store.commits import DueRuns, approve_ms, promises_due
+from acts_celery.worker.store.definition import FORMAT, gather_counts, unpack_definition
+from acts_celery.worker.store.entries import id_key, read_entry
+from acts_celery.worker.store.held_calls import audit_record
+from acts_celery.worker.store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Keys, Kind, active_runs, make_run_id
+from acts_celery.worker.store.lane import gathers_of
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.loop_entries import LOOP
+from acts_celery.worker.store.run_list import OWNER, note_owned
+from acts_celery.worker.store.run_writer import discard_run
+from acts_celery.worker.store.scripts import server_ms
+from acts_celery.worker.store.slots import SPENT
+from acts_celery.worker.store.state import LaneState, RunState
 
 SETTLED: Final = "settled"
 """What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""
-_EACH: Final = str(FAN_OUT)
+_EACH: Final = str(FAN_OUT_KIND)
 """How calls stand that are carried out for each element: they count as running from their beginning to their end."""
 _LANES_AT_ONCE: Final = 200
 _ENTRIES_AT_ONCE: Final = 2_000
@@ -134,7 +129,7 @@ class Forker:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for id_, raw in page:
                     entry = read_entry(id_, raw)
-                    if entry.run_status in ENDED:
+                    if entry.run_status in ENDED_STATUSES:
                         continue
                     copied: dict[Any, Any] = dict(raw)
                     pipeline.xadd(keys.log, copied, id=id_)

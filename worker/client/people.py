@@ -6,6 +6,7 @@ call's lane, so should the client die after it, the workers' sweep publishes tha
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,41 +16,38 @@ from redis import Redis
 
 from acts_celery.broker_config import Settings
 from acts_celery.protocol import Problem, Rejected
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.elements import parameter_problems
+from acts_celery.protocol.calls.call import Call, parameter_problems
 from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld
-from acts_celery.protocol.engine.holds import Ruling, Snapshot, Verdict, scope_problems
-from acts_celery.protocol.language.errors import pointer
-from acts_celery.protocol.language.limits import one_message_problems
-from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.errors import (
-    AlreadyDecided,
-    BeingAmended,
-    HeldAnew,
-    NotHeld,
-    RunNotFound,
-    RunOver,
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    Ruling,
+    Snapshot,
+    Verdict,
+    scope_problems,
 )
-from acts_celery.worker.process.limits import limits_of
-from acts_celery.worker.storage.audit import AuditRecord, audit_record
-from acts_celery.worker.storage.clock import iso_date
-from acts_celery.worker.storage.due import PUBLISHED_MS, DueRuns
-from acts_celery.worker.storage.entries import Entry
-from acts_celery.worker.storage.held_calls import HeldCall, pack_ruling, read_held
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.storage.scripts import Script
-from acts_celery.worker.wire.attempts import CallId
-
-from .publishing import publish_lanes
-from .replacing import Replacement, placed_calls
+from acts_celery.protocol.errors import pointer
+from acts_celery.protocol.limits import one_message_problems
+from acts_celery.protocol.state.scopes import read_scope
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.client.amendment import Replacement, placed_calls
+from acts_celery.worker.client.dispatcher import publish_lanes
+from acts_celery.worker.errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.store.commits import PUBLISHED_MS, DueRuns
+from acts_celery.worker.store.entries import Entry
+from acts_celery.worker.store.held_calls import AuditRecord, HeldCall, audit_record, pack_ruling, read_held
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.scripts import Script, iso_date
+from acts_celery.worker.store.state import RunState
 
 if TYPE_CHECKING:
-    from acts_celery.worker.broker.publisher import Publisher
-
-    from .amendment import Amender
+    from acts_celery.worker.broker.consumer import Publisher
+    from acts_celery.worker.client.amendment import Amender
+    from acts_celery.worker.client.control import Control, LoopControl
 
 
 _SHOWN: Final = 500
@@ -235,7 +233,7 @@ class People:
         status = (self._redis.hget(self._keys.state, "status") or b"").decode()  # type: ignore[union-attr]
         entries = self._history.lane(id_.instance)
         decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := _ruling(entry))]
-        if not decided and status in ENDED:
+        if not decided and status in ENDED_STATUSES:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
         if not decided:
             raise NotHeld(_not_held(id_))
@@ -326,3 +324,84 @@ def _not_held(id_: CallId) -> str:
 
 def _date(entry: Entry) -> str:
     return iso_date(int(entry.id.partition("-")[0]))
+
+
+# The plan of a run in mode lazy: nothing of it runs before its digest is approved (SPEC R10.2, R13.7).
+#
+# The plan is what the log says is to be done. That no amendment comes in between is seen by the field `amended` of the
+# run's state, which is read before the log; lua/set_status.lua compares it.
+
+_DIGEST: Final = 16
+"""Characters of a digest: it tells the plans of one run apart."""
+
+
+class PlanControl:
+    """The plan of one run; those of a loop are its `loop`'s."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, loop: LoopControl, control: Control) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._history = History(redis, self._keys)
+        self._loop = loop
+        self._control = control
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan that waits: `plan` its digest, `tick` (of a loop), `calls`; None where none does.
+
+        Raises `RedisError`.
+        """
+        is_loop, is_waiting = self._redis.hmget(self._keys.state, "loop", "plan")
+        if is_loop is not None:
+            return self._loop.plan()
+        if is_waiting is None:
+            return None
+        run = self._read()
+        return _plan_of(run) if run.waits_for_approval and run.status not in ENDED_STATUSES else None
+
+    def approve(self, digest: str, *, by: str | None = None) -> None:
+        """Let the calls of the plan of this digest run. The same approval twice is one.
+
+        Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `RunOver`, `BeingAmended`, `RedisError`.
+        """
+        if self._redis.hexists(self._keys.state, "loop"):
+            self._loop.approve(digest, by=by)
+            with suppress(RunOver):  # it was approved before, and has ended since
+                self._control.resume()
+            return
+        done = audit_record(self._settings, "approved", plan=digest).by(by)
+        while True:
+            amended: Any = self._redis.hget(self._keys.state, "amended")
+            run = self._read()
+            if run.status in ENDED_STATUSES:
+                raise RunOver(f"run {self._keys.run} is {run.status}: nothing of it can be approved any more")
+            if not run.waits_for_approval and digest in self._approved():
+                return
+            waiting = _plan_of(run)["plan"] if run.waits_for_approval else None
+            if waiting != digest:
+                known = f"the plan {waiting}" if waiting else "no plan"
+                raise PlanChanged(f"run {self._keys.run} has {known} to be approved, and not {digest}: see `acts held`")
+            if self._control.approve((amended or b"").decode(), done):
+                return
+
+    def _read(self) -> RunState:
+        run = RunState(self._history.definition(), self._history.instances())
+        run.feed(self._history.entries())
+        if not run.status:
+            raise RunNotFound(self._keys.run)
+        return run
+
+    def _approved(self) -> set[Any]:
+        """The digests of the plans that were approved."""
+        records = (entry.audit for entry in self._history.entries() if entry.audit is not None)
+        return {record.about.get("plan") for record in records if record.did == "approved"}
+
+
+def _plan_of(run: RunState) -> dict[str, Any]:
+    """What is to be done in a run of which nothing has begun. The digest is of the calls, and of all that they name."""
+    lanes = run.lanes.values()
+    left = {index: call for lane in lanes for index, call in lane.known.items() if lane.end(index) is None}
+    calls = [dict(left[index].raw) for index in sorted(left)]
+    tools: Mapping[str, Any] = {name: dict(tool.declaration) for name, tool in sorted(run.definition.tools.items())}
+    shown = pack([calls, tools, dict(run.definition.delegates)])
+    return {"plan": hashlib.sha256(shown).hexdigest()[:_DIGEST], "tick": None, "calls": calls}

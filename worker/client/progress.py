@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.elements import element_of
+from acts_celery.broker_config import Settings, is_cluster
+from acts_celery.protocol.calls.call import element_of
 from acts_celery.protocol.engine.events import (
     CallDecided,
     CallEnded,
@@ -17,15 +21,259 @@ from acts_celery.protocol.engine.events import (
     ChildStarted,
     ElementEnded,
     FanOutBegun,
+    Status,
 )
-from acts_celery.protocol.engine.loop_events import Answered, Asked, LoopEnded, OutputGrew, TickClosed
-from acts_celery.protocol.engine.statuses import Status
+from acts_celery.protocol.engine.loop import Answered, Asked, LoopEnded, OutputGrew, TickClosed
+from acts_celery.worker.backoff import Backoff
 from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.storage.connections import redis_errors
-from acts_celery.worker.storage.entries import Entry, RunStatusChanged, read_entry
-from acts_celery.worker.storage.keys import ENDED, Keys
+from acts_celery.worker.store.connections import PASSING, redis_errors
+from acts_celery.worker.store.entries import Entry, RunStatusChanged, read_entry
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
 
-from .streams import Arrivals, Blocking, Deadline, blocking
+# What comes in a run: the streams that are read, of the run and, where that is wanted, of the child runs below it; and
+# reading them as it comes, until the run has ended, for threads and event loops alike.
+#
+# Nothing here polls: a caller that waits blocks on a stream of the run. On a cluster the streams of several runs lie on
+# several nodes: those of child runs are looked at twice a second there.
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 200
+_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
+_LOOK_MS: Final = 500
+_MOST: Final = 1_000
+"""So many are read at a time."""
+_BLOCK_MS: Final = 5_000
+_BACKOFF: Final = Backoff(0.1, 2.0)
+_FAILOVER_SECONDS: Final = 60
+"""Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
+
+Found = Sequence[tuple[str, Sequence[Entry]]]
+"""The entries that were read, by their streams."""
+
+
+class Streams:
+    """One stream of a run and how far it was read; with the logs of child runs as soon as it tells of them."""
+
+    def __init__(
+        self, keys: Keys, stream: str, after: str, *, has_children: bool = False, is_cluster: bool = False
+    ) -> None:
+        if not _ID.match(after):
+            raise ValueError(f"{after!r} is no id of an event, such as 1763683200000-0")
+        self.has_children = has_children
+        self._keys = keys
+        self._own = stream
+        self._is_cluster = is_cluster
+        self._seen = {stream: after}
+        self._runs: dict[str, str] = {}
+        """The child runs, by their logs."""
+        self._later: deque[str] = deque()
+        """The logs of those that are read when others have ended."""
+        self._last: str | None = None
+        """The last entry of the run's own stream, where there was none behind it when it was read."""
+
+    def readings(self, block_ms: int | None) -> Iterator[tuple[dict[Any, Any], int | None]]:
+        """What is read, one after the other until there is something: streams with the last ids that were seen, and
+        for how long that may block.
+        """
+        if not self._runs or not self._is_cluster:
+            yield dict(self._seen), block_ms
+            return
+        yield from (({stream: seen}, None) for stream, seen in self._seen.items())
+        if block_ms is not None:
+            yield {self._own: self._seen[self._own]}, min(block_ms, _LOOK_MS)
+
+    def take(self, found: Found) -> Iterator[tuple[str | None, Entry]]:
+        """The entries that were read, each with the child run that it is of."""
+        for stream, entries in found:
+            if stream == self._own:
+                self._last = entries[-1].id if len(entries) < _AT_ONCE else None
+            for entry in entries:
+                self._seen[stream] = entry.id
+                if self.has_children and isinstance(entry.event, ChildStarted):
+                    log = Keys(self._keys.prefix, entry.event.run).log
+                    self._runs[log] = entry.event.run
+                    self._later.append(log)
+                yield self._runs.get(stream), entry
+                if stream in self._runs and entry.run_status in ENDED_STATUSES:
+                    self._seen.pop(stream)
+                    break
+        self._read_more()
+
+    def may_be_last(self, entry: Entry) -> bool:
+        """Whether nothing stood behind an entry of the run's own when it was read."""
+        return entry.id == self._last
+
+    def leave_own(self) -> None:
+        """From now on read child runs alone."""
+        self._seen.pop(self._own)
+        self._read_more()
+
+    def _read_more(self) -> None:
+        while self._later and len(self._seen) < _MOST:
+            self._seen.setdefault(self._later.popleft(), "0-0")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to be read."""
+        return not self._seen
+
+
+class Arrivals:
+    """What comes in one run. All of it raises `RunNotFound`, `InfrastructureError` and, when its time is over,
+    `TimeoutError`.
+    """
+
+    def __init__(
+        self, run: str, redis: Any, settings: Settings, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        """`redis` is a client for event loops, or `Blocking`; redis-py has no type that says so."""
+        self._run = run
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._sleep = sleep
+
+    async def end(self, deadline: Deadline) -> AsyncIterator[Entry]:
+        """The changes of the run's status that are still to come."""
+        newest = await self._newest()
+        if newest.run_status not in ENDED_STATUSES:
+            async for _, entry in self._after(self._streams(self._keys.statuses, newest.id), deadline, is_over=False):
+                yield entry
+
+    async def entries(
+        self, after: str, deadline: Deadline, *, has_children: bool = False
+    ) -> AsyncIterator[tuple[str | None, Entry]]:
+        """The entries of the log behind an id; with the child runs that begin behind it, each with that which it is of.
+        What child runs have comes before the end. Raises `ValueError` for what is no id.
+        """
+        streams = self._streams(self._keys.log, after, has_children=has_children)
+        is_over = (await self._newest()).run_status in ENDED_STATUSES
+        async for found in self._after(streams, deadline, is_over=is_over):
+            yield found
+
+    async def _after(
+        self, streams: Streams, deadline: Deadline, *, is_over: bool
+    ) -> AsyncIterator[tuple[str | None, Entry]]:
+        end: Entry | None = None
+        while not streams.is_over:
+            found = await self._next(streams, deadline, blocks=not is_over)
+            for run, entry in streams.take(found):
+                is_end = run is None and entry.run_status in ENDED_STATUSES
+                if is_end and (streams.may_be_last(entry) or entry.id == (await self._newest()).id):
+                    end, is_over = entry, True
+                    streams.leave_own()
+                    break
+                yield run, entry
+            if not found and (is_over or (await self._newest()).run_status in ENDED_STATUSES):
+                break
+        if end is not None:
+            yield None, end
+
+    async def _next(self, streams: Streams, deadline: Deadline, *, blocks: bool) -> Found:
+        """The next entries; none where none came for a while. A server that fails over is waited for."""
+        pauses = deadline.pauses(self._settings)
+        with redis_errors(self._settings):
+            while True:
+                block = deadline.block_ms() if blocks else None
+                try:
+                    for seen, block_ms in streams.readings(block):
+                        if found := read_streams(await self._redis.xread(seen, block=block_ms, count=_AT_ONCE)):
+                            return found
+                    return []
+                except PASSING:
+                    pause = next(pauses, None)
+                    if pause is None:
+                        raise
+                    await self._sleep(pause)
+
+    async def _newest(self) -> Entry:
+        """The last change of the run's status; there is one from the submission on, as long as the run is kept."""
+        with redis_errors(self._settings):
+            found = await self._redis.xrevrange(self._keys.statuses, count=1)
+        if not found:
+            raise RunNotFound(self._run)
+        return read_entry(*found[0])
+
+    def _streams(self, stream: str, after: str, *, has_children: bool = False) -> Streams:
+        is_on_several = has_children and is_cluster(self._settings.require_redis())
+        return Streams(self._keys, stream, after, has_children=has_children, is_cluster=is_on_several)
+
+
+class Blocking:
+    """A client for threads in the place of one for event loops: its coroutines block, and never wait for a loop."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def xread(self, *arguments: Any, **options: Any) -> Any:
+        """As the client's."""
+        return self._redis.xread(*arguments, **options)
+
+    async def xrevrange(self, *arguments: Any, **options: Any) -> Any:
+        """As the client's."""
+        return self._redis.xrevrange(*arguments, **options)
+
+    @staticmethod
+    async def sleep(seconds: float) -> None:
+        """Let time go by."""
+        time.sleep(seconds)  # noqa: ASYNC251  # no event loop waits for it
+
+
+def blocking(found: AsyncIterator[T]) -> Iterator[T]:
+    """The same for a thread, of what is read by `Blocking`."""
+    while True:
+        try:
+            found.__anext__().__await__().__next__()
+        except StopIteration as item:
+            yield item.value
+        except StopAsyncIteration:
+            return
+
+
+class Deadline:
+    """How long to wait for the end of a run; without a time, for ever."""
+
+    def __init__(self, run: str, timeout_seconds: float | None) -> None:
+        self._run = run
+        self._at = time.monotonic() + timeout_seconds if timeout_seconds is not None else None
+
+    def block_ms(self) -> int:
+        """How long one reading may block. Raises `TimeoutError`."""
+        if self._at is None:
+            return _BLOCK_MS
+        left = int((self._at - time.monotonic()) * 1000)
+        if left <= 0:
+            raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
+        return min(_BLOCK_MS, left)
+
+    def pauses(self, settings: Settings) -> Iterator[float]:
+        """How long to wait before each further try of a reading, in seconds, while a server may be failing over; an
+        embedded one does not come back.
+        """
+        if settings.is_embedded:
+            return
+        gone = time.monotonic() + _FAILOVER_SECONDS
+        if self._at is not None:
+            gone = min(gone, self._at)
+        for wait_seconds in _BACKOFF.waits():
+            if (left := gone - time.monotonic()) <= 0:
+                return
+            yield min(wait_seconds, left)
+
+
+def read_streams(found: Any) -> Found:
+    """What `XREAD` answers."""
+    if not found:
+        return []
+    streams = found.items() if isinstance(found, dict) else found
+    return [(name.decode(), [read_entry(*entry) for entry in _flat(entries)]) for name, entries in streams]
+
+
+def _flat(entries: Any) -> Any:
+    """redis-py's RESP3 answer has one list more around the entries than its RESP2 answer."""
+    return entries[0] if entries and isinstance(entries[0], list) else entries
+
 
 EventKind = Literal["run", "call", "held", "decided", "each", "element", "child", "tick", "text"]
 
@@ -74,7 +322,7 @@ class Event:
     @property
     def is_end(self) -> bool:
         """Whether the run has ended with it."""
-        return self.run is None and self.kind == "run" and self.status in ENDED
+        return self.run is None and self.kind == "run" and self.status in ENDED_STATUSES
 
 
 class Progress:

@@ -2,37 +2,313 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from redis import Redis
 from redis.client import Pipeline
 
 from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.loop import Loop, Tick
-from acts_celery.protocol.engine.solution_output import holds_references, output_fault, resolve_output
-from acts_celery.protocol.language.paths import MISSING
+from acts_celery.protocol.engine.loop import Loop, Stage, Tick
+from acts_celery.protocol.engine.outcomes import holds_references, output_fault, resolve_output
+from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.errors import OutputUnfit
-from acts_celery.worker.storage.codes import Code, codes_of, read_codes
-from acts_celery.worker.storage.condition import Condition
-from acts_celery.worker.storage.definition import Definition, unpack_definition
-from acts_celery.worker.storage.entries import Entry, id_key
-from acts_celery.worker.storage.history import History, missing
-from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.run_state import RunState
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.client.call_results import Background, CallResult, LaneCalls, read_background, read_promised
+from acts_celery.worker.client.progress import Progress
+from acts_celery.worker.client.submitting import OutputT, collecting_seldom, output_type, typed
+from acts_celery.worker.errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
+from acts_celery.worker.store.definition import Definition, require_format, unpack_definition
+from acts_celery.worker.store.entries import Entry, id_key
+from acts_celery.worker.store.held_calls import HeldCall, read_held
+from acts_celery.worker.store.keys import ENDED_STATUSES, Condition, Keys, is_at_work
+from acts_celery.worker.store.log import History, missing
+from acts_celery.worker.store.loop_entries import LOOP
+from acts_celery.worker.store.run_list import PARENT, Parent
+from acts_celery.worker.store.scripts import Code, codes_of, read_codes
+from acts_celery.worker.store.state import RunState
+from acts_celery.worker.store.waiting import read_unanswered, read_waiting
 
-from .background import Background, read_background
-from .call_results import CallResult, LaneCalls
-from .collecting import collecting_seldom
-from .display import counted, html
-from .instance_status import DELETED, deleted_instances, instance_statuses
-from .output_types import OutputT, output_type, typed
-from .progress import Progress
-from .run_status import RunStatus, run_status
+# What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
+
+_MOST_ROWS: Final = 20
+_MOST_CHARACTERS: Final = 200
+_URGENT: Final = ("failed", "held", "running", "waiting", "skipped")
+
+
+def counted(statuses: Iterable[str]) -> str:
+    """How many calls stand how: `2 done, 1 failed`."""
+    return ", ".join(f"{count} {status}" for status, count in Counter(statuses).items())
+
+
+def html(document: Mapping[str, Any]) -> str:
+    """A result, from its document (`Result.to_dict`), as two tables: its calls, and what each instance has come to."""
+    calls = sorted(
+        document["calls"], key=lambda call: _URGENT.index(call["status"]) if call["status"] in _URGENT else len(_URGENT)
+    )
+    data = [("", document["global"]), *document["instances"].items()]
+    output = [] if document["output"] is None else [f"<p>output: <code>{_shown(document['output'])}</code></p>"]
+    why = [f"<p>{escape(document['reason'])}</p>"] if "reason" in document else []
+    head = f"<b>{escape(document['status'])}</b> {escape(counted(call['status'] for call in calls))}"
+    return "".join(
+        [
+            f"<p>{head} <small>{escape(document['run'])}</small></p>",
+            *why,
+            *output,
+            _table(
+                ("call", "tool", "instance", "status", ""),
+                [
+                    (
+                        call["index"],
+                        call["tool"],
+                        call["instance"] or "",
+                        call["status"],
+                        call["reason"] or call["error"],
+                    )
+                    for call in calls
+                ],
+            ),
+            _table(("instance", "data"), [(name, values) for name, values in data if values]),
+        ]
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    more = len(rows) - _MOST_ROWS
+    left_out = f"<p>and {more} more</p>" if more > 0 else ""
+    lines = (_row("td", map(_shown, row)) for row in rows[:_MOST_ROWS])
+    return f"<table>{_row('th', heads)}{''.join(lines)}</table>{left_out}" if rows else ""
+
+
+def _row(cell: str, values: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{cell}>{value}</{cell}>" for value in values) + "</tr>"
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else "" if value in (None, {}) else json.dumps(value, ensure_ascii=False)
+    return escape(text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…")
+
+
+# A status for each instance, computed from its calls (SPEC R11.8).
+
+_UNDER_WAY: Final = frozenset({"waiting", "running", "held"})
+"""The statuses of calls that have not ended."""
+
+
+DELETED: Final = "deleted"
+"""The status of an instance whose data was deleted (see `erasure`)."""
+
+
+def deleted_instances(field: str | bytes | None) -> list[str]:
+    """The instances of a run that were deleted, by the field `deleted` of its state."""
+    found: list[str] = json.loads(field) if field is not None else []
+    return found
+
+
+def instance_statuses(
+    instances: Iterable[str], calls: Iterable[CallResult], status: str, stopped: str | None
+) -> dict[str, str]:
+    """How each instance stands in a run of this status.
+
+    `stopped` is the reason of calls that had not ended when the run was: their instances are `cancelled`, or
+    `failed` where a limit has ended the run. What failed in the ticks of a loop counts no more once its output was
+    accepted.
+    """
+    seen: dict[str | None, set[str]] = {instance: set() for instance in instances}
+    for call in calls:
+        is_stopped = stopped is not None and call.status in ("skipped", "failed") and call.reason == stopped
+        seen.setdefault(call.instance, set()).add("stopped" if is_stopped else call.status)
+    return {instance: instance_status(seen[instance], status) for instance in instances}
+
+
+def instance_status(calls: Set[str], run: str) -> str:
+    """That of an instance whose calls have these statuses, in a run of this one; `stopped` are those that had not ended
+    when the run was.
+    """
+    if "stopped" in calls and run == "cancelled":
+        return "cancelled"
+    if calls.isdisjoint(_UNDER_WAY):
+        return "failed" if "stopped" in calls or ("failed" in calls and run != "completed") else "completed"
+    if run == "paused":
+        return "paused"
+    return "held" if "held" in calls and "running" not in calls else "running"
+
+
+# The child runs below a run: which there are, and what in them waits for a person (SPEC R9.3, R14.1).
+
+
+class Descendants:
+    """The child runs that calls of a run wait for, and those below them. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
+
+    def held(self) -> Iterator[HeldCall]:
+        """Their calls that wait for a person."""
+        for keys in self._holding():
+            with suppress(RunNotFound):  # it was deleted meanwhile
+                yield from read_held(self._redis, keys)
+
+    def count_held(self) -> int:
+        """How many calls that is."""
+        return sum(self._holding().values())
+
+    def split(self, call: str | int) -> tuple[str | None, str | int]:
+        """The child run that the id of a held call names, and the call's id there; None for a call of the run itself.
+
+        Raises `NotHeld` where the run that is named is none of them.
+        """
+        run, slash, own = str(call).partition("/")
+        if not slash or ":" in run:  # an instance may have a slash in its name
+            return None, call
+        above: str | None = run
+        while above is not None and above != self._keys.run:
+            field: Any = self._redis.hget(self._of(above).state, PARENT)
+            parent = Parent.read(field)
+            above = parent.call.run if parent is not None else None
+        if above is None or run == self._keys.run:
+            raise NotHeld(f"run {run} is no child run of {self._keys.run}: see `acts held` for what waits for a person")
+        return run, own
+
+    def _holding(self) -> dict[Keys, int]:
+        """Those with calls that wait for a person, and how many; of one depth the older ones first."""
+        found: dict[Keys, int] = {}
+        level = [self._keys]
+        while level:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for keys in level:
+                    pipeline.smembers(keys.children)
+                    pipeline.zcard(keys.held)
+                answers: list[Any] = pipeline.execute()
+            found |= {keys: held for keys, held in zip(level, answers[1::2], strict=True) if held}
+            level = [self._of(run.decode()) for children in answers[::2] for run in sorted(children)]
+        found.pop(self._keys, None)
+        return found
+
+    def _of(self, run: str) -> Keys:
+        return Keys(self._keys.prefix, run)
+
+
+# The status of a run, and its calls counted by theirs: what `acts status` shows (SPEC R11.1).
+
+RunStatus = Literal["running", "paused", "completed", "failed", "cancelled", "foreign"]
+"""The statuses of a run."""
+FOREIGN: Final = "foreign"
+"""The status of a run that another version wrote down, in a format that this one does not read (SPEC R11.1)."""
+_FOREIGN_WAITS: Final = (
+    "another version wrote it down: start workers of that version (`acts doctor` says who is there), or delete it "
+    "(`acts delete {} --foreign`)"
+)
+_LEFT: Final = frozenset({"held", "running", "waiting"})
+_ASKING: Final = (Stage.ASKED, Stage.OPEN)
+"""The stages in which a model is asked."""
+_MOST_INSTANCES: Final = 1_000
+
+
+def run_status(text: str) -> RunStatus:
+    """The status of this text, which the log has."""
+    return cast(RunStatus, text)
+
+
+def read_state(redis: Redis, keys: Keys) -> dict[str, str]:
+    """A run's state. Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
+    state: Any = redis.hgetall(keys.state)
+    if not state:
+        raise RunNotFound(keys.run)
+    require_format(int(state[b"format"]))
+    return {key.decode(): value.decode() for key, value in state.items()}
+
+
+def status_of(redis: Redis, keys: Keys) -> dict[str, Any]:
+    """What `Run.status` says. Raises `RunNotFound`, `RedisError`."""
+    try:
+        state = read_state(redis, keys)
+    except OtherFormat:
+        waits = {"call": None, "for": "version", "reason": _FOREIGN_WAITS.format(keys.run)}
+        return {"run": keys.run, "status": FOREIGN, "calls": {}, "waiting_for": [waits]}
+    is_cut = _is_cut_short(state)
+    held: Any = 0 if is_cut else redis.zcard(keys.held)
+    asking = not is_cut and _is_asking(redis, keys, state)
+    counts = counts_of(state, held=held, asking=asking)
+    below = Descendants(redis, keys).count_held() if "running" in counts else 0
+    told: dict[str, Any] = {"run": keys.run, "status": state["status"], "calls": counts}
+    if below:
+        told["held_below"] = below
+    if "sent" in state and (background := read_background(redis, keys)) is not None:
+        told["background"] = background.to_dict()
+    if state["status"] not in ENDED_STATUSES:
+        waiting = [*read_waiting(redis, keys), *(read_promised(redis, keys, state) if counts.keys() & _LEFT else ())]
+        told |= {"waiting_for": [one.to_dict() for one in waiting]} if waiting else {}
+    if state["status"] not in ENDED_STATUSES and (unanswered := read_unanswered(redis, keys)):
+        told["unanswered"] = [asdict(one) for one in unanswered]
+    if (parent := Parent.read(state.get(PARENT))) is not None:
+        told["parent"] = {"run": parent.call.run, "call": parent.call.name}
+    if "forked_from" in state:
+        told["forked_from"] = {"run": state["forked_from"], "at": state["forked_at"]}
+    return told
+
+
+def counts_of(state: Mapping[str, str], *, held: int = 0, asking: int = 0) -> dict[str, int]:
+    """The calls of a run counted by their statuses, from its state: so many are held, which count as waiting where that
+    is not said; `asking` are at work and no calls.
+    """
+    counts = Counter({key[2:]: int(value) for key, value in state.items() if key.startswith("n:")})
+    left = int(state["total"]) - counts.total()
+    if _is_cut_short(state):
+        begun = int(state.get("running", 0)) + int(state.get("between", 0)) - (_stage(state) in _ASKING)
+        begun = min(left, max(0, begun))
+        counts["failed"] += begun
+        counts["skipped"] += left - begun
+    else:
+        counts["held"] = held
+        counts["running"] = int(state.get("running", 0)) - asking
+        counts["waiting"] = max(0, left - counts["running"] - held)
+    return {status: number for status, number in counts.items() if number}
+
+
+def has_begun_calls(state: Mapping[str, str]) -> bool:
+    """Whether there may be calls of a run, by its state, that have begun and not ended."""
+    return int(state.get("running", 0)) > 0 or int(state.get("between", 0)) > 0
+
+
+def _is_cut_short(state: Mapping[str, str]) -> bool:
+    """Whether the run was ended as it stood: what had not begun in it counts as skipped, what had begun as failed."""
+    return state["status"] == "cancelled" or "exceeded" in state
+
+
+def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
+    """The same, as a result has it; with `instances` also how each stands, where it has some."""
+    calls = dict(Counter(call.status for call in result.calls))
+    told = {"run": result.run, "status": result.status, "calls": calls}
+    return told | ({"instance_status": dict(result.instance_status)} if instances and result.instances else {})
+
+
+def has_few_instances(redis: Redis, keys: Keys) -> bool:
+    """Whether a run has instances, and few enough to read its whole log for how they stand. Raises `RedisError`."""
+    number: Any = redis.llen(keys.instances)
+    return 0 < int(number) <= _MOST_INSTANCES
+
+
+def _stage(state: Mapping[str, str]) -> str:
+    """The stage of the run's loop; nothing where it has none."""
+    return state.get("loop", "").partition(":")[0]
+
+
+def _is_asking(redis: Redis, keys: Keys, state: Mapping[str, str]) -> bool:
+    """Whether a model is being asked, which is no call of the run."""
+    stage, tick = _stage(state), state.get("loop", "").partition(":")[2]
+    if stage not in _ASKING:
+        return False
+    entry: Any = redis.hget(keys.calls, CallId(keys.run, LOOP, int(tick)).member)
+    return is_at_work(entry)
+
 
 T = TypeVar("T")
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -194,7 +470,7 @@ class Assembly:
 def _cost(run: RunState, status: str) -> Cost | None:
     """What asking models has cost in all. One that was under way when the run ended counts as it was estimated."""
     if (loop := run.loop) is not None:
-        return loop.cost + loop.open_cost if status in ENDED else loop.cost
+        return loop.cost + loop.open_cost if status in ENDED_STATUSES else loop.cost
     costs = [Cost.read(call.cost) for lane in run.lanes.values() for call in lane.calls.values() if call.cost]
     return sum(costs, Cost()) if costs else None
 
@@ -234,7 +510,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
         raise missing(redis, keys)
     assembly = Assembly(keys.run, unpack_definition(definition), history.instances(instances), at=at)
     at_work: Mapping[tuple[str | None, int], Condition] = {}
-    is_over = status.decode() in ENDED
+    is_over = status.decode() in ENDED_STATUSES
     if (int(running or 0) or int(between or 0)) and (at is None or is_over):
         at_work, page = history.at_work(is_over=is_over), None  # what ends meanwhile is in the log then
     until = max(at, progress.submitted(), key=id_key) if at is not None else "+"
@@ -243,7 +519,7 @@ def read_result(redis: Redis, keys: Keys, progress: Progress, *, at: str | None,
         assembly.feed((), read_codes(redis, keys))  # those of what has ended meanwhile
     if at is not None:
         then = run_status(progress.status_at(at))
-        return assembly.result(then, at_work if then in ENDED else {}, waits=waits)
+        return assembly.result(then, at_work if then in ENDED_STATUSES else {}, waits=waits)
     result = assembly.result(run_status(status.decode()), at_work, waits=waits)
     result = _with_deleted(result, deleted)
     return _with_background(result, redis, keys) if sent is not None else result
@@ -268,7 +544,7 @@ def read_end(redis: Redis, keys: Keys, since: str, block_ms: int) -> Result | No
         pipeline.xread({keys.statuses: since}, block=block_ms, count=1)
         _ask(pipeline, keys, history)
         _, (status, running, between, sent, _deleted), definition, instances, page, codes = pipeline.execute()
-    if definition is None or status is None or not page or status.decode() not in ENDED:
+    if definition is None or status is None or not page or status.decode() not in ENDED_STATUSES:
         return None
     if int(running or 0) or int(between or 0):
         return None

@@ -2,16 +2,244 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import gc
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Never, TypedDict
 
-from acts_celery.protocol.language.files import with_changed
-from acts_celery.protocol.submission.shapes import shaped
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from redis import Redis
+from redis.exceptions import LockError
 
-from .files import File, Given, content_of
-from .labels import LabelOptions
-from .output_types import output_type
+from acts_celery.broker_config import Settings, load
+from acts_celery.broker_config.tokens import Identity
+from acts_celery.protocol import Plan, Problem, Rejected
+from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
+from acts_celery.protocol.errors import pointer, segments
+from acts_celery.protocol.messages import with_changed
+from acts_celery.protocol.plan.lanes import Unresolvable
+from acts_celery.protocol.plan.submission import shaped
+from acts_celery.protocol.references import DAGGER, Reference, parse
+from acts_celery.protocol.templates import OPENING, bare, escaped
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import TracePlace, current_place
+from acts_celery.worker.client.files import File, Given, content_of
+from acts_celery.worker.errors import InfrastructureError, OutputUnfit, OverLimit, RunBroken
+from acts_celery.worker.registry.activities import first_fault
+from acts_celery.worker.runner.checking import Checker
+from acts_celery.worker.store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
+from acts_celery.worker.store.keys import (
+    ENDED_STATUSES,
+    Keys,
+    active_runs,
+    admission,
+    claim,
+    owned_children,
+    owned_runs,
+)
+from acts_celery.worker.store.log import missing
+from acts_celery.worker.store.run_list import OWNER, TRACE, top_of
+from acts_celery.worker.store.scripts import server_ms
+
+if TYPE_CHECKING:
+    from acts_celery.worker.client.client import Client
+
+
+# Labels: the id, the name and the tags that a client gives to a run.
+#
+# The same id twice is one run: the second client gets that of the first. The first client claims the id for as long as
+# it writes the run down, so two at a time do not write one run.
+
+_CLAIM_SECONDS: Final = 120
+_LOOK_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a run is called."""
+
+    id: str | None = None
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    digest: str = ""
+    """Of the submission, where the id was given: another one under the same id is refused."""
+    trace: TracePlace | None = None
+    """The span that it is submitted under."""
+
+    def fields(self) -> dict[str, str]:
+        """The fields of the run's state."""
+        trace = self.trace.pack() if self.trace is not None else None
+        found = {
+            "name": self.name,
+            "tags": "\n".join(self.tags),
+            "digest": self.digest,
+            TRACE: trace,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+class LabelOptions(TypedDict, total=False):
+    """What a client says of it."""
+
+    id: str | None
+    name: str | None
+    tags: Iterable[str]
+    traceparent: str | None
+
+
+LATEST: Final = "latest"
+"""Stands for the newest run wherever one is asked for."""
+ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z", re.ASCII)
+NO_LABEL: Final = Label()
+
+
+def label_of(
+    value: Any,
+    *,
+    id: str | None = None,  # the option's name everywhere
+    name: str | None = None,
+    tags: Iterable[str] = (),
+    traceparent: str | None = None,
+) -> Label:
+    """The label of a submission; without a `traceparent` it is under OpenTelemetry's current span, where there is one.
+    Raises `protocol.Rejected` for an id that no run can have, and for what is no `traceparent`.
+    """
+    trace = current_place() if traceparent is None else TracePlace.read_header(traceparent)
+    if traceparent is not None and trace is None:
+        text = f"{traceparent!r} is no traceparent: give one as W3C Trace Context has it, 00-TRACE-SPAN-01, or none"
+        raise Rejected([Problem("", text)])
+    if id is None:
+        return Label(name=name, tags=tuple(tags), trace=trace)
+    if id == LATEST:
+        text = f"{id!r} cannot be the id of a run: it stands for the newest run wherever one is asked for"
+        raise Rejected([Problem("", text)])
+    if not ID.match(id):
+        shape = "letters, digits, dots, hyphens and _, beginning with a letter or digit, 128 at most"
+        raise Rejected([Problem("", f"{id!r} cannot be the id of a run: {shape}")])
+    return Label(id, name, tuple(tags), _digest(value), trace)
+
+
+def _digest(value: Any) -> str:
+    """The digest of a submission that was checked. The order of an object's keys says nothing, in JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
+    """Whether the id is ours to write a run under; else a run has it, and is there now.
+
+    Raises `protocol.Rejected` where that run is another submission's, `RunBroken` where the server has lost a part of
+    it, `InfrastructureError` where the client that has
+    claimed the id does not get on, `RedisError`.
+    """
+    until = time.monotonic() + _CLAIM_SECONDS
+    while time.monotonic() < until:
+        digest, status, is_whole = _found(redis, keys)
+        if status is not None:
+            if digest != label.digest:
+                text = (
+                    f"the id {keys.run!r} is that of another submission: give another id, or submit the same document"
+                )
+                raise Rejected([Problem("", text)])
+            if is_whole:
+                return False
+            if isinstance(error := missing(redis, keys), RunBroken):
+                raise error
+            continue
+        if redis.set(claim(keys.prefix, keys.run), label.digest, nx=True, ex=_CLAIM_SECONDS):
+            if _found(redis, keys).status is None:
+                return True
+            release(redis, keys, label)
+            continue
+        time.sleep(_LOOK_SECONDS)
+    raise InfrastructureError(
+        f"the id {keys.run!r} is being submitted by another client, which has not finished; try again"
+    )
+
+
+def release(redis: Redis, keys: Keys, label: Label) -> None:
+    """Give the claim back."""
+    if label.id is not None:
+        redis.delete(claim(keys.prefix, keys.run))
+
+
+class _Holder(NamedTuple):
+    """The run that has an id."""
+
+    digest: str
+    status: str | None
+    """None where there is no such run."""
+    is_whole: bool
+    """Whether everything is there without which it never runs."""
+
+
+def _found(redis: Redis, keys: Keys) -> _Holder:
+    parts = (keys.definition, keys.log, keys.statuses)
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hmget(keys.state, "digest", "status")
+        pipeline.exists(*parts)
+        (digest, status), found = pipeline.execute()
+    return _Holder((digest or b"").decode(), status.decode() if status is not None else None, found == len(parts))
+
+
+# The type of a run's output: a class that was submitted as its schema.
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from acts_celery.worker.client.results import Result
+
+    OutputT = TypeVar("OutputT", default=Any, covariant=True)
+    """What the output of a run is; of one that is written as `Run` alone, anything."""
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT", covariant=True)
+
+
+@dataclass(frozen=True)
+class OutputType:
+    """The type of a run's output, from which its schema was made."""
+
+    type: Any
+    adapter: TypeAdapter[Any]
+
+
+def typed(result: Result, kind: OutputType | None) -> Result:
+    """The result, of a completed run with its output as a value of the type. Raises `OutputUnfit`."""
+    if kind is None or result.status != "completed":
+        return result
+    try:
+        return replace(result, output=kind.adapter.validate_python(result.output), plain_output=result.output)
+    except ValidationError as error:
+        name = getattr(kind.type, "__name__", kind.type)
+        raise OutputUnfit(
+            f"run {result.run} has completed, and {name} refuses its output: {first_fault(error)}; "
+            "`client.run(ID).result().output` is the output as JSON"
+        ) from error
+
+
+def output_type(schema: Any) -> OutputType | None:
+    """The type that a schema is; None for a JSON Schema. Raises `protocol.Rejected` for what pydantic has none of."""
+    if schema is None or isinstance(schema, bool | Mapping):
+        return None
+    try:
+        found = OutputType(schema, TypeAdapter(schema))
+        found.adapter.json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
+        reason = str(error).splitlines()[0]
+        text = f"{schema!r} is no JSON Schema and has none: {reason}"
+        raise Rejected([Problem(pointer("schema"), text)]) from error
+    return found
+
 
 Texts = Iterable[str | Mapping[str, Any] | File | Path | bytes]
 """Messages; a text is one of type `text`, a file one that shows it."""
@@ -97,3 +325,386 @@ def label_options(options: SubmissionOptions) -> LabelOptions:
 def _listed(tools: Any) -> Sequence[Any]:
     """A list of tools, also of one alone."""
     return tools if isinstance(tools, list | tuple) else [tools]
+
+
+# Ownership: whose a run is, where somebody submitted, forked or imported it with a token. It stands in the run's
+# state, for as long as the run is kept; ids are no rights.
+
+_DIGITS: Final = 32
+
+
+def owner_fields(settings: Settings) -> dict[str, Any]:
+    """The fields of the state of a run that begins under these settings: it belongs to who has shown a token."""
+    return {OWNER: settings.identity.name} if settings.identity is not None else {}
+
+
+def id_of_key(owner: str | None, key: str) -> str:
+    """The id of the run that an owner submits under a key of its own: nobody else's key leads there."""
+    return hashlib.sha256(json.dumps([owner, key]).encode()).hexdigest()[:_DIGITS]
+
+
+# How often Python searches for garbage while much is made at once.
+#
+# What a submission or a result is made of holds itself in no circle, so there is nothing to be found in it, and a large
+# one would be searched through again and again.
+
+_MADE: Final = 200_000
+"""After so many objects more than were freed the young ones are searched through."""
+_lock: Final = Lock()
+_usual: list[int] = []
+"""The threshold that each block under way has found: the first one's is that of the process."""
+
+
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Search seldom in a block or a function; not where the process searches as seldom by itself, or not at all."""
+    with _lock:
+        _usual.append(gc.get_threshold()[0])
+        if 0 < _usual[-1] < _MADE:
+            gc.set_threshold(_MADE, *gc.get_threshold()[1:])
+    try:
+        yield
+    finally:
+        with _lock:
+            usual = _usual[0]
+            _usual.pop()
+            if not _usual and gc.get_threshold()[0] == _MADE:
+                gc.set_threshold(usual, *gc.get_threshold()[1:])
+
+
+# Admission: the gate through which everything passes that begins work - a run, a fork, calls that are added or done
+# again, more ticks, a message to a loop - by the limits behind the token of whoever asks.
+#
+# What somebody has is not counted on: the runs of the owner's index say it, each by its state. So nothing can leak, and
+# what is deleted counts no more. One run of an owner with limits is written down at a time, so two that come together
+# are not both the last one that fits. What models take is known when they have answered: who has spent more than its
+# limit begins nothing more on that day. Elements of an `_each` call count as they begin; a run that would begin more of
+# them than were left when it was admitted fails (see lua/commit_holds.lua).
+
+_HELD_SECONDS: Final = 120
+"""So long a client that dies keeps others of its owner waiting."""
+_WAIT_SECONDS: Final = 60
+_AT_ONCE: Final = 500
+_DAY_MS: Final = 86_400_000
+_FIELDS: Final = (OWNER, "imported", "total", ELEMENTS, "loop:cost", PAID_TOKENS, PAID_MONEY)
+
+
+@contextmanager
+def admitted(redis: Redis, settings: Settings, calls: int = 0, *, more_of: str = "") -> Iterator[dict[str, Any]]:
+    """Begin in here what takes so many calls: a run, or `more_of` one. Yields what the state of a new run says of it.
+
+    Raises `OverLimit` where who has shown a token may not begin it, `InfrastructureError` where another of that name
+    does not get on, `RedisError`.
+    """
+    identity = settings.identity
+    if identity is None or (identity.limits.runs is None and not identity.limits.are_of_a_day):
+        yield {}
+        return
+    prefix = settings.key_prefix
+    lock = redis.lock(admission(prefix, identity.name), _HELD_SECONDS, blocking_timeout=_WAIT_SECONDS)
+    if not lock.acquire():
+        raise InfrastructureError(f"another run of {identity.name} is being written down; try again")
+    try:
+        _refuse_runs(redis, prefix, identity, top_of(redis, prefix, more_of) if more_of else "")
+        left = _refuse_day(redis, prefix, identity, calls)
+        yield {} if left is None else {ELEMENTS_LEFT: left}
+    finally:
+        with suppress(LockError):  # its time was over
+            lock.release()
+
+
+def _refuse_runs(redis: Redis, prefix: str, identity: Identity, but: str) -> None:
+    most = identity.limits.runs
+    if most is not None and (found := _under_way(redis, prefix, identity.name, but)) >= most:
+        raise OverLimit(
+            f"{identity.name} has {found} runs under way, and its limit is {most} (runs={most}, behind its token): "
+            "wait until one ends or cancel one, or have it raised"
+        )
+
+
+def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> int | None:
+    """How many calls are left for elements; None is any number."""
+    limits = identity.limits
+    if not limits.are_of_a_day:
+        return None
+    spent = _spent_today(redis, prefix, identity.name)
+    for name, most, taken, added, unit in (
+        ("calls", limits.calls, Decimal(spent.calls), calls, "calls"),
+        ("tokens", limits.tokens, Decimal(spent.tokens), 0, "tokens"),
+        ("money", limits.money, spent.money, 0, CURRENCY),
+    ):
+        if most is not None and (taken + added > most or taken >= most):
+            more = f", this one has {added} more" if added else ""
+            raise OverLimit(
+                f"the runs that {identity.name} has begun today have taken {taken:f} {unit}{more}, and its limit is "
+                f"{Decimal(most):f} a day ({name}={Decimal(most):f}, behind its token): begin it after midnight UTC, "
+                "or have it raised"
+            )
+    return None if limits.calls is None else limits.calls - spent.calls - calls
+
+
+def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
+    """How many runs of an owner are under way, without one."""
+    found, start = 0, 0
+    while page := _names(redis.zrange(owned_runs(prefix, owner), start, start + _AT_ONCE - 1)):
+        start += len(page)
+        listed: Any = redis.zmscore(active_runs(prefix), page)
+        active = [run for run, since in zip(page, listed, strict=True) if since is not None and run != but]
+        states = _states(redis, prefix, active, (OWNER, "status"))
+        found += sum(whose == owner and status is not None and status not in ENDED_STATUSES for whose, status in states)
+    return found
+
+
+@dataclass(slots=True)
+class _Spent:
+    calls: int = 0
+    tokens: int = 0
+    money: Decimal = Decimal(0)
+
+
+def _spent_today(redis: Redis, prefix: str, owner: str) -> _Spent:
+    """What the runs have taken that an owner has begun today. What child runs cost is in the runs above them, and their
+    calls are not.
+    """
+    now = server_ms(redis)
+    today, spent = now - now % _DAY_MS, _Spent()
+    runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
+    for some in batches(runs, _AT_ONCE):
+        for whose, imported, total, elements, *paid in _states(redis, prefix, some, _FIELDS):
+            if whose != owner or imported:  # what an import has taken was taken elsewhere
+                continue
+            cost, tokens, money = paid
+            loop = json.loads(cost) if cost is not None else {}  # it has what its calls have cost, too
+            spent.calls += int(total or 0) + int(elements or 0)
+            spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
+            spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
+    below = _names(redis.zrangebyscore(owned_children(prefix, owner), today, "+inf"))
+    for start in range(0, len(below), _AT_ONCE):
+        page = below[start : start + _AT_ONCE]
+        for counts in _states(redis, prefix, page, ("total", ELEMENTS)):
+            spent.calls += sum(int(count or 0) for count in counts)
+    return spent
+
+
+def _names(found: Any) -> list[str]:
+    return [name.decode() for name in found]
+
+
+def _states(redis: Redis, prefix: str, runs: list[str], fields: tuple[str, ...]) -> Iterator[list[str | None]]:
+    """These fields of the states of runs."""
+    with redis.pipeline(transaction=False) as pipeline:
+        for run in runs:
+            pipeline.hmget(Keys(prefix, run).state, fields)
+        for found in pipeline.execute():
+            yield [field.decode() if field is not None else None for field in found]
+
+
+# Plans written in code: calls of functions, places as `ref.state.user`, checked as they are added.
+#
+#     from acts_celery import Draft, ref
+#
+#     draft = Draft(context=[{"type": "input", "user": "Alex"}])
+#     verified = draft.call(verify, user=ref.input.user) >> (ref.state.verified | ref.state.unknown)
+#     draft.call(greet, name=ref.state.verified) >> ref.state.greeting
+#     print(draft)                       # the submission, as JSON
+#     client.submit_document(draft.to_dict())
+#
+# A text is data here, whatever it holds; only a `Ref` is a reference, and an f-string that holds one a template:
+#
+#     draft.call(send, text=f"Dear {ref.state.user.name}, …")
+
+_MARK: Final = f"{DAGGER}{secrets.token_hex(8)}{{"
+"""What a reference begins with in an f-string. Nothing but a `Ref` can write it: all else that the f-string holds,
+texts from elsewhere among it, stays text.
+"""
+
+
+class Ref:
+    """A place (`ref.state.user`), or several joined: `a | b` is `a || b`, `a & b` is `a && b`.
+
+    Keys that are no identifiers, and indexes, are written `ref.state["first name"][0]`. An f-string with references in
+    it, `f"Dear {ref.state.user.name}"`, is a template; it is made for a draft, and `str(place)` is what people read.
+    """
+
+    __slots__ = ("_joined", "_place")
+
+    def __init__(self, place: Reference | None = None, joined: str = "") -> None:
+        self._place = place
+        self._joined = joined
+
+    def __getattr__(self, key: str) -> Ref:
+        if key.startswith("__"):  # what Python itself asks for, to copy or to display
+            raise AttributeError(key)
+        return self[key]
+
+    def __getitem__(self, key: str | int) -> Ref:
+        if self._place is None:
+            raise TypeError(f"{self!s} are several places: write the key behind each of them")
+        return Ref(Reference(self._place.kind, (*self._place.path, key)))
+
+    def __or__(self, other: Ref) -> Ref:
+        return Ref(joined=f"{self!s} || {other!s}")
+
+    def __and__(self, other: Ref) -> Ref:
+        if "||" in f"{self!s} {other!s}":
+            raise TypeError("&& binds tighter than ||: write a | (b & c)")
+        return Ref(joined=f"{self!s} && {other!s}")
+
+    def __iter__(self) -> Never:
+        raise TypeError("a reference has no elements before the run: give it to a call as it is")
+
+    def __bool__(self) -> Never:
+        raise TypeError("a reference has no value before the run: choose with | or by alternatives of a call's output")
+
+    def __str__(self) -> str:
+        return str(self._place) if self._place is not None else self._joined
+
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise TypeError(f"a reference has no value before the run: it is put in as it is, not as {specification!r}")
+        return f"{_MARK}{bare(parse(str(self))).replace(DAGGER, _IN_JSON)}}}"
+
+    def __repr__(self) -> str:
+        return f"<Ref {self!s}>"
+
+
+_IN_JSON: Final = "\\u2020"
+"""A dagger in a quoted key."""
+
+
+class _Kinds:
+    """Makes references: `ref.state`, `ref["my-kind"]`."""
+
+    def __getattr__(self, kind: str) -> Ref:
+        if kind.startswith("__"):
+            raise AttributeError(kind)
+        return Ref(Reference(kind))
+
+    __getitem__ = __getattr__
+
+
+ref = _Kinds()
+"""Where references begin."""
+
+
+class DraftCall:
+    """A call of a draft; `call >> place` says where its result goes, and gives the place."""
+
+    def __init__(self, draft: Draft, index: int) -> None:
+        self._draft = draft
+        self.index = index
+
+    def __rshift__(self, place: Ref) -> Ref:
+        self._draft.amend(self.index, {"_outputPath": str(place)})
+        return place
+
+    def __repr__(self) -> str:
+        return f"<call {self.index}: {json.dumps(self._draft.calls[self.index], ensure_ascii=False)}>"
+
+
+class Draft:
+    """A solution, or with `is_plan` a plan for every instance, that is being written.
+
+    `context`, `tools` and `delegates` are those of the submission. It is checked as `client` checks; without one by the
+    settings of the environment and the activities that are registered here. A call is checked when it is added, except
+    for values that later calls may write; `check` checks the whole.
+    """
+
+    def __init__(
+        self,
+        context: str | Mapping[str, Any] | Texts = (),
+        *,
+        tools: Mapping[str, Any] | None = None,
+        delegates: Mapping[str, Any] | None = None,
+        is_plan: bool = False,
+        client: Client | None = None,
+    ) -> None:
+        self.context = messages_of(context)
+        self.calls: list[dict[str, Any]] = []
+        self.output: Any = None
+        self._parts = {"tools": tools, "delegates": delegates}
+        self._is_plan = is_plan
+        self._checker = client.checker if client is not None else Checker(load())
+
+    def call(self, tool: Callable[..., Any] | str, /, **properties: Any) -> DraftCall:
+        """Add a call of a tool - an activity's function, or a name - with its parameters, and its meta-properties as
+        they are called: `_instance="①"`, `_scopes=[ref.state]`, `_delegate="translator"`, `_outputMethod="push"`.
+
+        Raises `protocol.Rejected` where the call is wrong whatever other calls there are; then it is not added.
+        """
+        name = tool if isinstance(tool, str) else self._checker.tool_of(tool)
+        added = {"_tool": name, **{key: _property(key, value) for key, value in properties.items()}}
+        self._require([*self.calls, added])
+        self.calls.append(added)
+        return DraftCall(self, len(self.calls) - 1)
+
+    def amend(self, index: int, properties: Mapping[str, Any]) -> None:
+        """Change properties of a call. Raises `protocol.Rejected`, and then nothing has changed."""
+        changed = {**self.calls[index], **properties}
+        self._require([*self.calls[:index], changed, *self.calls[index + 1 :]])
+        self.calls[index] = changed
+
+    def check(self) -> Plan:
+        """The whole, checked. Raises `protocol.Rejected` with everything that is wrong."""
+        return self._checker.check(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The submission."""
+        return self._submission(self.calls)
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
+
+    def _submission(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        parts = {key: dict(part) for key, part in self._parts.items() if part is not None}
+        if self._is_plan:
+            return {"context": [*self.context, {"type": "plan", "calls": calls}], **parts}
+        output = None if self.output is None else _written(self.output)
+        return {"context": self.context, "solution": {"calls": calls, "output": output}, **parts}
+
+    def _require(self, calls: list[dict[str, Any]]) -> None:
+        """Raise `Rejected` for what no other call can mend."""
+        try:
+            self._checker.check(self._submission(calls))
+        except Rejected as rejected:
+            if lasting := [problem for problem in rejected.errors if _is_lasting(problem)]:
+                raise Rejected(lasting) from None
+
+
+def _is_lasting(problem: Problem) -> bool:
+    return "calls" in segments(problem.pointer) and not isinstance(problem.cause, Unresolvable)
+
+
+def _property(key: str, value: Any) -> Any:
+    """A property of a call; the texts in meta-properties are neither expressions nor escaped."""
+    return _with(_as_it_is if key.startswith("_") else _as_parameter, value)
+
+
+def _written(value: Any) -> Any:
+    """A value as it stands in a submission: references as expressions, f-strings of references as templates, all other
+    texts escaped (SPEC R2.2, R2.6).
+    """
+    return _with(_as_parameter, value)
+
+
+def _with(text_of: Callable[[str], str], value: Any) -> Any:
+    if isinstance(value, Ref):
+        return str(value)
+    if isinstance(value, str):
+        return text_of(value)
+    if isinstance(value, Mapping):
+        return {_as_it_is(key): _with(text_of, each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with(text_of, each) for each in value]
+    return value
+
+
+def _as_parameter(text: str) -> str:
+    return escaped(text).replace(escaped(_MARK), OPENING)
+
+
+def _as_it_is(text: Any) -> Any:
+    """A text in which nothing is read. Raises `TypeError` where a reference stands in it."""
+    if isinstance(text, str) and _MARK in text:
+        raise TypeError("an f-string of references is a value of a parameter: here no text is read")
+    return text

@@ -12,24 +12,21 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.protocol.engine.loop import Tick
-from acts_celery.protocol.engine.loop_events import Answered
-from acts_celery.protocol.language.messages import kind_of
-from acts_celery.protocol.language.visible import json_text
-from acts_celery.worker.batches import batches
-from acts_celery.worker.storage.child_links import DELEGATE, PARENT, Parent
-from acts_celery.worker.storage.clock import date_of
-from acts_celery.worker.storage.entries import Entry, moment_ms
-from acts_celery.worker.storage.formats import FORMAT, require_format
-from acts_celery.worker.storage.history import History
-from acts_celery.worker.storage.keys import ENDED, Keys
-from acts_celery.worker.storage.run_list import State
-from acts_celery.worker.storage.run_state import RunState
-from acts_celery.worker.storage.withdrawn import counting
+from acts_celery.protocol.engine.loop import Answered, Tick
+from acts_celery.protocol.errors import json_text
+from acts_celery.protocol.messages import kind_of
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.client.deployments import Summary
+from acts_celery.worker.client.results import has_begun_calls
+from acts_celery.worker.store.definition import FORMAT, require_format
+from acts_celery.worker.store.entries import Entry, counting, moment_ms
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.run_list import DELEGATE, PARENT, Parent, State
+from acts_celery.worker.store.scripts import date_of
+from acts_celery.worker.store.state import RunState
 
 from .call_results import CallResult, LaneCalls
-from .overview import Summary
-from .run_status import has_begun_calls
 
 Row = dict[str, Any]
 
@@ -47,7 +44,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
     history = History(redis, Keys(prefix, summary.run))
     run = RunState(history.definition())
     instances = history.instances()
-    at_work = history.at_work(is_over=summary.status in ENDED) if has_begun_calls(state) else {}
+    at_work = history.at_work(is_over=summary.status in ENDED_STATUSES) if has_begun_calls(state) else {}
 
     def lane_rows(instance: str | None, entries: Iterable[Entry]) -> Iterator[tuple[str, Row]]:
         calls = LaneCalls(run, codes, summary.status, at_work, waits=True)

@@ -12,11 +12,13 @@ so a worker that alone could not reach them pauses nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from celery import bootsteps
 from celery.worker import WorkController
@@ -25,27 +27,236 @@ from redis.exceptions import LockError, RedisError
 
 from acts_celery.broker_config import Settings, queue_names, redis_url_of
 from acts_celery.broker_config.configuration import queue_prefix
-from acts_celery.worker.broker.publisher import Publisher
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.liveness.report_queue import ReportQueue
-from acts_celery.worker.process.duties import Duty
-from acts_celery.worker.storage.clock import server_ms
-from acts_celery.worker.storage.connections import PASSING, connect, connect_once, eviction_warning
-from acts_celery.worker.storage.due import DueRuns
-from acts_celery.worker.storage.keys import active_runs, awaiting_code, due_runs, probes, processes, recovery
-from acts_celery.worker.storage.queue_notes import QueueNotes
-from acts_celery.worker.storage.scripts import Script
-from acts_celery.worker.storage.set_aside import move_other_types, readable
-from acts_celery.worker.storage.slots import SlotKeeper
+from acts_celery.worker.broker.attempts import Tokens
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import (
+    OF_CALLS,
+    AboutCall,
+    AttemptRef,
+    Completion,
+    Probe,
+    Report,
+    Unanswered,
+    probe_task,
+    ref_of,
+)
+from acts_celery.worker.errors import InfrastructureError, QueueRefused
+from acts_celery.worker.outages import Duty
+from acts_celery.worker.process import count_refusal
+from acts_celery.worker.recovery.heartbeats import ReportQueue
+from acts_celery.worker.recovery.overdue import BROKEN, BrokenRuns, Outbox, RunKeeper, Thresholds
+from acts_celery.worker.store.commits import DueRuns
+from acts_celery.worker.store.connections import PASSING, connect, connect_once, eviction_warning, read_tokens
+from acts_celery.worker.store.keys import Keys, active_runs, awaiting_code, due_runs, probes, processes, recovery
+from acts_celery.worker.store.living import QueueNotes
+from acts_celery.worker.store.scripts import Script, move_other_types, readable, server_ms
+from acts_celery.worker.store.slots import SlotKeeper
+from acts_celery.worker.store.waiting import MOST_UNANSWERED
 
-from .broken_runs import BROKEN, BrokenRuns
-from .outbox import Outbox
-from .overdue import RunKeeper
-from .probes import Probes
-from .reported import Heartbeats
-from .thresholds import Thresholds
+# Probes: messages that prove, when they come out of a queue, that what was published there before was taken.
+#
+# So what the broker has lost is found also where a queue never runs empty. A worker that takes a probe tells so in a
+# report, with the probe's token: who never had the probe cannot say so. It proves nothing about what workers do with
+# what they have taken: they speak for that themselves.
 
 logger = logging.getLogger(__name__)
+
+_LATE_MS: Final = 2_000
+"""A probe that has not come out for so long may be lost, and another is sent; the wait doubles."""
+
+_AHEAD_MS: Final = 10_000
+"""The clocks of a cluster's nodes may differ by so much."""
+
+
+class _Known(NamedTuple):
+    """What is known of one queue; times in milliseconds of the server's clock."""
+
+    consumed_until: int = 0
+    """Before then everything was taken."""
+    asked: int = 0
+    """When the first probe was sent since one has come out; 0 where none is under way."""
+    sent: int = 0
+    """When the last one was sent."""
+
+
+class Probes:
+    """The probes of all queues. All of it raises `RedisError`, and `send` also `InfrastructureError`."""
+
+    def __init__(self, redis: Redis, publisher: Publisher, prefix: str) -> None:
+        self._redis = redis
+        self._publisher = publisher
+        self._prefix = prefix
+        self._key = probes(prefix)
+
+    def note(self, came_out: Iterable[Probe]) -> None:
+        """Note what came out; what was not sent by a sweep is not believed."""
+        known = self._read()
+        tokens = read_tokens(self._redis, self._prefix)
+        for queue, published_ms, token in came_out:
+            if not tokens.agree(tokens.of_probe(queue, published_ms), token):
+                logger.error("a report of a probe of %.200r is refused: it does not have its token", queue)
+                count_refusal("reports")
+            elif queue in known and known[queue].consumed_until < published_ms <= known[queue].sent:
+                known[queue] = _Known(published_ms, 0, known[queue].sent)
+                self._write(queue, known[queue])
+
+    def consumed_until(self) -> Mapping[str, int]:
+        """For each queue the time before which everything published was taken, in milliseconds."""
+        return {queue: known.consumed_until for queue, known in self._read().items()}
+
+    def send(self, queues: Iterable[str]) -> None:
+        """Send probes through queues, unless one is under way there that may still come."""
+        now = server_ms(self._redis)
+        known = self._read()
+        tokens = read_tokens(self._redis, self._prefix)
+        for queue in queues:
+            consumed_until, asked, sent = known.get(queue, _Known())
+            if not asked or now - sent >= max(_LATE_MS, sent - asked):
+                self._write(queue, _Known(consumed_until, asked or now, now))
+                try:
+                    self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
+                except QueueRefused as error:
+                    logger.error("no probe can be sent: %s", error)
+
+    def _read(self) -> dict[str, _Known]:
+        """What is known of each queue. What was noted before the clock was set back says nothing of what came since."""
+        found: Any = self._redis.hgetall(self._key)
+        latest = server_ms(self._redis) + _AHEAD_MS if found else 0
+
+        def read(queue: bytes) -> tuple[str, _Known]:
+            known = _Known(*map(int, found[queue].split(b":")))
+            return queue.decode(), known if max(known) <= latest else _Known()
+
+        return dict(readable(self._key, found, read, lambda queue: self._redis.hdel(self._key, queue)))
+
+    def _write(self, queue: str, known: _Known) -> None:
+        self._redis.hset(self._key, queue, ":".join(map(str, known)))
+
+
+# Taking note of heartbeats: what workers report that see only the broker goes into the runs' records.
+#
+# What a report says of an attempt counts only with the attempt's token: its sender was given the call.
+
+
+_REPORTS_AT_ONCE: Final = 500
+"""Of so many calls a script takes note without holding up the server."""
+_MOST_AWAITING: Final = 10_000
+"""In so many runs, the newest, calls are tried again when a worker has begun; in others when their time has come."""
+
+_Noted = dict[str, list[Any]]
+"""What reports say of one run's calls, by field."""
+
+
+class Heartbeats:
+    """Takes note of reports."""
+
+    def __init__(self, redis: Redis, settings: Settings, outbox: Outbox, probes: Probes, broken: BrokenRuns) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._outbox = outbox
+        self._probes = probes
+        self._broken = broken
+        self._script = Script(redis, "heartbeats")
+        self._code_came = Script(redis, "code_came")
+        self._due = DueRuns(redis, settings.key_prefix)
+
+    def note(self, reports: Iterable[Report], thresholds: Thresholds) -> None:
+        """Take note of reports; a run whose keys are broken is passed over. Raises `RedisError`."""
+        noted: dict[str, _Noted] = defaultdict(lambda: {what: [] for what in OF_CALLS})
+        reports = list(reports)
+        for report in reports:
+            for what in OF_CALLS:
+                for one in getattr(report, what):
+                    noted[ref_of(one).run][what].append(one)
+        if noted:
+            self._drop_forged(noted)
+        if came_out := list(chain.from_iterable(report.probes for report in reports)):
+            self._probes.note(came_out)
+        for run, of_run in noted.items():
+            with self._broken.passing_over(run):
+                of_run["completed"] = [self._outbox.judged(run, one) for one in of_run["completed"]]
+                self._outbox.bury(run, of_run["completed"])
+        parts = [(run, part) for run, of_run in noted.items() for part in _parts(of_run)]
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run, part in parts:
+                keys = Keys(self._settings.key_prefix, run)
+                request = {
+                    **asdict(thresholds),
+                    "instances": self._settings.queue_instances,
+                    **{what: [_in_request(one) for one in said] for what, said in part.items()},
+                    "most_unanswered": MOST_UNANSWERED,
+                }
+                self._script.add(pipeline, keys, request)
+            answers = pipeline.execute(raise_on_error=False)
+        for (run, _), answer in zip(parts, answers, strict=True):
+            self._broken.is_answer(run, answer)
+        if any(report.started for report in reports):
+            self._try_again()
+
+    def _try_again(self) -> None:
+        """Have what was given back tried again: a worker has begun, and its code may admit it (SPEC R17.3).
+
+        Whoever writes reports can say so, too; that costs a try.
+        """
+        prefix = self._settings.key_prefix
+        index = awaiting_code(prefix)
+        self._redis.zremrangebyrank(index, 0, -_MOST_AWAITING - 1)
+        while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, _REPORTS_AT_ONCE)):
+            runs = list(readable(index, dict(found), bytes.decode, partial(self._redis.zrem, index)))
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for run in runs:
+                    self._code_came.add(pipeline, Keys(prefix, run), {"most": _REPORTS_AT_ONCE})
+                answers = pipeline.execute(raise_on_error=False)
+            for run, answer in zip(runs, answers, strict=True):
+                if self._broken.is_answer(run, answer):
+                    self._due.note(run)
+
+    def _drop_forged(self, noted: Mapping[str, _Noted]) -> None:
+        """Leave out what is said of attempts without their token, or of a run that was deleted and whose id another one
+        has.
+        """
+        tokens = read_tokens(self._redis, self._settings.key_prefix)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in noted:
+                pipeline.hget(Keys(self._settings.key_prefix, run).state, "submitted")
+            born = pipeline.execute(raise_on_error=False)
+        refused = 0
+        for (run, of_run), submitted in zip(noted.items(), born, strict=True):
+            own = tokens.of_run(submitted.decode()) if isinstance(submitted, bytes) else None
+            for what, said in of_run.items():
+                shown = [one for one in said if _admits(tokens, ref_of(one))]
+                refused += len(said) - len(shown)
+                of_run[what] = [one for one in shown if own is None or own.admit_seal(run, ref_of(one).seal)]
+                if late := len(shown) - len(of_run[what]):
+                    logger.warning(
+                        "%d reports of calls are passed over: run %.200s was deleted and is another", late, run
+                    )
+        if refused:
+            logger.error("%d reports of calls are refused: they do not have the token of the attempt", refused)
+            count_refusal("reports", refused)
+
+
+def _admits(tokens: Tokens, ref: AttemptRef) -> bool:
+    return tokens.admit_shown(ref.run, ref.lane, ref.call, ref.attempt, ref.token)
+
+
+def _in_request(one: AboutCall) -> tuple[Any, ...]:
+    """What the script is given of it (see heartbeats.lua)."""
+    match one:
+        case AttemptRef(_, lane, call, attempt):
+            return lane, call, attempt
+        case Completion(AttemptRef(_, lane, call, attempt), error, delay_seconds, is_given_back):
+            delay_ms = -1 if delay_seconds is None else int(delay_seconds * 1000)
+            return lane, call, attempt, delay_ms, error is not None, is_given_back
+        case Unanswered(AttemptRef(_, lane, call, attempt), type_, why, tries, wait_ms):
+            return lane, call, attempt, tries, wait_ms, type_, why
+
+
+def _parts(of_run: _Noted) -> Iterator[_Noted]:
+    """What is said of a run, as much at a time as the script is given."""
+    for start in range(0, max(map(len, of_run.values())), _REPORTS_AT_ONCE):
+        yield {what: said[start : start + _REPORTS_AT_ONCE] for what, said in of_run.items()}
+
 
 _RUNS_AT_ONCE: Final = 100
 _ROUND: Final = 20

@@ -12,27 +12,107 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, lru_cache, partial, wraps
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from acts_celery.protocol.calls.approvals import ASK_HUMAN
-from acts_celery.protocol.calls.contract import Contract
+from acts_celery.protocol.calls.call import ASK_HUMAN
+from acts_celery.protocol.calls.declarations import Contract, digest_of
 from acts_celery.protocol.calls.tools import GRANTED, REASONING
-from acts_celery.protocol.language.errors import Problem
-from acts_celery.protocol.language.limits import has_control_characters
-from acts_celery.protocol.language.messages import DATA_TYPES, TRUST
-from acts_celery.protocol.language.spelling import Speller
+from acts_celery.protocol.calls.trust import trust_problems
+from acts_celery.protocol.errors import Problem, Speller
+from acts_celery.protocol.limits import has_control_characters
+from acts_celery.protocol.messages import DATA_TYPES, TRUST
 from acts_celery.worker.errors import ActivitiesError, InvalidParameters
+from acts_celery.worker.registry.signatures import described, parameters_schema, returns_schema
 
-from .docstrings import described
-from .signatures import parameters_schema, returns_schema
-from .trust import trust_said
-from .versions import require_version, version_of
+# Trust: what a decorator and a signature say of who may decide, as the tool's `_trust` (SPEC R16.1).
+
+
+class Content:
+    """A parameter that decides nothing: `note: Annotated[str, Content]` may come from anybody (SPEC R16.1)."""
+
+
+def trust_said(function: Callable[..., Any], *, effects: bool, untrusted: str | Sequence[str]) -> dict[str, Any]:
+    """What stands beside the `properties` of an activity's schema. Raises `ActivitiesError`."""
+    content = list(_content(function))
+    sources = [untrusted] if isinstance(untrusted, str) else list(untrusted)
+    said: dict[str, Any] = {
+        **({"effects": True} if effects else {}),
+        **({"result": sources} if sources else {}),
+        **({"content": content} if content else {}),
+    }
+    if (problem := next(trust_problems(said), None)) is not None:
+        name = problem.pointer.removeprefix("/") or TRUST
+        raise ActivitiesError(f"activity {function.__name__!r}: {_GIVEN.get(name, name)} {problem.message}")
+    return {TRUST: said} if said else {}
+
+
+_GIVEN = {"result": "untrusted"}
+
+
+def _content(function: Callable[..., Any]) -> Iterator[str]:
+    """The parameters that are marked as content."""
+    try:
+        hints = inspect.get_annotations(function, eval_str=True)
+    except NameError:
+        return  # what reads the signature says so
+    for name, hint in hints.items():
+        marks = getattr(hint, "__metadata__", ())
+        if any(mark is Content or isinstance(mark, Content) for mark in marks):
+            yield name
+
+
+# The version of registered code: given to its decorator, else a digest of its module's source (SPEC R17.1).
+
+LONGEST_VERSION: Final = 100
+"""Characters."""
+
+
+def require_version(version: Any) -> None:
+    """Raise `ActivitiesError` for a version that is given and is none."""
+    is_one = isinstance(version, str) and 0 < len(version) <= LONGEST_VERSION and version.isprintable()
+    if version is not None and not is_one:
+        text = f'version is {version!r}: a text of at most {LONGEST_VERSION} characters, such as version="2"'
+        raise ActivitiesError(text)
+
+
+def version_of(function: Callable[..., Any]) -> str:
+    """A digest of the source of the function's module, 12 hexadecimal digits; where it has no file, as in a notebook,
+    of what the function was compiled to.
+    """
+    plain: Any = inspect.unwrap(function)
+    while isinstance(plain, partial):
+        plain = inspect.unwrap(plain.func)
+    if not inspect.isfunction(plain := getattr(plain, "__func__", plain)):
+        plain = inspect.unwrap(type(plain).__call__)
+    path: Any = getattr(plain, "__globals__", {}).get("__file__")
+    try:
+        found = Path(path).stat()
+        return _of_file(path, found.st_mtime_ns, found.st_size)
+    except (OSError, TypeError, ValueError):
+        return digest_of(_compiled(getattr(plain, "__code__", None)))
+
+
+@lru_cache(1_000)
+def _of_file(path: str, _changed_ns: int, _size: int) -> str:
+    return digest_of(Path(path).read_bytes())
+
+
+def _compiled(code: Any) -> bytes:
+    """What says what compiled code does, the same in each process."""
+    if not isinstance(code, CodeType):
+        return b""
+    constants = b"".join(
+        _compiled(one) or repr(one).encode() for one in code.co_consts if not isinstance(one, frozenset)
+    )
+    return code.co_code + " ".join(code.co_names).encode() + constants
+
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Final
 
 from acts_celery.broker_config import Settings
-from acts_celery.broker_config.queues import owner_of
+from acts_celery.broker_config.configuration import owner_of
 from acts_celery.worker.errors import ActivitiesError, Terminated
 
 from .activities import Registry

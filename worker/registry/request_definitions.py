@@ -5,19 +5,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
+import re
+import time
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, Final, TypeVar
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.declarations import digest_of
 from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
-from acts_celery.protocol.submission.definitions import definition_problems
-from acts_celery.protocol.submission.layout import Layout
-from acts_celery.worker.errors import WorkerError
+from acts_celery.protocol.calls.trust import OperatorTrust, operator_problems
+from acts_celery.protocol.errors import pointer
+from acts_celery.protocol.messages import TRUST
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.plan.submission import definition_problems
+from acts_celery.worker.errors import ActivitiesError, WorkerError
+from acts_celery.worker.registry.activities import Registry
 
-from .activities import Registry
-from .addresses import is_address, is_below
+# Which web addresses name request definitions: only those below configured ones (SPEC R9.1).
+#
+# An address is taken as it is written or not at all: what could lead elsewhere - `..`, escapes, a query, a user,
+# another host or port - is refused.
+
+_PLAIN: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
+
+
+def is_address(name: str) -> bool:
+    """Whether a name, or a root, is a web address."""
+    return name.startswith(("http://", "https://"))
+
+
+def is_below(name: str, roots: Sequence[str]) -> bool:
+    """Whether an address is that of a JSON file below one of the roots."""
+    if not _PLAIN.fullmatch(name) or not name.endswith(".json"):
+        return False
+    asked = urlsplit(name)
+    found = (urlsplit(root if root.endswith("/") else f"{root}/") for root in roots)
+    return any(
+        (asked.scheme, asked.netloc) == (root.scheme, root.netloc) and asked.path.startswith(root.path)
+        for root in found
+    )
+
 
 L = TypeVar("L", bound=Layout)
 
@@ -104,7 +137,6 @@ class KnownDelegates(Container[str]):
         return definition
 
     def _fetched(self, name: str) -> bytes:
-        from .remote_definitions import fetched
 
         return fetched(name, self._most_bytes)
 
@@ -123,3 +155,100 @@ def _as_listed(path: Path, folder: Path) -> str:
         names = [entry.name for entry in found.iterdir()]
         found /= part if part in names else next(name for name in names if name.casefold() == part.casefold())
     return found.relative_to(folder).as_posix()
+
+
+# Request definitions at web addresses, of a bounded size and time; no redirect is followed (SPEC R9.1).
+#
+# What this module loads takes a while: it is imported where something is fetched.
+
+_TIMEOUT_SECONDS: Final = 10.0
+_PIECE_BYTES: Final = 65_536
+
+
+def fetched(address: str, most_bytes: int) -> bytes:
+    """What is at an address that `is_below` has admitted. Raises `WorkerError`."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    try:
+        request = Request(address, headers={"Accept": "application/json"})  # noqa: S310 - `is_below` admits http only
+        with build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_SECONDS) as answer:
+            found = b""
+            while len(found) <= most_bytes and (piece := answer.read1(_PIECE_BYTES)):
+                found += piece
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"it did not end in {_TIMEOUT_SECONDS:g} s")
+    except (URLError, HTTPException, OSError, ValueError) as error:
+        raise WorkerError(f"delegate {address!r} cannot be had: {error}") from error
+    if len(found) > most_bytes:
+        raise WorkerError(f"delegate {address!r} has more than {most_bytes} bytes (ACTS_LIMIT_MESSAGE_BYTES)")
+    return found
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Follows none: the error of the answer is raised."""
+
+    def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str) -> None:
+        """No other request."""
+
+
+# The file of what the operator says of tools (`ACTS_TRUST`, SPEC R16.1).
+
+_MOST_BYTES: Final = 64 * 1024
+"""It goes with every run."""
+
+
+def operator_trust(settings: Settings) -> OperatorTrust:
+    """What the file says; nothing where none is named. Raises `ActivitiesError`, also where it is not there: labels
+    that somebody relies on are not lost in silence.
+    """
+    if settings.trust is None:
+        return OperatorTrust()
+    path = Path(settings.trust)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ActivitiesError(
+                f"{path} (ACTS_TRUST) has more than {_MOST_BYTES} bytes: a * at the end of a name helps"
+            )
+        document = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ActivitiesError(f"{path} (ACTS_TRUST) cannot be read as JSON: {error}") from None
+    if (problem := next(operator_problems(document), None)) is not None:
+        raise ActivitiesError(f"{path} (ACTS_TRUST): {problem}")
+    delegates = KnownDelegates(settings, Registry())
+    for name in document:
+        if (spelled := delegates.spelled(name)) is not None:
+            raise ActivitiesError(f"{path} (ACTS_TRUST): {pointer(name)} is written {spelled!r}")
+    return OperatorTrust.read(document)
+
+
+def digest_of_trust(settings: Settings) -> str:
+    """What tells one operator's file from another; empty where none is named. Raises `ActivitiesError`."""
+    said = operator_trust(settings).to_dict()
+    return digest_of(json.dumps(said, sort_keys=True).encode()) if said else ""
+
+
+def doubts(settings: Settings, registry: Registry) -> Iterator[str]:
+    """What of the file may not be meant so. Raises `ActivitiesError`."""
+    said, delegates = operator_trust(settings), KnownDelegates(settings, registry)
+    for name in said.unknown((*registry.activities, *delegates)):
+        yield (
+            f"ACTS_TRUST speaks of {name!r}, which is no activity and no delegate here: it counts for tools that "
+            "submissions declare under that name"
+        )
+    for name, activity in registry.activities.items():
+        own, here = activity.schema.get(TRUST) or {}, said.of(name)
+        lost = [
+            one for one in own.get("content", ()) if own.get("effects") and here.effects and one not in here.content
+        ]
+        if lost:
+            yield (
+                f"ACTS_TRUST says that {name!r} has effects and does not call {lost[0]!r} content, as its code does: "
+                "it decides"
+            )
+        strange = sorted(here.content - {*own.get("content", ())}) if own.get("effects") else []
+        if strange:
+            yield (
+                f"ACTS_TRUST calls {strange[0]!r} of {name!r} content, and its code does not: it decides all the same, "
+                "for nothing takes away what code says"
+            )

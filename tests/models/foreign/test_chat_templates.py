@@ -14,12 +14,12 @@ from typing import Any, Final
 import pytest
 
 from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import compose, read_request, render
 from acts_celery.protocol.requests.rendering import render_tick
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.worker.models.fitting import Fitting
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import ModelRequest
+from acts_celery.worker.agent.fitting import Fitting
+from acts_celery.worker.agent.models import ModelRequest
+from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.registry.activities import registry
 from tests.models import six_tools
 

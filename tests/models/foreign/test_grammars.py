@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from acts_celery.broker_config import load
 from acts_celery.protocol.requests import compose
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.lanes.checking import Checker
-from acts_celery.worker.models.profiles import PROFILES
-from acts_celery.worker.models.wire_schema import wire_schema
+from acts_celery.worker.agent.prices import PROFILES
+from acts_celery.worker.agent.wire_schema import wire_schema
+from acts_celery.worker.runner.checking import Checker
 from tests.models import six_tools
 from tests.models.as_sent import as_sent
 from tests.protocol.composed_samples import answers

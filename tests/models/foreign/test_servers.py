@@ -18,19 +18,28 @@ from urllib.request import urlopen
 import pytest
 
 from acts_celery.broker_config import ConfiguredModel, load
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.plan.submission import read_submission
 from acts_celery.protocol.requests import Request, compose, read_answer, read_request, render
-from acts_celery.protocol.requests.answer_texts import decoded
-from acts_celery.protocol.requests.functions import function_schema
+from acts_celery.protocol.requests.reading import decoded
+from acts_celery.protocol.requests.tool_texts import function_schema
 from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.submission.checking import Environment
-from acts_celery.protocol.submission.submission import read_submission
-from acts_celery.worker.models.anthropic_messages import AnthropicMessages
-from acts_celery.worker.models.configured import Models
-from acts_celery.worker.models.errors import InvalidAnswer, ModelError, RateLimited, Truncated, Unreachable
-from acts_celery.worker.models.http_client import Bounds
-from acts_celery.worker.models.openai_chat import OpenAIChat
-from acts_celery.worker.models.request import Answer, ModelRequest, Usage, ignore
-from acts_celery.worker.models.sdk_model import SdkModel
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.asking import Models
+from acts_celery.worker.agent.models import (
+    Answer,
+    Bounds,
+    InvalidAnswer,
+    ModelError,
+    ModelRequest,
+    RateLimited,
+    Truncated,
+    Unreachable,
+    Usage,
+    ignore,
+)
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.sdk_model import SdkModel
 from acts_celery.worker.registry.activities import Registry
 from tests.models.asked import OUTPUT, on_thread, request
 

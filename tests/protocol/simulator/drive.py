@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from acts_celery.protocol.engine.decisions import Hold, Outcome, Start
-from acts_celery.protocol.engine.statuses import FINAL, Status
+from acts_celery.protocol.engine.events import FINAL, Hold, Outcome, Start, Status
 
 from .log import DATE, DECIDED, Commit, Committed, Entry, Result, Steps
 from .views import LaneView

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from acts_celery.protocol.engine.decisions import Failure, Outcome, Success
-from acts_celery.protocol.engine.events import CallsUndone, Event
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.engine.undone import counting
+from acts_celery.protocol.engine.events import CallsUndone, Event, Failure, Outcome, Status, Success, counting
 
 Lane = str | None
 Steps = Generator[None, None, None]

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
-from acts_celery.protocol.engine.decisions import Outcome
+from acts_celery.protocol.engine.events import Outcome, Status
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.statuses import Status
 from acts_celery.protocol.state.fold import Fold
 
 from .log import Entry, Lane, Result, Steps, Undone, standing

@@ -7,9 +7,8 @@ from random import Random
 from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
-from acts_celery.protocol.engine.decisions import Failure, Start, Success
-from acts_celery.protocol.engine.statuses import Status
-from acts_celery.protocol.graph.downstream import Joins, Reach
+from acts_celery.protocol.engine.events import Failure, Start, Status, Success
+from acts_celery.protocol.plan.lanes import Joins, Reach
 
 from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task

@@ -1,0 +1,348 @@
+"""What an error says beyond the fact that something is wrong (SPEC R7.1).
+
+`explanations`  adds hints to problems
+`remedies`      what is to be added where nothing brings a value
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, product
+from typing import Any, Final
+
+from acts_celery.protocol.analysis.findings import Finding
+from acts_celery.protocol.analysis.surroundings import slips_of, unwrapping
+from acts_celery.protocol.calls.call import Call, completed
+from acts_celery.protocol.calls.declarations import NoSchema
+from acts_celery.protocol.errors import (
+    ExpressionError,
+    Problem,
+    Rejected,
+    Speller,
+    UnknownName,
+    Unparsed,
+    pointer,
+    segments,
+    shortened,
+    squeezed,
+)
+from acts_celery.protocol.messages import ERROR, EVERYWHERE, TRUST
+from acts_celery.protocol.plan.checking import RejectedCalls
+from acts_celery.protocol.plan.graph import Writers
+from acts_celery.protocol.plan.lanes import Unresolvable
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.plan.places import KIND, MOST_NAMES, PER_READER, Places, WrittenPlaces
+from acts_celery.protocol.plan.submission import plan_calls
+from acts_celery.protocol.references import Expression, Reference, parse_output_path
+from acts_celery.protocol.slips import KnownPlaces, instead
+
+# Remedies: what is to be added where nothing brings a value that a call reads (SPEC R6.3).
+#
+# The nearest is the output path of the call that was to write it; else a plan that does not run, since there is a
+# solution; else, for an input, a promise.
+
+_LIKENESS: Final = 0.4
+_MOST_READ: Final = 4
+"""Of the places of an expression, and of those that a tool lists, so many are looked at."""
+_MOST_CALLS: Final = 200
+"""So many calls, the first, are looked at for each reference."""
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """What would bring a value, by what the calls and plans of a layout say."""
+
+    layout: Layout
+
+    def pathless(self, cause: Unresolvable, *, is_certain: bool) -> str | None:
+        """The call without an output path that was to write what is read: certain where its tool admits the place or
+        has its name, else by a name that is part of the tool's, or by a field that its result has.
+        """
+        seen = _seen(cause)
+        calls = [call for call in self._pathless if call.index != cause.call and call.instance in seen]
+        meant = self._certain if is_certain else self._likely
+        for place, call in product(_read(cause), calls):
+            if (path := meant(place, call)) is not None:
+                return f'call {call.index} ({call.tool}) has no _outputPath: give it "_outputPath": "{path}"'
+        return None
+
+    def only_pathless(self, cause: Unresolvable) -> str | None:
+        """The call without an output path, where it is the only one before the reader."""
+        seen = _seen(cause)
+        calls = [call for call in self._pathless if call.index < cause.call and call.instance in seen]
+        names = [f"call {call.index} ({call.tool})" for call in calls]
+        return f"{names[0]} has no _outputPath: add one if its result is meant" if len(names) == 1 else None
+
+    def planned(self, cause: Unresolvable) -> str | None:
+        """The plan message whose call writes what is read, and that is context beside a solution (SPEC R10.2)."""
+        for at, place in self._planned:
+            if any(map(place.overlaps, _read(cause))):
+                gather = (
+                    ', with "_gather": true where it reads in all instances' if self.layout.context.instances else ""
+                )
+                return (
+                    f"the plan at {at} writes it, and beside a solution a plan is context and does not run: "
+                    f"write this call into the plan{gather}, and leave the solution out"
+                )
+        return None
+
+    def promise(self, cause: Unresolvable) -> str | None:
+        """The promise by which an input may come later."""
+        for place in _read(cause):
+            if place.kind == KIND and place.path:
+                schema: dict[str, Any] = {}
+                for name in reversed(place.path):
+                    schema = {"properties": {str(name): schema}} if isinstance(name, str) else {"items": schema}
+                shown = json.dumps({"type": KIND, "schema": schema}, ensure_ascii=False)
+                return f"if it comes later, promise it by a message {shown}"
+        return None
+
+    def _certain(self, place: Reference, call: Call) -> Reference | None:
+        admitted = (one for one in self._admitted.get(call.tool, ()) if one.overlaps(place))
+        return next(admitted, None) or self._named(place, call, 1)
+
+    def _likely(self, place: Reference, call: Call) -> Reference | None:
+        if (named := self._named(place, call, _LIKENESS)) is not None:
+            return named
+        tool = self.layout.tools.get(call.tool)
+        result = tool.output_schema if tool is not None else None
+        fields = result.get("properties", {}) if isinstance(result, dict) else {}
+        return Reference(place.kind, place.path[:-1]) if len(place.path) > 1 and place.path[-1] in fields else None
+
+    def _named(self, place: Reference, call: Call, likeness: float) -> Reference | None:
+        """The place, or one above it, whose name makes up so much of that of the tool."""
+        tool = squeezed(call.tool)
+        for length, segment in enumerate(place.path, start=1):
+            name = squeezed(str(segment))
+            if name and name in tool and len(name) >= likeness * len(tool):
+                return Reference(place.kind, place.path[:length])
+        return None
+
+    @cached_property
+    def _admitted(self) -> dict[str, list[Reference]]:
+        """The places that tools list, for those of calls without an output path."""
+        tools = {call.tool: self.layout.tools[call.tool] for call in self._pathless if call.tool in self.layout.tools}
+        return {
+            name: [place for text in tool.choices("_outputPath")[:_MOST_READ] for place in places_of(text)[:_MOST_READ]]
+            for name, tool in tools.items()
+        }
+
+    @cached_property
+    def _pathless(self) -> list[Call]:
+        return list(islice((call for call in self.layout.calls if call.output is None), _MOST_CALLS))
+
+    @cached_property
+    def _planned(self) -> list[tuple[str, Reference]]:
+        if self.layout.submission.is_template:
+            return []
+        calls, _ = plan_calls(self.layout.submission.context)
+        return list(islice(_written(calls), _MOST_CALLS))
+
+
+def _read(cause: Unresolvable) -> tuple[Reference, ...]:
+    return cause.expression.references[:_MOST_READ]
+
+
+def _seen(cause: Unresolvable) -> tuple[str | None, ...]:
+    """The instances whose calls the reader sees."""
+    return (None,) if cause.instance is None else (None, cause.instance, EVERYWHERE)
+
+
+def _written(calls: Any) -> Iterator[tuple[str, Reference]]:
+    for at, raw in calls:
+        path = completed(raw, {}).get("_outputPath") if isinstance(raw, dict) else None
+        yield from ((pointer(*at), place) for place in places_of(path))
+
+
+def places_of(path: Any) -> tuple[Reference, ...]:
+    """The places of an output path, as far as it can be read."""
+    try:
+        return parse_output_path(path).references if isinstance(path, str) else ()
+    except ExpressionError:
+        return ()
+
+
+# Explanations: what a rejection says beyond the fact that something is wrong (SPEC R7.1).
+#
+# A name that is not known gets the nearest known one. A tool declared as in another system gets the way to this one. A
+# parameter that its tool does not admit, since it is another system's template or lacks its dagger, gets the reference
+# that was meant; a template that does not parse gets the one that does. An unresolvable reference gets the path that
+# only lacks its dagger, the instance that holds it, the call that writes it in another instance or has a misspelt
+# output path or none, the nearest place that its reader sees, or what is to be added for it (see `remedies`).
+
+MOST_EXPLAINED: Final = 100
+"""Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
+
+_OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
+"""Slips in the name of a property: an error at the call itself is often about one."""
+
+
+def explained(rejected: Rejected) -> Iterator[Problem]:
+    """The problems of a rejection, the first of them with hints."""
+    hints = _Hints(rejected.layout if isinstance(rejected, RejectedCalls) else None)
+    for number, problem in enumerate(rejected.errors):
+        hint = hints.of(problem) if number < MOST_EXPLAINED else ""
+        yield replace(problem, message=problem.message + hint) if hint else problem
+
+
+class _Hints:
+    """What follows a problem's message."""
+
+    def __init__(self, layout: Layout | None) -> None:
+        self._layout = layout
+        self._speller = Speller()
+        self._written: dict[int, WrittenPlaces] = {}
+        self._seen: dict[str | None, Places] = {}
+        self._remedies = Remedies(layout) if layout is not None else None
+
+    def of(self, problem: Problem) -> str:
+        """The hint for a problem, empty where there is none."""
+        match problem.cause:
+            case UnknownName(name, known, remedy):
+                return self._speller.hint(name, known) or (f"; {remedy}" if remedy else "")
+            case NoSchema(declaration):
+                return "".join(f"; {hint}" for hint in unwrapping(declaration))
+            case Unparsed(text, position) if hint := instead(text, position, self._meant):
+                return f"; {hint}"
+            case Unresolvable() as cause if self._layout is not None:
+                hint = self._of_failure(cause, self._layout) or self._of_unresolvable(cause, self._layout)
+                there = self._layout.context.fold(cause.instance).beside(cause.expression)
+                return f"{hint}; {there}" if there and not hint.endswith("?") else hint
+        return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
+
+    def _meant(self, name: str) -> Reference | None:
+        """The place that a text names without a dagger."""
+        return self._known.meant(name) if self._known is not None else None
+
+    @cached_property
+    def _known(self) -> KnownPlaces | None:
+        return KnownPlaces(self._layout) if self._layout is not None else None
+
+    def _slip_at(self, problem: Problem) -> Finding | None:
+        """What is misspelt at the place of a problem, or in the name of a property there."""
+        if (slip := self._slips.get(problem.pointer)) is not None and slip.code != "ACT307":
+            return slip
+        properties = (slip for at, slip in self._slips.items() if at.rpartition("/")[0] == problem.pointer)
+        return next((slip for slip in properties if slip.code in _OF_PROPERTIES), None)
+
+    def _of_unresolvable(self, cause: Unresolvable, layout: Layout) -> str:
+        expression, instance = cause.expression, cause.instance
+        if (unwritten := self._unwritten(expression, cause)) is not None:
+            return unwritten
+        remedies = self._remedies
+        assert remedies is not None
+        if (missing := remedies.pathless(cause, is_certain=True) or remedies.planned(cause)) is not None:
+            return f"; {missing}"
+        if instance is None and (holder := self._holder(expression, layout)) is not None:
+            if cause.call < 0:
+                return f"; instance {holder!r} holds it, and the output reads only what all instances share"
+            remedy = f'write that one, or "{EVERYWHERE}" for a call in each instance'
+            return f"; instance {holder!r} holds it, and the call has no _instance: {remedy}"
+        if (elsewhere := self._written_elsewhere(cause)) is not None:
+            return f"; {elsewhere}, " + (
+                "and the call has no _instance" if instance is None else "whose data the call does not see"
+            )
+        places = self._places(instance, layout)
+        near = next(filter(None, (places.nearest(place, cause.call) for place in expression.references)), None)
+        if near is not None:
+            return f", did you mean {near}?"
+        likely = remedies.pathless(cause, is_certain=False)
+        missing = likely or remedies.promise(cause) or remedies.only_pathless(cause)
+        return f"; {missing}" if missing is not None else ""
+
+    def _of_failure(self, cause: Unresolvable, layout: Layout) -> str:
+        """The last call that was to write what is read and whose error is in the context."""
+        for message in reversed(layout.submission.context):
+            error = message.get("data") if message.get("type") == ERROR else None
+            call = error.get("call") if isinstance(error, dict) else None
+            if (
+                isinstance(error, dict)
+                and isinstance(call, dict)
+                and any(
+                    place.overlaps(read)
+                    for place in places_of(call.get("_outputPath"))
+                    for read in cause.expression.references
+                )
+            ):
+                said = error.get("error")
+                why = said.get("message") if isinstance(said, dict) and not message.get(TRUST) else None
+                told = f": {shortened(str(why))}" if why is not None else ""
+                return f"; {call.get('_tool')}, which was to write it, failed{told}"
+        return ""
+
+    def _holder(self, expression: Expression, layout: Layout) -> str | None:
+        """The first instance that holds all that one of the alternatives reads."""
+        for instance in islice(layout.context.instances, MOST_NAMES):
+            if not self._speller.lasts(PER_READER * len(expression.references)):
+                break
+            fold = layout.context.fold(instance)
+            if any(all(map(fold.exists, group)) for group in expression.alternatives):
+                return instance
+        return None
+
+    def _written_elsewhere(self, cause: Unresolvable) -> str | None:
+        """Which call writes in another instance what is read in this one."""
+        for place in cause.expression.references:
+            for line in self._writers.lines(place):
+                for index in line.calls:
+                    home = self._calls[index].instance
+                    if index != cause.call and home not in (None, cause.instance):
+                        where = "in every instance" if home == EVERYWHERE else f"in instance {home!r}"
+                        return f"call {index} writes {place} {where}"
+        return None
+
+    def _unwritten(self, expression: Expression, cause: Unresolvable) -> str | None:
+        """The misspelt output path of another call that the reader sees and that was to write what is read."""
+        for read, (slip, place) in product(expression.references, self._misspelt):
+            is_seen = self._calls[slip.calls[0]].instance in (None, cause.instance) and slip.calls != (cause.call,)
+            if is_seen and place.overlaps(read):
+                ending = f", did you mean {place}?" if slip.code == "ACT307" else f": {slip.remedy}"
+                return f"; {slip.message}{ending}"
+        return None
+
+    @cached_property
+    def _misspelt(self) -> list[tuple[Finding, Reference]]:
+        """The places that calls were meant to write, where their `_outputPath` or its name is misspelt."""
+        found = []
+        for at, slip in self._slips.items():
+            text = slip.remedy.removeprefix("write ") if slip.remedy and slip.code == "ACT307" else ""
+            if slip.remedy == "write _outputPath":
+                text = str(self._calls[slip.calls[0]].raw[segments(at)[-1]])
+            with suppress(ExpressionError):
+                found += [(slip, place) for place in parse_output_path(text).references if text]
+        return found
+
+    @cached_property
+    def _slips(self) -> dict[str, Finding]:
+        """What is misspelt in the calls, by its place."""
+        findings = slips_of(self._layout) if self._layout is not None else ()
+        found: dict[str, Finding] = {}
+        for slip in findings:
+            if slip.pointer is not None:
+                found.setdefault(slip.pointer, slip)
+        return found
+
+    def _places(self, instance: str | None, layout: Layout) -> Places:
+        """What the calls of an instance, or the global ones, see. Lanes of the same calls share what is known of it."""
+        lanes = [layout.lanes[name] for name in dict.fromkeys((None, instance)) if name in layout.lanes]
+        for lane in lanes:
+            if id(lane.calls) not in self._written:
+                self._written[id(lane.calls)] = WrittenPlaces(lane.calls)
+        if instance not in self._seen:
+            written = [self._written[id(lane.calls)] for lane in lanes]
+            self._seen[instance] = Places([layout.context.fold(instance)], written, self._speller)
+        return self._seen[instance]
+
+    @cached_property
+    def _calls(self) -> dict[int, Call]:
+        lanes = self._layout.lanes.values() if self._layout is not None else ()
+        return {call.index: call for lane in lanes for call in lane.calls}
+
+    @cached_property
+    def _writers(self) -> Writers:
+        """Who writes where, in whatever instance."""
+        return Writers(call for call in self._calls.values() if call.instance is not None)

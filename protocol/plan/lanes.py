@@ -1,0 +1,376 @@
+"""Lanes: the calls of a submission laid out by where they run (SPEC R6.1-R6.3, R10.1, R10.2).
+
+A *lane* is what one instance runs, or what runs globally. Lanes share nothing but the global values, so each can be
+executed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.errors import Cause
+from acts_celery.protocol.messages import ERROR, EVERYWHERE
+from acts_celery.protocol.plan.graph import Graph, Writers
+from acts_celery.protocol.plan.places import Holdings, Promises
+from acts_celery.protocol.plan.waits import Gathers, Joined, Waits
+from acts_celery.protocol.references import Expression, Reference
+from acts_celery.protocol.state.context import Context
+
+_NEXT_TICK: Final = "; the errors of a tick's calls can be read in the next tick"
+_LISTED_BEHIND: Final = "; a call reads the errors of the calls of its instance that are listed before it"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The calls of one instance (or the global ones), and what they wait for."""
+
+    instance: str | None
+    calls: tuple[Call, ...]
+    graph: Graph
+    held: frozenset[Reference] = frozenset()
+    """The places, of those that make a difference to the graph, that the initial context holds."""
+    promised: frozenset[Reference] = frozenset()
+    """The places that its calls read and that are only promised (SPEC R6.3)."""
+    required: frozenset[Reference] = frozenset()
+    """The places that the promises require and that have no value, of those that its scopes cover."""
+    unsatisfiable: tuple[Unresolvable, ...] = ()
+    """What its calls can never read, where that rejects nothing (SPEC R6.3a); its `instance` is one of this kind."""
+    gathers: Gathers | None = None
+    """The gather calls that wait in the lane of an instance, where there are any (SPEC R10.4)."""
+
+    @property
+    def awaited(self) -> frozenset[int]:
+        """Every call that its calls, and the gather calls in it, wait for, also through barriers."""
+        return self.graph.awaited | (self.gathers.graph.awaited if self.gathers is not None else frozenset())
+
+    @property
+    def promised_places(self) -> tuple[Reference, ...]:
+        """The promised places that its calls, and the gather calls in it, wait for (SPEC R6.3)."""
+        gathered = self.gathers.graph.promises.values() if self.gathers is not None else ()
+        return *self.graph.promises.values(), *gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolvable(Cause):
+    """An expression of a call that no value of the context, no other call and no promise can satisfy (SPEC R6.3)."""
+
+    call: int
+    at: str
+    """Where in the call it stands (JSON pointer)."""
+    expression: Expression
+    instance: str | None
+    is_in_loop: bool = False
+
+    def __str__(self) -> str:
+        where = "the context" if self.instance is None else f"the context of instance {self.instance!r}"
+        hint = ""
+        if any(place.kind == ERROR for place in self.expression.references):
+            hint = _NEXT_TICK if self.is_in_loop else _LISTED_BEHIND
+        return f"unresolvable reference {self.expression}: it is not in {where} and no other call writes it{hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle(Cause):
+    """Calls that wait for each other in a circle, in the order in which they wait (SPEC R6.2)."""
+
+    calls: tuple[int, ...]
+    tools: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = [f"call {index} ({tool})" for index, tool in zip(self.calls, self.tools, strict=True)]
+        return f"the calls wait for each other in a cycle: {' waits for '.join([*names, names[0]])}"
+
+
+def runs(calls: Iterable[Call], *, instances: Sequence[str], is_template: bool) -> int:
+    """How many calls will run over all instances, found without laying them out."""
+    everywhere = None if is_template and instances else EVERYWHERE
+    return sum(len(instances) if call.instance == everywhere and not call.gather else 1 for call in calls)
+
+
+def lay_out(
+    calls: Iterable[Call],
+    context: Context,
+    *,
+    instances: Sequence[str],
+    is_template: bool,
+    is_partial: bool = False,
+    is_in_loop: bool = False,
+    begun: Mapping[str | None, Sequence[Call]] | None = None,
+) -> tuple[dict[str | None, Lane], list[Unresolvable | Cycle]]:
+    """The lanes: a plan's calls once for each instance, a solution's where each says (SPEC R10.1, R10.2).
+
+    `begun` are calls at work, by instance: they may still write, and wait for no call. `is_in_loop` says that their
+    errors come when all of them have ended, so that none waits for one (SPEC R13.1). Beside the lanes comes what
+    keeps their calls from running; with `is_partial` that is not what instances lack: it is noted with their lanes
+    (SPEC R6.3a).
+    """
+    begun = begun or {}
+    own: dict[str | None, list[Call]] = {}
+    for call in calls:
+        own.setdefault(call.instance, []).append(call)
+    shared: tuple[Call, ...] = ()
+    gathers: tuple[Call, ...] = ()
+    if is_template and instances:
+        everywhere = own.pop(None, [])
+        gathers = tuple(call for call in everywhere if call.gather)
+        everywhere = [call for call in everywhere if not call.gather] if gathers else everywhere
+        own = {instance: _merged(everywhere, own.get(instance)) for instance in instances}
+        if gathers:
+            own, shared = {None: [*gathers], **own}, gathers
+    else:
+        shared = tuple(own.get(None, ()))
+        if everywhere := own.pop(EVERYWHERE, []):
+            own |= {instance: _merged(everywhere, own.get(instance)) for instance in instances}
+        known = {None, *instances}
+        own = {instance: members for instance, members in own.items() if instance in known}
+        gathers = tuple(call for call in shared if call.gather)
+        empty: list[Call] = []
+        for instance in instances if gathers else ():
+            own.setdefault(instance, empty)
+    builder = _Builder(context, shared, begun, is_partial=is_partial, is_in_loop=is_in_loop, gathers=gathers)
+    lanes = {
+        instance: builder.lane(instance, [*members] if begun.get(instance) else members)
+        for instance, members in own.items()
+    }
+    if gathers:
+        builder.join(lanes)
+    return lanes, list(builder.problems)
+
+
+def _merged(everywhere: list[Call], pinned: list[Call] | None) -> list[Call]:
+    """A plan's calls for one instance, in the order listed; those of all instances are one and the same list."""
+    return sorted([*everywhere, *pinned], key=lambda call: call.index) if pinned else everywhere
+
+
+class _Builder:
+    """Builds lanes; those of the same calls, whose contexts hold the same places, share one graph."""
+
+    def __init__(
+        self,
+        context: Context,
+        shared: Sequence[Call],
+        begun: Mapping[str | None, Sequence[Call]],
+        *,
+        is_partial: bool,
+        is_in_loop: bool,
+        gathers: tuple[Call, ...],
+    ) -> None:
+        self.problems: dict[Unresolvable | Cycle, None] = {}
+        self._context = context
+        self._promises = Promises(context.messages)
+        self._is_partial = is_partial
+        self._is_in_loop = is_in_loop
+        self._gathers = gathers
+        self._unread: list[set[Unresolvable]] = []
+        self._begun = begun
+        self._shared_calls = (*begun.get(None, ()), *shared)
+        self._shared = Writers(self._shared_calls)
+        self._members: dict[int, _Members] = {}
+
+    def lane(self, instance: str | None, calls: list[Call]) -> Lane:
+        """The lane of an instance."""
+        if id(calls) not in self._members:
+            self._members[id(calls)] = self._read(instance, calls)
+        members = self._members[id(calls)]
+        held = members.holdings.of(self._context.fold(instance))
+        key = held, *self._promised(instance, members)
+        if key not in members.graphs:
+            graph = members.waits.graph(*key)
+            missing = tuple(self._unresolvable(instance, members, held | key[1]))
+            if instance is None or not self._is_partial:
+                self._note(missing)
+                missing = ()
+            members.graphs[key] = graph, missing
+            self._note(self._cycles(graph, members))
+        graph, missing = members.graphs[key]
+        gathers = self._gathered(instance, members) if self._gathers and instance is not None else None
+        return Lane(instance, members.calls, graph, *key, missing, gathers)
+
+    def join(self, lanes: Mapping[str | None, Lane]) -> None:
+        """Note the cycles that pass through several lanes, and what gather calls find in no instance (SPEC R10.4)."""
+        calls = {call.index: call for lane in lanes.values() for call in lane.calls}
+        joined = Joined(((lane.graph, lane.gathers) for lane in lanes.values()), {c.index for c in lanes[None].calls})
+        if not any(isinstance(problem, Cycle) for problem in self.problems):
+            self._note(Cycle(cycle, tuple(calls[index].tool for index in cycle)) for cycle in joined.cycles())
+        if self._unread:
+            first, *others = self._unread
+            nowhere: list[Unresolvable] = sorted(first.intersection(*others), key=lambda one: (one.call, one.at))
+            self._note(nowhere)
+
+    def _gathered(self, instance: str, members: _Members) -> Gathers:
+        """What the gather calls wait for in a lane."""
+        guests = members.guests
+        if guests is None:
+            own = (*self._begun.get(instance, ()), *members.calls)
+            waits = Waits(self._gathers, self._writers(own, (*own, *self._shared_calls)), are_guests=True)
+            guests = members.guests = _Guests(waits, Holdings(waits.uncertain, self._context.fold()))
+        held = guests.holdings.of(self._context.fold(instance))
+        key = held, *self._promised(instance, guests)
+        if key not in guests.graphs:
+            guests.graphs[key] = Gathers(self._gathers, guests.waits.graph(*key), *key)
+            missing = guests.waits.unsatisfiable(held | key[1])
+            self._unread.append({self._missing(*one, None) for one in missing})
+        return guests.graphs[key]
+
+    def _promised(
+        self, instance: str | None, members: _Members | _Guests
+    ) -> tuple[frozenset[Reference], frozenset[Reference]]:
+        """Of the places of input that are read those that are promised and not there; of those that scopes cover all
+        that promises require.
+        """
+        promises = self._promises.seen_by(instance) if self._promises.all else ()
+        if not promises:
+            return frozenset(), frozenset()
+        fold = self._context.fold(instance)
+        promised = frozenset(
+            place
+            for place in members.waits.inputs
+            if any(promise.names(place) for promise in promises) and not fold.exists(place)
+        )
+        required = frozenset(place for promise in promises for place in promise.required(fold))
+        return promised, members.waits.covered(required)
+
+    def _read(self, instance: str | None, calls: list[Call]) -> _Members:
+        own = (*self._begun.get(instance, ()), *calls) if instance is not None else ()
+        waits = Waits(calls, self._writers(own, own if instance is not None else self._shared_calls))
+        return _Members(calls, tuple(calls), waits, Holdings(waits.uncertain, self._context.fold()))
+
+    def _writers(self, own: Sequence[Call], failing: Sequence[Call]) -> Writers:
+        """Who writes in the lane of these calls, and whose errors are read there."""
+        return Writers(own, self._shared, failing=() if self._is_in_loop else failing)
+
+    def _note(self, problems: Iterable[Unresolvable | Cycle]) -> None:
+        self.problems.update(dict.fromkeys(problems))
+
+    def _unresolvable(self, instance: str | None, members: _Members, held: Set[Reference]) -> Iterator[Unresolvable]:
+        for one in members.waits.unsatisfiable(held):
+            yield self._missing(*one, instance)
+
+    def _missing(self, call: Call, at: str, expression: Expression, instance: str | None) -> Unresolvable:
+        return Unresolvable(call.index, at, expression, instance, self._is_in_loop)
+
+    def _cycles(self, graph: Graph, members: _Members) -> Iterator[Cycle]:
+        tools = {call.index: call.tool for call in members.calls} if members.waits.may_circle else {}
+        for cycle in graph.cycles() if members.waits.may_circle else ():
+            yield Cycle(cycle, tuple(tools[index] for index in cycle))
+
+
+@dataclass(frozen=True, slots=True)
+class _Guests:
+    """What the gather calls wait for in the lanes of the same calls."""
+
+    waits: Waits
+    holdings: Holdings
+    graphs: dict[tuple[frozenset[Reference], ...], Gathers] = field(default_factory=dict)
+    """By the uncertain places that are held, and what is promised and required."""
+
+
+@dataclass(slots=True)
+class _Members:
+    """The calls of a lane or of many, and what can be said of them whatever the context holds."""
+
+    key: list[Call]
+    """Kept so that its identity stays its own."""
+    calls: tuple[Call, ...]
+    waits: Waits
+    holdings: Holdings
+    graphs: dict[tuple[frozenset[Reference], ...], tuple[Graph, tuple[Unresolvable, ...]]] = field(default_factory=dict)
+    """By the uncertain places that are held, and what is promised and required."""
+    guests: _Guests | None = None
+
+
+# What stands behind some calls, over all lanes: what waits for them, one through another (SPEC R6.1, R10.4, R11.8).
+
+LaneOfCalls = str | None
+Calls = Mapping[LaneOfCalls, set[int]]
+"""Calls of each lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """How one lane hangs together."""
+
+    instance: LaneOfCalls
+    graphs: Sequence[Graph]
+    """What its calls wait for; several where that was changed."""
+    gathers: Sequence[Gathers] = ()
+    """What gather calls wait for in it; as above."""
+
+    def within(self, start: set[int], among: set[int]) -> set[int]:
+        """Those of its calls, `among` some, that stand behind others, also global ones."""
+        found = set[int]()
+        for graph in self.graphs if among else ():
+            found |= _behind(graph, start | found, among)
+        return found
+
+    def gathering(self, gathers: Collection[int], calls: Collection[int]) -> Iterator[int]:
+        """Those of some gather calls that wait in the lane for some calls, its own or global ones."""
+        for found in self.gathers if calls else ():
+            for index in found.waiting:
+                if index in gathers and not found.graph.behind([index]).isdisjoint(calls):
+                    yield index
+
+
+def behind(lanes: Sequence[Joins], start: Calls, among: Calls, gathers: Collection[int]) -> dict[LaneOfCalls, set[int]]:
+    """Some calls, and those `among` others that stand behind them. The global lane is the first, the `gathers` are its
+    calls that read in every instance.
+    """
+    found = {lane.instance: set(start[lane.instance]) for lane in lanes}
+    shared = found[None]
+    before = -1
+    while before != (before := sum(map(len, found.values()))):
+        for lane in lanes:
+            own = found[lane.instance]
+            if own or shared:
+                own |= lane.within(own | shared, among[lane.instance] - own)
+        left = (among[None] - shared).intersection(gathers)
+        for lane in lanes[1:] if left else ():
+            shared |= {*lane.gathering(left, found[lane.instance] | shared)}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """What is carried out again, and what that leaves stale."""
+
+    calls: Calls
+    keeping: Calls
+    """Those of the calls of which only the elements that failed are (SPEC R4.10)."""
+    stale: Calls
+    """Those that have read what may be written otherwise now, and are not carried out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far carrying out some calls again reaches, by lane."""
+
+    lanes: Sequence[Joins]
+    """The global one first."""
+    gathers: Collection[int]
+    """The calls that read in every instance."""
+    again: Calls
+    """The calls that are carried out again where they stand behind one that is."""
+    readers: Calls
+    """The calls that have read what was there: they are stale where they stand behind one."""
+
+    def extended(self, chosen: Calls, keeping: Calls) -> Extended:
+        """What follows where some calls are carried out again, of those `keeping` only the elements that failed."""
+        calls = behind(self.lanes, chosen, self.again, self.gathers)
+        reached = behind(self.lanes, calls, self.readers, self.gathers)
+        anew = behind(self.lanes, _less(calls, keeping), self.readers, self.gathers)
+        return Extended(calls, _less(keeping, anew), _less(reached, calls))
+
+
+def _less(calls: Calls, others: Calls) -> dict[LaneOfCalls, set[int]]:
+    return {lane: found - others[lane] for lane, found in calls.items()}
+
+
+def _behind(graph: Graph, start: set[int], among: set[int]) -> set[int]:
+    touched = set(start)
+    for node in graph.in_order():
+        if (node < 0 or node in among) and not touched.isdisjoint(graph.directly_before(node)):
+            touched.add(node)
+    return touched & among

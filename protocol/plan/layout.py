@@ -1,0 +1,347 @@
+"""Layout: a valid submission's calls as they will run: in which lanes, on which context, in what order (SPEC R6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call, read_approvals
+from acts_celery.protocol.calls.delegates import input_schema
+from acts_celery.protocol.calls.tools import ANONYMOUS, Tool
+from acts_celery.protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
+from acts_celery.protocol.errors import Problem, pointer
+from acts_celery.protocol.paths import MISSING, parts_of
+from acts_celery.protocol.plan.graph import Graph, ReadPlaces
+from acts_celery.protocol.plan.lanes import Lane, Unresolvable
+from acts_celery.protocol.plan.places import KIND, Promises
+from acts_celery.protocol.plan.submission import Submission
+from acts_celery.protocol.plan.waits import Joined
+from acts_celery.protocol.references import Reference
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.trust import refuses_untrusted
+
+_MOST_DROPPED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """A property that a promise names and that has no value yet (SPEC R6.3)."""
+
+    place: Reference
+    instance: str | None
+    """The one in which it is missing, None for all."""
+    schema: Any
+    needed: bool
+    """Whether a call waits for it, or its promise requires it."""
+    at: int
+    """The position of the promise in the context."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The promised property as data."""
+        return {"place": str(self.place), "instance": self.instance, "schema": self.schema, "needed": self.needed}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a check has found out; all else that is known before anything runs follows from it."""
+
+    submission: Submission
+    context: Context
+    calls: tuple[Call, ...]
+    lanes: Mapping[str | None, Lane]
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """Every tool that a call names, declared or derived from an activity."""
+    signatures: Mapping[str, Tool] = field(default_factory=dict)
+    """What activities are by their signatures, where a backend has said so."""
+    contracts: Mapping[str, str] = field(default_factory=dict)
+    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
+    allow: frozenset[str] | None = None
+    """The names that its calls may use, where a list was given."""
+    queued: frozenset[str] = frozenset()
+    """The activities with a queue of their own, as far as a backend has said so."""
+    giving: frozenset[str] = frozenset()
+    """The delegates in code that say what they give, as far as a backend has said so."""
+    reach: Mapping[str, ToolTrust] = field(default_factory=dict)
+    """What is said of the delegates of its calls, by all that they can call (SPEC R16.3), and of the code that they, or
+    the model of a request, may have called.
+    """
+    asked: ToolTrust = NOTHING
+    """The same of the model of a loop, and of who else writes to its context."""
+    operator: OperatorTrust = field(default_factory=OperatorTrust)
+    """What the operator says of tools; it goes with the run."""
+
+    @cached_property
+    def returns(self) -> Mapping[str, Tool]:
+        """The activities, as tools, of calls whose own tools say nothing of results (SPEC R4.6)."""
+        silent = {name for name, tool in self.tools.items() if tool.compiled_output is None}
+        names = {call.runner.name for call in self.calls if call.tool in silent} & self.signatures.keys()
+        return {name: tool for name in sorted(names) if (tool := self.signatures[name]).compiled_output}
+
+    @cached_property
+    def trust(self) -> Mapping[str, ToolTrust]:
+        """What is said of the tools and the code that its calls name or may name, where anything is (SPEC R16.1)."""
+        names = dict.fromkeys((*(name for call in self.calls for name in (call.tool, call.runner.name)), *self.reach))
+        told = {name: ToolTrust.together(self._said_of(name)) for name in names}
+        return {name: said for name, said in told.items() if said}
+
+    @property
+    def refuses_untrusted(self) -> bool:
+        """Whether a call with effects fails where others would decide on it, and is not held (SPEC R16.4)."""
+        return refuses_untrusted(self.submission.config)
+
+    def _said_of(self, name: str) -> Iterator[ToolTrust]:
+        for tools in (self.tools, self.signatures, self.submission.tools):
+            if (tool := tools.get(name)) is not None:
+                yield tool.trust
+        yield self.reach.get(name, NOTHING)
+        yield self.operator.of(name)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The calls that a person decides on before they run (SPEC R14.1)."""
+        approvals = read_approvals(self.submission.config)
+        return tuple(call.index for call in self.calls if approvals.hold(call))
+
+    @property
+    def size(self) -> int:
+        """How many calls will be executed, over all instances."""
+        return sum(len(lane.calls) for lane in self.lanes.values())
+
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether nothing of it runs before somebody has approved it (SPEC R10.2); of a loop each tick's plan waits."""
+        return self.submission.is_lazy and not self.submission.is_request and self.size > 0
+
+    @cached_property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs of the lanes, each once."""
+        return tuple({id(lane.graph): lane.graph for lane in self.lanes.values()}.values())
+
+    @cached_property
+    def dropped_waits(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (reader, writer) of scope waits that would close a cycle and are left out, over all lanes, the first
+        thousand (SPEC R8.3a).
+        """
+        pairs = (pair for graph in self.graphs for left_out in graph.left_out for pair in left_out)
+        return tuple(dict.fromkeys(islice(pairs, _MOST_DROPPED)))
+
+    @cached_property
+    def promised(self) -> tuple[Promised, ...]:
+        """What the promises of the context name and what has no value yet (SPEC R6.3)."""
+        found: dict[tuple[Reference, int, str | None], Promised] = {}
+        shared = self.context.fold()
+        for promise in Promises(self.submission.context).all:
+            alike: set[int] = set()
+            for instance, waited_for, graph in self._readers_of_promises:
+                if promise.instance not in (None, instance):
+                    continue
+                fold = self.context.fold(instance)
+                if fold.root(KIND) is shared.root(KIND):  # the same is missing there as in the lanes before
+                    if graph in alike:
+                        continue
+                    alike.add(graph)
+                needed = ReadPlaces((*promise.required(fold), *filter(promise.names, waited_for)))
+                for place in promise.missing(fold):
+                    everywhere = promise.instance is None and not shared.exists(place)
+                    key = place, promise.at, None if everywhere else instance
+                    is_needed = needed.overlap(place)
+                    if key not in found or is_needed:
+                        found[key] = Promised(place, key[2], promise.schema_of(place), is_needed, promise.at)
+        return tuple(found.values())
+
+    @property
+    def _readers_of_promises(self) -> Iterator[tuple[str | None, tuple[Reference, ...], int]]:
+        """The lanes by instance, with the promised places that they wait for, and which of them are alike. A request
+        has none yet: its calls may come in any instance, and it needs what a promise requires.
+        """
+        if self.submission.is_request:
+            yield from ((instance, (), 0) for instance in self.submission.instances or (None,))
+        for lane in self.lanes.values():
+            yield lane.instance, lane.promised_places, id(lane.graph)
+
+    @cached_property
+    def skipped(self) -> tuple[Unresolvable, ...]:
+        """What calls can never read in some instance, so that they are skipped there, and those that need what they
+        write (SPEC R6.3a).
+        """
+        return tuple(
+            replace(found, instance=lane.instance) for lane in self.lanes.values() for found in lane.unsatisfiable
+        )
+
+    @cached_property
+    def readers(self) -> Mapping[int, Set[int]]:
+        """Call index to those of its readers, over all lanes, where it has any; see `edges`."""
+        found: dict[int, Set[int]] = {}
+        seen: set[int] = set()
+        gathering = {id(lane.gathers): lane.gathers.graph for lane in self.lanes.values() if lane.gathers is not None}
+        for graph in (*self.graphs, *gathering.values()):
+            for writer, readers in graph.readers_among(_unseen(graph, seen)).items():
+                found[writer] = found[writer] | readers if writer in found else readers
+        return found
+
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (writer, reader) of call indexes, over all lanes.
+
+        Where a call waits for more than a few at one place, those that follow from the nearest are left out.
+        """
+        return tuple((writer, reader) for writer in sorted(self.readers) for reader in sorted(self.readers[writer]))
+
+    @cached_property
+    def awaited(self) -> frozenset[int]:
+        """The global calls that calls of instances wait for."""
+        shared = {call.index for call in self.lanes[None].calls} if None in self.lanes else set()
+        own = {id(lane.graph): lane.graph for lane in self.lanes.values() if lane.instance is not None}
+        own |= {id(lane.gathers): lane.gathers.graph for lane in self.lanes.values() if lane.gathers is not None}
+        return frozenset({index for graph in own.values() for index in graph.awaited} & shared)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether gather calls join the lanes (SPEC R10.4)."""
+        return any(call.gather for call in self.calls)
+
+    @cached_property
+    def joined_levels(self) -> dict[int, int] | None:
+        """How many calls stand one behind the other before each call, over all lanes; None where none are joined."""
+        if not self.is_joined:
+            return None
+        shared = {call.index for call in self.lanes[None].calls}
+        return Joined(((lane.graph, lane.gathers) for lane in self.lanes.values()), shared).levels()
+
+    @cached_property
+    def waves(self) -> tuple[tuple[int, ...], ...]:
+        """Call indexes that can run at the same time, in order; passing thoughts do not run (SPEC R6.7)."""
+        levels = self.joined_levels
+        if levels is None:
+            known = self.lanes[None].graph.levels({}) if None in self.lanes else {}
+            levels = dict(known)
+            for graph in self.graphs:
+                for index, level in graph.levels(known).items():
+                    levels[index] = max(levels.get(index, 0), level)
+        waves: dict[int, list[int]] = {}
+        for call in self.calls:
+            if call.index in levels and not call.is_note:
+                waves.setdefault(levels[call.index], []).append(call.index)
+        return tuple(tuple(waves[level]) for level in sorted(waves))
+
+
+def _unseen(graph: Graph, seen: set[int]) -> list[int]:
+    """The calls that do not wait for the very same as in a graph before, which lanes of the same calls share.
+
+    What is nearest behind a barrier may differ from one graph to another.
+    """
+    waits = list(map(id, graph.waits.values()))
+    calls = [
+        index
+        for index, own in zip(graph.waits, waits, strict=True)
+        if graph.barriers or index in graph.scopes or own not in seen
+    ]
+    seen.update(waits)
+    return calls
+
+
+# Resolution upfront: what delegates declare of input and output is part of their tools (SPEC R9.2).
+#
+# With `config.resolve: "upfront"` a tool that pins its `_delegate`, and one whose calls all name the same delegate, is
+# narrowed by the definition of that delegate: a call must fit the input that it declares, and its result
+# the definition's schema. So a model is shown, and a call held against, what the delegate takes.
+
+Definitions = Callable[[str], Mapping[str, Any] | None]
+"""The definition of a registered delegate, where it is not code."""
+
+_MERGED: Final = frozenset({"type", "properties", "required", "additionalProperties"})
+_REFERRING: Final = frozenset({"$ref", "$dynamicRef", "$id"})
+_WORDS: Final = frozenset({"title", "description", "$schema", "$comment", "examples", "default"})
+
+
+def is_upfront(submission: Submission) -> bool:
+    """Whether a submission asks for it."""
+    return submission.config.get("resolve") == "upfront"
+
+
+def narrowed_tools(submission: Submission, definitions: Definitions) -> Mapping[str, Tool]:
+    """The tools of a submission that asks for it, each as its delegate takes it."""
+    tools = dict(submission.tools)
+    for name, delegate in _delegates(submission):
+        definition = _definition(submission, delegate, definitions)
+        if definition is not None and not any(_references(definition)):
+            pinned = {"type": "object", "properties": {"_delegate": {"const": delegate}}}
+            declaration = tools[name].declaration if name in tools else pinned
+            tools[name] = Tool(name, _narrowed(declaration, definition))
+    return tools
+
+
+def upfront_problems(submission: Submission, definitions: Definitions) -> Iterator[Problem]:
+    """Definitions that cannot be merged into their tools."""
+    for _, delegate in _delegates(submission):
+        definition = _definition(submission, delegate, definitions)
+        for key in _references(definition or {}):
+            where = pointer("delegates", delegate) if delegate in submission.delegates else pointer("config", "resolve")
+            yield Problem(where, f"its {key} has a $ref, which cannot be merged into the tool: write the schema out")
+
+
+def _delegates(submission: Submission) -> Iterator[tuple[str, str]]:
+    """The tools that lead to one delegate each, with its name."""
+    named: dict[str, set[Any]] = {}
+    for _, raw in submission.calls:
+        if isinstance(raw, dict) and isinstance(raw.get("_tool"), str):
+            delegate = raw.get("_delegate")
+            named.setdefault(raw["_tool"], set()).add(delegate if isinstance(delegate, str) else None)
+    for name, tool in submission.tools.items():
+        if (pinned := tool.constants.get("_delegate")) is not None:
+            named[name] = {pinned} if isinstance(pinned, str) else set()
+    for name, delegates in named.items():
+        if len(delegates) == 1 and not delegates & {None, ANONYMOUS}:
+            yield name, next(iter(delegates))
+
+
+def _definition(submission: Submission, delegate: str, definitions: Definitions) -> Mapping[str, Any] | None:
+    own = submission.delegates.get(delegate)
+    return own if isinstance(own, Mapping) else definitions(delegate)
+
+
+def _references(definition: Mapping[str, Any]) -> Iterator[str]:
+    """Which of its schemas holds a reference into itself, which would lead elsewhere in a tool."""
+    for key, schema in (
+        ("input schema", input_schema(definition.get("context", ()))),
+        ("schema", definition.get("schema")),
+    ):
+        if any(isinstance(part, dict) and part.keys() & _REFERRING for part in parts_of(schema)):
+            yield key
+
+
+def _narrowed(declaration: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool's schema with what a definition declares of input and output; the same again where it has that already."""
+    narrowed = dict(declaration)
+    schema = input_schema(definition.get("context", ()))
+    if isinstance(schema, Mapping):
+        own = dict(narrowed.get("properties") or {})
+        for name, said in (schema.get("properties") or {}).items():
+            own[name] = _both(own.get(name, MISSING), said)
+        narrowed["properties"] = own
+        if required := [*dict.fromkeys((*narrowed.get("required", ()), *schema.get("required", ())))]:
+            narrowed["required"] = required
+        if schema.get("additionalProperties") is False:
+            narrowed["additionalProperties"] = False
+        rest = {key: value for key, value in schema.items() if key not in _MERGED | _WORDS}
+        if rest and rest not in (parts := narrowed.get("allOf", [])):
+            narrowed["allOf"] = [*parts, rest]
+    if definition.get("schema") not in (None, {}, True):
+        inside = narrowed.get("properties") or {}
+        if "_output" in inside:
+            narrowed["properties"] = {**inside, "_output": _both(inside["_output"], definition["schema"])}
+        else:
+            narrowed["_output"] = _both(narrowed.get("_output", MISSING), definition["schema"])
+    return narrowed
+
+
+def _both(own: Any, said: Any) -> Any:
+    """A schema that admits what both admit."""
+    if own in (MISSING, None, True, {}) or own == said:
+        return said
+    if said in (True, {}) or (isinstance(own, Mapping) and said in own.get("allOf", ())):
+        return own
+    return {"allOf": [own, said]}

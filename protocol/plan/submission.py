@@ -1,0 +1,568 @@
+"""A submission: what is handed in, read and held against shape and limits (SPEC R7.1, R10.2).
+
+Reading is lenient in one way only: it goes on after an error, so that all of them are listed at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, count
+from typing import Any, Final
+
+import msgpack
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.declarations import read_tools
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.calls.trust import ENDORSES, endorsement_problems
+from acts_celery.protocol.errors import (
+    ExpressionError,
+    Problem,
+    Rejected,
+    Speller,
+    UnknownName,
+    no_json,
+    pointer,
+    repeated_key,
+    unparsed,
+)
+from acts_celery.protocol.limits import (
+    CONTROL,
+    Containers,
+    Limits,
+    TooManyContainers,
+    exceeded,
+    has_control_characters,
+    size_of,
+    value_problems,
+)
+from acts_celery.protocol.messages import Message
+from acts_celery.protocol.paths import strings
+from acts_celery.protocol.plan.config import config_problems, settings_of
+from acts_celery.protocol.plan.graph import Writers
+from acts_celery.protocol.plan.lanes import Unresolvable
+from acts_celery.protocol.references import Reference
+from acts_celery.protocol.schemas import compiled, schema_problem
+from acts_celery.protocol.schemas.algebra import Algebra, types_of
+from acts_celery.protocol.schemas.costs import EXCEEDED, reading
+from acts_celery.protocol.state.context import Context, may_carry_data, message_problems, mode_of
+from acts_celery.protocol.templates import expressions_in, standing_in
+
+# The output of a solution, before anything runs: what its schema forbids, and what can never be read in it
+# (SPEC R4.9, R7.1); and schemas that no output fits (SPEC R12.3).
+
+_NO_CALL: Final = -1
+
+
+def misfit_problems(output: Any, schema: Any, *at: str | int) -> Iterator[Problem]:
+    """What a valid schema says against the output, references in it standing for any value; null is no output."""
+    if output is not None:
+        for problem in compiled(schema).problems(standing_in(output), lenient=True):
+            yield Problem(pointer(*at) + problem.pointer, problem.message, problem.cause)
+
+
+def null_problems(schema: Any, *at: str | int) -> Iterator[Problem]:
+    """That a valid schema admits null alone: that is no output, so no answer ends its request (SPEC R12.3)."""
+    if not compiled(schema).problems(None) and types_of(Algebra().made_of(schema)) == {"null"}:
+        yield Problem(pointer(*at), "admits null alone, which means that there is no output yet: admit other values")
+
+
+def output_problems(
+    output: Any, context: Context, calls: Iterable[Call], *at: str | int, is_in_loop: bool = False
+) -> Iterator[Problem]:
+    """What keeps an output from being resolved, whatever its calls do: expressions that do not parse, and such as no
+    value of the context and no call without an instance can satisfy (SPEC R6.3). In a loop no call brings an error in
+    time (SPEC R13.1).
+    """
+    writers: Writers | None = None
+    for place, text in strings(output):
+        try:
+            expressions = expressions_in(text)
+        except ExpressionError as error:
+            yield unparsed(error, *at, *place)
+            continue
+        for expression in expressions:
+            if writers is None:
+                own = [call for call in calls if call.instance is None]
+                writers = Writers(own, failing=() if is_in_loop else own)
+            if not any(all(_may_be(one, context, writers) for one in group) for group in expression.alternatives):
+                yield Problem(
+                    pointer(*at, *place),
+                    f"unresolvable reference {expression}: it is not in the context and no global call writes it",
+                    Unresolvable(_NO_CALL, pointer(*place), expression, None),
+                )
+
+
+def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
+    return context.fold().exists(place) or next(writers.lines(place), None) is not None
+
+
+# Request definitions: the delegates that a model solves, as a submission or a file holds them (SPEC R9.1).
+
+_DEFINITION_KEYS: Final = ("context", "schema", "tools", "config", ENDORSES)
+_LIKENESS: Final = 0.8
+
+
+def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
+    """What is wrong with a delegate's request definition (SPEC R9.1)."""
+    if not isinstance(definition, dict):
+        yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
+        return
+    speller = Speller(likeness=_LIKENESS)
+    for key in sorted(definition.keys() - _DEFINITION_KEYS):
+        if hint := speller.hint(key, _DEFINITION_KEYS):
+            yield Problem(pointer(*at, key), f"unknown property of a request definition{hint}")
+    context = definition.get("context", [])
+    if not isinstance(context, list):
+        yield Problem(pointer(*at, "context"), "must be a list of messages")
+    else:
+        for index, message in enumerate(context):
+            yield from message_problems(message, *at, "context", index)
+        _, found = read_tools(context, definition.get("tools"))
+        yield from (replace(problem, pointer=pointer(*at) + problem.pointer) for problem in found)
+    yield from config_problems(definition.get("config"), *at, "config")
+    yield from endorsement_problems(definition, *at)
+    schema = definition.get("schema")
+    if schema is not None and (problem := schema_problem(schema, *at, "schema")) is not None:
+        yield problem
+    elif schema is not None:
+        yield from null_problems(schema, *at, "schema")
+
+
+# Shapes of what is handed in: a submission, or what stands for one (INTERFACE).
+#
+# A call alone, a solution alone, and a list of messages with calls among them. Each is read as the submission that it
+# means; errors name the places of what was handed in.
+
+_CALLS: Final = ("solution", "calls")
+_CONTEXT: Final = ("context",)
+_SOLUTION: Final = frozenset({"calls", "output"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where the parts of a submission stand in what was handed in."""
+
+    calls: Sequence[str] | None = None
+    """The places of its calls; None where they are where a submission has them."""
+    messages: Sequence[str] = ()
+    """The places of its messages."""
+
+    def place(self, at: str) -> str:
+        """The place, as a JSON pointer, of what stands there in the submission."""
+        if self.calls is None:
+            return at
+        for inside, places in ((pointer(*_CALLS), self.calls), (pointer(*_CONTEXT), self.messages)):
+            index, _, below = at.removeprefix(f"{inside}/").partition("/")
+            if at.startswith(f"{inside}/") and index.isdecimal() and int(index) < len(places):
+                return places[int(index)] + (f"/{below}" if below else "")
+        return at.removeprefix(pointer("solution")) if at.startswith(pointer("solution", "output")) else ""
+
+    def rejected(self, problems: Iterable[Problem]) -> Rejected:
+        """The problems at their places."""
+        return Rejected(replace(problem, pointer=self.place(problem.pointer)) for problem in problems)
+
+
+WHOLE: Final = Shape()
+"""Every part stands where a submission has it."""
+
+
+def shaped(value: Any) -> tuple[Any, Shape]:
+    """The submission that is meant, and the shape in which it was handed in. What has none of these shapes is given
+    back as it is, to be found wrong.
+    """
+    if isinstance(value, list):
+        calls = {index: each for index, each in enumerate(value) if _is_call(each)}
+        messages = {index: each for index, each in enumerate(value) if index not in calls}
+        solution = {"solution": {"calls": [*calls.values()]}} if calls else {}
+        return {"context": [*messages.values()], **solution}, Shape([*map(pointer, calls)], [*map(pointer, messages)])
+    if _is_call(value):
+        return {"solution": {"calls": [value]}}, Shape([""])
+    if isinstance(value, dict) and value.keys() <= _SOLUTION and isinstance(value.get("calls"), list):
+        return {"solution": value}, Shape([pointer("calls", index) for index in range(len(value["calls"]))])
+    return value, WHOLE
+
+
+def _is_call(value: Any) -> bool:
+    return isinstance(value, dict) and "_tool" in value
+
+
+Pointer = tuple[str | int, ...]
+_OUTPUT: Final = ("solution", "output")
+_KEYS = frozenset({"context", "solution", "tools", "delegates", "schema", "config"})
+
+_DECLARING: Final = ("schema", "tool")
+_WITH_CALLS = '{"solution": {"calls": […]}}'
+_BARE_CALLS = f"calls stand in the solution: write {_WITH_CALLS}"
+_OF_A_TOOL = 'a property of a tool: its schema stands in {"tools": {NAME: {"type": "object", "properties": {…}}}}'
+_NOTHING_TO_RUN = "nothing to run: give a solution, a plan message in the context, or a schema for a model to answer"
+_UNKNOWN_KEY = f"unknown property; a submission has {', '.join(sorted(_KEYS))}"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What was handed in. `calls` are those of the solution, or of the plan messages where there is no solution."""
+
+    context: Sequence[Message]
+    calls: Sequence[tuple[Pointer, Any]]
+    is_template: bool
+    tools: Mapping[str, Tool]
+    delegates: Mapping[str, Any]
+    output: Any
+    schema: Any
+    config: Mapping[str, Any]
+    is_whole: bool
+    """Whether every call handed in, and every message that may carry data, could be taken up."""
+    first: int = 0
+    """The index of the first call: those of an amendment come behind the calls that are there."""
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """What a solution holds besides its calls and its output: it means nothing."""
+    declared: Mapping[str, Pointer] = field(default_factory=dict)
+    """Where each declared tool stands, in order; one that is not in `tools` is a bare name (SPEC R12.2)."""
+    is_request: bool = False
+    """Whether it is a request for the loop: a schema, and no solution (SPEC R12.1)."""
+    is_in_loop: bool = False
+    """Whether its calls are those of a loop's tick: their errors come when all of them have ended (SPEC R13.1)."""
+    shape: Shape = WHOLE
+    """The shape in which it was handed in."""
+    indexes: Sequence[int] = ()
+    """Those of the calls, where they do not follow each other from `first` on."""
+
+    @property
+    def numbered(self) -> Iterator[tuple[int, Pointer, Any]]:
+        """The calls with their indexes and places."""
+        return (
+            (index, at, raw) for index, (at, raw) in zip(self.indexes or count(self.first), self.calls, strict=False)
+        )
+
+    @cached_property
+    def is_lazy(self) -> bool:
+        """Whether its calls wait for the approval of their plan: by the last plan message that says a mode, else by the
+        settings (SPEC R10.2, R13.7).
+        """
+        plans = (message for message in self.context if message.get("type") == "plan")
+        modes = [mode for plan in plans if (mode := mode_of(plan)) is not None]
+        return (modes[-1] if modes else self.config.get("mode")) == "lazy"
+
+    def place(self, index: int) -> Pointer:
+        """Where a call stands."""
+        return self._places[index]
+
+    @cached_property
+    def _places(self) -> dict[int, Pointer]:
+        return {index: at for index, at, _ in self.numbered}
+
+    @cached_property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that occur in the context, in order (SPEC R10.1)."""
+        return tuple(dict.fromkeys(m["_instance"] for m in self.context if isinstance(m.get("_instance"), str)))
+
+
+def read_submission(value: Any, limits: Limits) -> tuple[Submission, list[Problem]]:
+    """The submission and everything that is wrong with its shape. Raises `Rejected` where it has none at all."""
+    value, problems = within_limits(value, limits)
+    return read_parts(value, limits, problems)
+
+
+def within_limits(value: Any, limits: Limits) -> tuple[dict[str, Any], list[Problem]]:
+    """What may be read of a submission, and everything in it that exceeds a limit. Raises `Rejected` where nothing may
+    be.
+    """
+    if not isinstance(value, dict):
+        shape = "a submission must be an object with a context, and a solution or a plan message"
+        raise Rejected([Problem("", f"{shape}, or a list of messages and calls")])
+    problems = list(value_problems(dict.fromkeys(value), limits)) or [
+        _unknown_key(str(key)) for key in value if key not in _KEYS
+    ]
+    context = value.get("context", [])
+    if not isinstance(context, list):
+        raise Rejected([*problems, Problem("/context", "must be a list of messages")])
+    if too_many := list(_count_problems(context, value.get("solution"), limits)):
+        raise Rejected([*problems, *too_many])
+    unfit = {at: found for at, part in _parts(value) if (found := list(_part_problems(part, limits, *at)))}
+    problems += chain.from_iterable(unfit.values())
+    if not all(at[0] == "context" and _can_be_missed(context[int(at[1])]) for at in unfit):
+        raise Rejected(problems)
+    context = [_stand_in(m) if ("context", index) in unfit else m for index, m in enumerate(context)]
+    value = {**value, "context": context}
+    problems += _size_problems(value, limits)
+    if reading(*_schemas(value)).is_too_large(limits.schema_work):
+        raise Rejected([*problems, Problem("", f"{EXCEEDED}: they are too large to be read")])
+    return value, problems
+
+
+def _unknown_key(key: str) -> Problem:
+    if key.startswith("_"):
+        return Problem(pointer(key), _OF_A_TOOL)
+    return Problem(pointer(key), _BARE_CALLS if key == "calls" else _UNKNOWN_KEY, UnknownName(key, tuple(_KEYS)))
+
+
+def read_parts(
+    value: Mapping[str, Any], limits: Limits, problems: Iterable[Problem] = ()
+) -> tuple[Submission, list[Problem]]:
+    """The submission that a value is which was held against the limits, with these problems and those of its shape."""
+    problems = [*problems]
+    context = value["context"]
+    messages, message_problems_ = _messages(context)
+    problems += message_problems_
+    declared, tool_problems = read_tools(context, value.get("tools"))
+    problems += tool_problems
+    delegates: Any = value.get("delegates") if value.get("delegates") is not None else {}
+    problems += _delegate_problems(delegates)
+    problems += _request_problems(value)
+    solution = value.get("solution")
+    if solution is not None:
+        calls, call_problems = _solution_calls(solution)
+    else:  # beside a request's schema a plan is context
+        calls, call_problems = plan_calls(context) if value.get("schema") is None else ([], [])
+    problems += call_problems
+    is_request = solution is None and value.get("schema") is not None
+    if solution is None and not calls and not call_problems and not is_request:
+        problems.append(Problem("", _NOTHING_TO_RUN))
+    if len(calls) > limits.solution_calls:
+        (*list_of_calls, _), _ = calls[limits.solution_calls]
+        raise Rejected(
+            [
+                *problems,
+                Problem(
+                    pointer(*list_of_calls), f"more than {limits.solution_calls} calls (ACTS_LIMIT_SOLUTION_CALLS)"
+                ),
+            ]
+        )
+    written: Mapping[str, Any] = solution if isinstance(solution, dict) else {}
+    config: Any = value.get("config")
+    submission = Submission(
+        context=messages,
+        calls=calls,
+        is_template=solution is None and not is_request,
+        is_request=is_request,
+        tools=declared.tools,
+        declared=declared.places,
+        delegates=delegates if isinstance(delegates, dict) else {},
+        output=written.get("output"),
+        schema=value.get("schema"),
+        config=settings_of(config) if isinstance(config, dict) else {},
+        is_whole=len(messages) == len(context) and not call_problems,
+        beside={key: part for key, part in written.items() if key not in ("calls", "output")},
+    )
+    return submission, problems
+
+
+def _parts(value: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
+    """What limits are applied to one by one: each message, each call, each of the other properties."""
+    for index, message in enumerate(value.get("context", ())):
+        yield ("context", index), message
+    solution = value.get("solution")
+    if isinstance(solution, dict) and isinstance(solution.get("calls"), list):
+        yield from ((("solution", key), item) for key, item in solution.items() if key != "calls")
+        yield from ((("solution", "calls", index), call) for index, call in enumerate(solution["calls"]))
+    else:
+        yield ("solution",), solution
+    yield from (((key,), value.get(key)) for key in ("tools", "delegates", "schema", "config"))
+
+
+def _part_problems(part: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
+    is_one_message = at[0] in ("context", "solution")
+    return value_problems(part, limits if is_one_message else limits.for_all, *at)
+
+
+def _count_problems(context: Sequence[Any], solution: Any, limits: Limits) -> Iterator[Problem]:
+    """Whether there is more of something than is to be looked at."""
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    instances = {m["_instance"] for m in context if isinstance(m, dict) and isinstance(m.get("_instance"), str)}
+    for place, what, number, name in (
+        ("/context", "messages", len(context), "messages"),
+        ("/context", "instances", len(instances), "instances"),
+        ("/solution/calls", "calls", len(calls) if isinstance(calls, list) else 0, "solution_calls"),
+    ):
+        if number > getattr(limits, name):
+            yield Problem(place, exceeded(f"{number} {what}", limits, name))
+
+
+def _size_problems(value: Mapping[str, Any], limits: Limits) -> Iterator[Problem]:
+    total = 0
+    for at, part in _parts(value):
+        size = size_of(part)
+        total += size
+        if size > limits.message_bytes and at[0] in ("context", "solution"):
+            yield Problem(pointer(*at), exceeded(f"{size} bytes", limits, "message_bytes"))
+    if total > limits.submission_bytes:
+        yield Problem("", exceeded(f"{total} bytes in all", limits, "submission_bytes"))
+
+
+def _schemas(value: Mapping[str, Any]) -> Iterator[Any]:
+    """What is read as schemas, or holds some."""
+    yield from (value.get(key) for key in ("schema", "tools", "delegates"))
+    yield from (message.get(key) for message in value["context"] if isinstance(message, dict) for key in _DECLARING)
+
+
+def _messages(context: Sequence[Any]) -> tuple[list[Message], list[Problem]]:
+    """The messages that are well formed, what stands for those that cannot carry data, and what is wrong."""
+    messages: list[Message] = []
+    problems: list[Problem] = []
+    for index, message in enumerate(context):
+        found = list(message_problems(message, "context", index))
+        problems += found
+        if not found:
+            messages.append(message)
+        elif not may_carry_data(message):
+            messages.append(_stand_in(message))
+    return messages, problems
+
+
+def _can_be_missed(message: Any) -> bool:
+    """Whether a submission can be looked at without a message that cannot travel."""
+    return not may_carry_data(message) and message.get("type") not in ("plan", "tool")
+
+
+def _stand_in(message: Message) -> Message:
+    """What is left of a malformed message that carries no data: that its instance occurs (SPEC R10.1)."""
+    instance = message.get("_instance")
+    is_name = isinstance(instance, str) and instance and not any(value_problems(instance, Limits()))
+    return {"type": "meta", **({"_instance": instance} if is_name else {})}
+
+
+def _delegate_problems(delegates: Any) -> Iterator[Problem]:
+    if not isinstance(delegates, dict):
+        yield Problem("/delegates", "must be an object of delegate name to request definition")
+        return
+    for name, definition in delegates.items():
+        if has_control_characters(name):
+            yield Problem(pointer("delegates", name), CONTROL)
+        yield from definition_problems(definition, "delegates", name)
+
+
+def _request_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
+    schema = value.get("schema")
+    if schema is not None and (problem := schema_problem(schema, "schema")) is not None:
+        yield problem
+    elif schema is not None:
+        solution = value.get("solution")
+        yield from misfit_problems(solution.get("output") if isinstance(solution, dict) else None, schema, *_OUTPUT)
+        if solution is None:
+            yield from null_problems(schema, "schema")
+    yield from config_problems(value.get("config"), "config")
+
+
+def _solution_calls(solution: Any) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
+    if not isinstance(solution, dict):
+        return [], [Problem("/solution", 'must be an object {"calls": […], "output": …}')]
+    calls = solution.get("calls", [])
+    if "calls" not in solution and solution.keys() - {"output"}:
+        return [], [Problem("/solution", f'has no "calls", but {", ".join(sorted(solution.keys() - {"output"}))}')]
+    if not isinstance(calls, list):
+        return [], [Problem("/solution/calls", "must be a list of calls")]
+    return [(("solution", "calls", index), call) for index, call in enumerate(calls)], []
+
+
+def plan_calls(context: Sequence[Any]) -> tuple[list[tuple[Pointer, Any]], list[Problem]]:
+    """The templates of all plan messages: `{"type": "plan", "calls": […]}`, or inside a property `plan`."""
+    found: list[tuple[Pointer, Any]] = []
+    problems: list[Problem] = []
+    for index, message in enumerate(context):
+        if not isinstance(message, dict) or message.get("type") != "plan":
+            continue
+        at: Pointer = ("context", index)
+        calls: Any = message
+        for key in ("plan", "calls"):
+            if isinstance(calls, dict) and key in calls:
+                at, calls = (*at, key), calls[key]
+        if isinstance(calls, list):
+            found.extend(((*at, position), call) for position, call in enumerate(calls))
+        else:
+            problems.append(Problem(pointer(*at), "a plan needs a list of calls"))
+    return found, problems
+
+
+# The value of a file: JSON, JSON with comments and commas before a closing bracket (JSONC), or msgpack.
+#
+# Comments and such commas are made blank where they stand and the JSON reader does the rest, so its errors name the
+# places of the file. Objects and lists are counted before they take memory.
+
+_TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
+"""A text, also one that does not end. Possessive: what was read is not read again, however many quotes are in it."""
+_TEXT_BYTES: Final = re.compile(_TEXT.encode(), re.DOTALL)
+_COMMENT: Final = re.compile(rf"{_TEXT}|//[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"{_TEXT}|[\[{{,:][ \t\r\n]*+,|,(?=[ \t\r\n]*+[\]}}])", re.DOTALL)
+"""A comma before a closing bracket, found alone: one behind an opening bracket or another comma may not stand there."""
+
+
+def decode(data: bytes, limits: Limits | None = None) -> Any:
+    """The value of a file's bytes. Raises `Rejected`."""
+    most = (limits or Limits()).containers_in_all
+    if not data.strip():
+        raise Rejected([Problem("", "the submission is empty")])
+    if 0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF:
+        return _decode_msgpack(data, most)
+    if len(data) > most and _most_containers(data) > most and _most_containers(_TEXT_BYTES.sub(b"", data)) > most:
+        raise Rejected([Problem("", f"more than {most} objects and lists (ACTS_LIMIT_CONTAINERS)")])
+    try:
+        try:
+            return _loads(data)
+        except json.JSONDecodeError as error:
+            plain = _without_comments(error.doc)
+            if plain == error.doc:
+                raise
+            return _loads(plain)
+    except RecursionError:
+        raise Rejected([Problem("", f"nested deeper than {Limits().depth} levels (ACTS_LIMIT_DEPTH)")]) from None
+    except UnicodeDecodeError as error:
+        raise Rejected([Problem("", f"not UTF-8: byte {error.start} cannot be decoded")]) from None
+    except ValueError as error:
+        raise Rejected([Problem("", f"not JSON: {no_json(error)}{_comment(error)}")]) from None
+
+
+def _loads(data: bytes | str) -> Any:
+    return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_object)
+
+
+def _without_comments(text: str) -> str:
+    """The text with spaces for comments and for commas before a closing bracket. Raises `Rejected`."""
+
+    def blank(found: re.Match[str]) -> str:
+        what = found[0]
+        if what.startswith("/*") and (len(what) < 4 or not what.endswith("*/")):
+            line = text.count("\n", 0, found.start()) + 1
+            raise Rejected([Problem("", f"not JSON: the comment that begins in line {line} is not closed")])
+        return re.sub(r"[^\r\n]", " ", what) if what.startswith("/") or what == "," else what
+
+    return _LAST_COMMA.sub(blank, _COMMENT.sub(blank, text))
+
+
+def _most_containers(data: bytes) -> int:
+    """How many objects and lists JSON has, at most: brackets may stand in texts, too."""
+    return data.count(b"[") + data.count(b"{")
+
+
+def _decode_msgpack(data: bytes, most_containers: int) -> Any:
+    made = Containers(most_containers).made
+    try:
+        return msgpack.unpackb(
+            data, strict_map_key=True, object_pairs_hook=lambda pairs: made(_object(pairs)), list_hook=made
+        )
+    except TooManyContainers as error:
+        raise Rejected([Problem("", str(error))]) from None
+    except (ValueError, msgpack.exceptions.UnpackException, RecursionError, MemoryError) as error:
+        raise Rejected([Problem("", f"not msgpack: {error or type(error).__name__}")]) from None
+
+
+def _object(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """An object; a key that stands twice has no certain value."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise Rejected([Problem("", repeated_key(pairs))])
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _comment(error: ValueError) -> str:
+    """What to do about a comment of another kind, where that is what stands in the way."""
+    is_comment = isinstance(error, json.JSONDecodeError) and error.doc[error.pos :].startswith("#")
+    return "; a comment begins with //" if is_comment else ""

@@ -1,0 +1,443 @@
+"""Waits: what calls wait for, by what the context of their lane holds (SPEC R6.1, R6.3, R8.3a).
+
+A reader waits for the writers listed before it; only if there is none and the context does not hold the value, for
+those listed after it. So of most places it is certain who is waited for, and of the others there are two cases: that is
+found out once for all lanes of the same calls, of which each then takes what is so for it. What is in a call's scopes
+it waits for where it is written before it, and need not exist.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import or_
+from typing import Final
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.plan.graph import (
+    SPELLED_OUT,
+    Barriers,
+    Graph,
+    LeftOut,
+    Line,
+    Nodes,
+    ScopePlaces,
+    Window,
+    Writers,
+    parameter_places,
+    scope_places,
+)
+from acts_celery.protocol.plan.places import KIND
+from acts_celery.protocol.references import Expression, Reference
+
+# Scope waits: a call waits for the calls listed before it that write in its scopes (SPEC R8.3a).
+#
+# Scope waits point to calls listed before, so they can close a cycle only together with a parameter that waits for a
+# call listed after its own. All that such a cycle passes through lies in a *window*: from the waiting call to the one
+# it waits for, overlapping windows joined. Outside of windows nothing has to be looked at.
+#
+# In a window, scope waits are added in the order of their readers, then of their writers; one that would close a cycle
+# is left out. Sets of calls are integers there: bit n stands for the call n places behind the window's first.
+
+MOST_BITS: Final = 10**9
+"""Of memory for one window, and """
+MOST_STEPS: Final = 500_000
+"""of time: a window of some thousand calls each of which waits for another one listed after it takes more. Where it
+does, all scope waits between its calls are left out.
+"""
+
+
+def windows(forward: Iterable[tuple[int, int]]) -> list[Window]:
+    """The windows of waits (reader, writer listed after it), those that overlap as one; to come in order."""
+    found: list[Window] = []
+    for reader, writer in forward:
+        if found and reader <= found[-1].end:
+            found[-1] = Window(found[-1].start, max(found[-1].end, writer))
+        else:
+            found.append(Window(reader, writer))
+    return found
+
+
+class ScopeWaits:
+    """The scope waits of some calls. `scopes` has what each may see, in the order listed."""
+
+    def __init__(
+        self,
+        scopes: Iterable[tuple[int, Sequence[Reference]]],
+        writers: Writers,
+        windows: Sequence[Window],
+        barriers: Barriers,
+    ) -> None:
+        self.waits: dict[int, ScopePlaces] = {}
+        """Reader -> what it waits for where none is left out."""
+        self._writers = writers
+        self._barriers = barriers
+        self._inside: dict[Window, list[int]] = {}
+        self._outside: dict[tuple[Window, Reference], Nodes] = {}
+        starts = [window.start for window in windows]
+        for reader, places in scopes:
+            at = bisect_left(starts, reader + 1) - 1
+            window = windows[at] if at >= 0 and reader <= windows[at].end else None
+            if window is not None:
+                self._inside.setdefault(window, []).append(reader)
+                for place in places:
+                    if (window, place) not in self._outside:
+                        self._outside[window, place] = barriers.before(place, by=window.start)
+            self.waits[reader] = {place: barriers.before(place, by=reader) for place in places}
+
+    def without_cycles(self, parameters: Graph) -> tuple[Mapping[int, ScopePlaces], Mapping[int, Nodes], list[LeftOut]]:
+        """The waits beside those for parameters, which have no cycle: with the barriers that stand only here, and what
+        is left out.
+        """
+        if not self._inside:
+            return self.waits, {}, []
+        waits, left_out = dict(self.waits), list[LeftOut]()
+        barriers = _Filtered(self._barriers.count)
+        needed = _needed(parameters, list(self._inside))
+        for window, readers in self._inside.items():
+            masks: dict[Reference, int] = {}
+            for place in {place for reader in readers for place in self.waits[reader]}:
+                masks[place] = _written(window, self._writers.lines(place))
+            seen = {reader: reduce(or_, (masks[place] for place in self.waits[reader]), 0) for reader in readers}
+            for reader, closing in _closing(window, seen, needed).items():
+                left_out.append(LeftOut(reader, window, closing & seen[reader]))
+                rest = window.before(reader) & ~closing
+                waits[reader] = {
+                    place: (*barriers.nodes(window, place, masks[place] & rest), *self._outside[window, place])
+                    for place in self.waits[reader]
+                }
+        return waits, barriers.made, left_out
+
+
+def _written(window: Window, lines: Iterable[Line]) -> int:
+    """The calls of the window that are in some lines."""
+    marks = bytearray((window.end - window.start) // 8 + 1)
+    for line in lines:
+        for index in line.calls[bisect_left(line.calls, window.start) : bisect_left(line.calls, window.end + 1)]:
+            marks[(index - window.start) // 8] |= 1 << (index - window.start) % 8
+    return int.from_bytes(marks, "little")
+
+
+def _needed(parameters: Graph, windows: Sequence[Window]) -> dict[int, int]:
+    """Call -> what it waits for by parameters, directly or not, of its own window."""
+    starts = [window.start for window in windows]
+    needed: dict[int, int] = {}
+    at: dict[int, int] = {}
+    """Call or barrier -> its window: that of the last call behind a barrier, for no reader after it is in another."""
+    last: dict[int, int] = {}
+    for node in parameters.in_order():
+        before = list(parameters.directly_before(node))
+        last[node] = node if node >= 0 else max((last[one] if one < 0 else one for one in before), default=-1)
+        number = bisect_left(starts, last[node] + 1) - 1
+        if number < 0 or last[node] > windows[number].end:
+            continue
+        at[node], window, bits = number, windows[number], 0
+        if (window.end - window.start) ** 2 > MOST_BITS:
+            continue
+        for one in before:
+            if one >= 0 and window.start <= one <= window.end:
+                bits |= window.bit(one)
+            if at.get(one) == number:
+                bits |= needed.get(one, 0)
+        needed[node] = bits
+    return needed
+
+
+def _closing(window: Window, seen: Mapping[int, int], needed: Mapping[int, int]) -> dict[int, int]:
+    """Reader -> the calls before it that wait for it, where its scopes have any.
+
+    For each call that is still to come, `waiting` has the calls passed that wait for it; of those with the same ones
+    there is one entry for all.
+    """
+    all_of_them = {reader: mask for reader in seen if (mask := window.before(reader)) & seen[reader]}
+    if (window.end - window.start) ** 2 > MOST_BITS:
+        return all_of_them
+    found: dict[int, int] = {}
+    steps = 0
+    waiting = {0: window.bit(window.end + 1) - 1}
+    for index in range(window.start, window.end + 1):
+        bit = window.bit(index)
+        mine = next(before for before, calls in waiting.items() if calls & bit)
+        if mine & seen.get(index, 0):
+            found[index] = mine
+        direct = needed.get(index, 0)
+        reached = (seen.get(index, 0) & ~mine | direct) & (bit - 1)
+        following: dict[int, int] = {}
+        steps += len(waiting)
+        if steps > MOST_STEPS:
+            return all_of_them
+        for before, calls in waiting.items():
+            calls &= ~bit
+            also = calls if reached & before else calls & direct
+            for key, part in ((before | mine | bit, also), (before, calls & ~also)):
+                if part:
+                    following[key] = following.get(key, 0) | part
+        waiting = following
+    return found
+
+
+class _Filtered:
+    """Barriers behind some of a window's calls; one is built on the one before it where it can be."""
+
+    def __init__(self, count: int) -> None:
+        self.made: dict[int, Nodes] = {}
+        self._count = count
+        self._last: dict[tuple[Window, Reference], tuple[int, int]] = {}
+
+    def nodes(self, window: Window, place: Reference, calls: int) -> Nodes:
+        """The calls, or a barrier behind them."""
+        if calls.bit_count() <= SPELLED_OUT:
+            return tuple(window.calls(calls))
+        covered, barrier = self._last.get((window, place), (0, 0))
+        if covered == calls:
+            return (barrier,)
+        is_longer = covered and not covered & ~calls
+        new = window.calls(calls & ~covered if is_longer else calls)
+        self._count += 1
+        self.made[-self._count] = (barrier, *new) if is_longer else tuple(new)
+        self._last[window, place] = calls, -self._count
+        return (-self._count,)
+
+
+class Waits:
+    """What some calls wait for, seen together with all `writers` in their sight.
+
+    Gather calls wait in the lanes of instances, where they `are_guests`.
+    """
+
+    def __init__(self, calls: Iterable[Call], writers: Writers, *, are_guests: bool = False) -> None:
+        self._calls = sorted(calls, key=lambda call: call.index)
+        self._writers = writers
+        barriers = Barriers(writers)
+        self._are_guests = are_guests
+        self._readers = [_read(call, barriers, is_elsewhere=call.gather and not are_guests) for call in self._calls]
+        self._barriers = barriers.made
+        own = {call.index for call in self._calls}
+        self._forward = [
+            (reader.index, last)
+            for reader in self._readers
+            if reader.uncertain and (last := reader.last(own, barriers.made)) is not None
+        ]
+        behind_scopes = Barriers(writers, barriers.count)
+        scopes = ((call.index, places) for call in self._calls if (places := scope_places(call)))
+        self._scopes = ScopeWaits(scopes, writers, windows(self._forward), behind_scopes)
+        self._lasting = {barrier: barriers.made[barrier] for barrier in barriers.behind_first} | behind_scopes.made
+
+    @cached_property
+    def uncertain(self) -> tuple[Reference, ...]:
+        """The places whose readers wait or not, or can run or not, by what the initial context holds."""
+        return tuple(dict.fromkeys(place for reader in self._readers for place in reader.uncertain))
+
+    @cached_property
+    def inputs(self) -> tuple[Reference, ...]:
+        """The places of input that parameters read: they may be promised."""
+        return tuple(dict.fromkeys(at for reader in self._readers for at in reader.waits if at.kind == KIND))
+
+    def covered(self, places: Set[Reference]) -> frozenset[Reference]:
+        """Those of some places of input that a scope covers."""
+        if not places:
+            return frozenset()
+        seen = {scope for scopes in self._scopes.waits.values() for scope in scopes if scope.kind == KIND}
+        return frozenset(place for place in places if any(map(place.overlaps, seen)))
+
+    def graph(
+        self, held: Set[Reference], promised: Set[Reference] = frozenset(), required: Set[Reference] = frozenset()
+    ) -> Graph:
+        """The graph of a lane whose context holds these of the uncertain places; of `inputs` some are `promised`, and
+        the schemas of the promises have `required` places that scopes cover. What is promised counts as held.
+
+        Where parameters wait for each other in a cycle, scope waits are left out: nothing of it will run.
+        """
+        graph = self._graph(held | promised if promised else held)
+        return _promising(graph, promised, required) if promised or required else graph
+
+    def _graph(self, held: Set[Reference]) -> Graph:
+        waits = {reader.index: reader.waits_given(held) for reader in self._readers}
+        barriers = dict(self._lasting)
+        for reader in self._readers:
+            if reader.has_late_barriers:
+                nodes = (node for nodes in waits[reader.index].values() for node in nodes if node < 0)
+                barriers.update((node, self._barriers[node]) for node in nodes)
+        parameters = Graph(waits, barriers)
+        if not self._scopes.waits or (self.may_circle and next(parameters.cycles(), None) is not None):
+            return parameters
+        scopes, more, left_out = self._scopes.without_cycles(parameters)
+        return Graph(waits, {**barriers, **more} if more else barriers, scopes, left_out=tuple(left_out))
+
+    @cached_property
+    def may_circle(self) -> bool:
+        """Whether some lane's calls may wait for each other in a circle: what the context holds is waited for less."""
+        if not self._forward:
+            return False
+        waits = {reader.index: reader.waits for reader in self._readers}
+        return next(Graph(waits, self._barriers).cycles(), None) is not None
+
+    def unsatisfiable(self, held: Set[Reference]) -> Iterator[tuple[Call, str, Expression]]:
+        """The expressions that no value of the context and no other call can satisfy, with their places (SPEC R6.3)."""
+        for call, at, expression, needed in self._doubtful:
+            if not any(places <= held for places in needed):
+                yield call, at, expression
+
+    @cached_property
+    def _doubtful(self) -> list[tuple[Call, str, Expression, list[frozenset[Reference]]]]:
+        """The expressions that calls alone do not satisfy, and what of each alternative only the context can bring."""
+        found = []
+        for call in self._calls:
+            known: dict[Expression, list[frozenset[Reference]]] = {}  # a text may read the same again and again
+            for at, expression in call.reads if call.gather is self._are_guests and not call.is_note else ():
+                if (needed := known.get(expression)) is None:
+                    needed = known[expression] = [
+                        frozenset(place for place in group if not self._writers.has_other(place, than=call.index))
+                        for group in expression.alternatives
+                    ]
+                if all(needed):
+                    found.append((call, at, expression, needed))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What one call waits for by its parameters."""
+
+    index: int
+    waits: Mapping[Reference, Nodes]
+    """As it is where the context holds nothing."""
+    uncertain: Mapping[Reference, None]
+    """Those of its places that it does not wait for where the context holds them."""
+    has_late_barriers: bool
+    """Whether it may wait for a barrier before which calls listed after it stand."""
+    _known: dict[frozenset[Reference], Mapping[Reference, Nodes]] = field(default_factory=dict)
+
+    def waits_given(self, held: Set[Reference]) -> Mapping[Reference, Nodes]:
+        """What it waits for in a lane whose context holds some places."""
+        mine = frozenset(self.uncertain.keys() & held) if self.uncertain else frozenset()
+        if not mine:
+            return self.waits
+        if mine not in self._known:
+            self._known[mine] = {place: () if place in mine else nodes for place, nodes in self.waits.items()}
+        return self._known[mine]
+
+    def last(self, own: Set[int], barriers: Mapping[int, Nodes]) -> int | None:
+        """The last call of its own lane, listed after it, that it may wait for."""
+        nodes = (node for place in self.uncertain for node in self.waits[place])
+        calls = (call for node in nodes for call in (barriers[node] if node < 0 else (node,)))
+        return max((call for call in calls if call in own), default=None)
+
+
+def _promising(graph: Graph, promised: Set[Reference], required: Set[Reference]) -> Graph:
+    """The graph with what waits for promised values: parameters at their places, scopes for all that is required there
+    (SPEC R6.3).
+    """
+    first = min(graph.barriers, default=0) - 1
+    nodes = {place: first - number for number, place in enumerate(sorted(promised | required, key=str))}
+    waits = {
+        index: {at: (*before, nodes[at]) if at in promised else before for at, before in places.items()}
+        if not promised.isdisjoint(places)
+        else places
+        for index, places in graph.waits.items()
+    }
+    scopes = {
+        index: {
+            at: (*before, *(node for one, node in nodes.items() if one in required and one.overlaps(at)))
+            for at, before in places.items()
+        }
+        for index, places in graph.scopes.items()
+    }
+    promises = {node: place for place, node in nodes.items()}
+    return replace(
+        graph, waits=waits, scopes=scopes, barriers={**graph.barriers, **dict.fromkeys(promises, ())}, promises=promises
+    )
+
+
+def _read(call: Call, barriers: Barriers, *, is_elsewhere: bool) -> _Reader:
+    """What a call waits for; a gather call waits in the lanes of instances for what is listed after it (SPEC R10.4)."""
+    waits: dict[Reference, Nodes] = {}
+    uncertain: dict[Reference, None] = {}
+    for place in parameter_places(call):
+        before = barriers.before(place, by=call.index)
+        if before or is_elsewhere:
+            waits[place] = before
+        else:
+            waits[place] = barriers.after(place, by=call.index)
+            uncertain[place] = None
+    return _Reader(call.index, waits, uncertain, any(node < 0 for place in uncertain for node in waits[place]))
+
+
+# Gathering: calls that read in every instance (SPEC R10.4).
+#
+# A gather call belongs to the global lane and waits in the lane of every instance. What it waits for there is a graph
+# of its own beside the lane's, which lanes of the same calls share, as they share theirs; so memory grows with the
+# kinds of lanes, not with the instances. Each lane says by itself when a gather call has nothing to wait for there any
+# more; the global lane needs only the number of lanes that have not yet said so.
+
+_ANY: Final = Reference("any")
+
+
+@dataclass(frozen=True)
+class Gathers:
+    """The gather calls of the global lane, and what they wait for in the lane of an instance.
+
+    The places are those of `Lane`, as the gather calls see them in the instance.
+    """
+
+    calls: tuple[Call, ...]
+    graph: Graph
+    held: frozenset[Reference] = frozenset()
+    promised: frozenset[Reference] = frozenset()
+    required: frozenset[Reference] = frozenset()
+
+    def beside(self, other: Gathers) -> Gathers:
+        """These, and others that came later, in the same lane."""
+        return Gathers(
+            (*self.calls, *other.calls),
+            self.graph.beside(other.graph),
+            self.held | other.held,
+            self.promised | other.promised,
+            self.required | other.required,
+        )
+
+    @cached_property
+    def waiting(self) -> tuple[int, ...]:
+        """The calls that have anything to wait for in the lane; the others are settled there from the beginning."""
+        return tuple(call.index for call in self.calls if self.graph.directly_before(call.index))
+
+
+class Joined:
+    """One graph over all lanes, as gather calls join them; of the lanes that share their graphs, one stands for all."""
+
+    def __init__(self, lanes: Iterable[tuple[Graph, Gathers | None]], shared: Collection[int]) -> None:
+        kinds = {(id(graph), id(gathers)): (graph, gathers) for graph, gathers in lanes}
+        graphs = [part for graph, gathers in kinds.values() for part in (graph, gathers.graph if gathers else None)]
+        self._stride = 1 + max((index for graph in graphs if graph is not None for index in graph.waits), default=0)
+        self._stride = max(self._stride, 1 + max(shared, default=0))
+        waits: dict[int, dict[int, None]] = {}
+        barriers: dict[int, Nodes] = {}
+        for number, graph in enumerate(graphs):
+            if graph is None:
+                continue
+
+            def named(node: int, number: int = number) -> int:
+                """The node of this graph: global calls are the same in all, those of a lane the same in both of its."""
+                if node < 0:
+                    return node * len(graphs) - number
+                return node if node in shared else node + self._stride * (1 + number // 2)
+
+            for index in graph.waits:
+                waits.setdefault(named(index), {}).update(dict.fromkeys(map(named, graph.directly_before(index))))
+            for barrier, before in graph.barriers.items():
+                barriers[named(barrier)] = tuple(map(named, before))
+        self._graph = Graph({index: {_ANY: tuple(before)} for index, before in waits.items()}, barriers)
+
+    def cycles(self) -> Iterator[tuple[int, ...]]:
+        """Calls that wait for each other in a circle, by their indexes."""
+        for cycle in self._graph.cycles():
+            yield tuple(node % self._stride for node in cycle)
+
+    def levels(self) -> dict[int, int]:
+        """How many calls stand one behind the other before each call, in the lane where they are most."""
+        levels: dict[int, int] = {}
+        for node, level in self._graph.levels({}).items():
+            levels[node % self._stride] = max(level, levels.get(node % self._stride, 0))
+        return levels

@@ -1,0 +1,441 @@
+"""Slips of a model: texts of its calls and its output that read as references and are none (SPEC R12.6b).
+
+A call with one does not run: what it would do with the text cannot be taken back. A text it is where each dagger is
+written `††`, or the tool says of the parameter `"_literal": true`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call, completed, read_expressions
+from acts_celery.protocol.errors import ExpressionError, Problem, pointer, shortened
+from acts_celery.protocol.limits import Limits, scalar_problem, value_problems
+from acts_celery.protocol.messages import DATA_TYPES, EVERYWHERE, Message
+from acts_celery.protocol.paths import strings
+from acts_celery.protocol.plan.places import Promises
+from acts_celery.protocol.references import DAGGER, Expression, Reference, expression_in, parse_output_path
+from acts_celery.protocol.requests.reading import Unreadable, decoded
+from acts_celery.protocol.requests.schema import Request
+from acts_celery.protocol.requests.tool_texts import names_in
+from acts_celery.protocol.slips import Literals, NamedPlaces, Slip, Slips, named_by, placeholder
+from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.state.fold import Fold
+
+# Dependents: calls that cannot run because those that were to write what they need do not (SPEC R12.6, R13.2).
+
+_MOST_DEPENDENT_INSTANCES: Final = 100
+"""Of the instances of a call that runs in all so many are looked at."""
+Key = tuple[str | int, ...]
+"""The segments of a place, its kind first."""
+
+
+def dependents(
+    request: Request, context: Context, calls: Mapping[int, Any], refused: Mapping[int, Any]
+) -> Iterator[Problem]:
+    """What is wrong with the calls, by position, that need a value which only refused calls were to write, or calls
+    that need such a value themselves. Some are left for the graph to find; none is named wrongly.
+
+    A call is looked at again only when the last call has gone that was to write something it reads: the work grows with
+    the calls, in whatever order they stand.
+    """
+    gone, there = WrittenPlaces(), WrittenPlaces()
+    causes = _Causes()
+    for position, call in refused.items():
+        gone.add(written := tuple(places_written(request, call)))
+        causes.add(written, pointer("calls", position))
+    places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
+    for one in places.values():
+        there.add(one)
+    left = {position: read_expressions(call)[0] for position, call in calls.items() if _is_readable(call)}
+    readers = _Readers(left)
+    waiting = deque(left)
+    while waiting:
+        position = waiting.popleft()
+        if position not in left:
+            continue
+        instance = calls[position].get("_instance")
+        folds = [
+            context.fold(one)
+            for one in (context.instances[:_MOST_DEPENDENT_INSTANCES] if instance == EVERYWHERE else (instance,))
+        ]
+        for at, expression in left[position]:
+            if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
+                   for group in expression.alternatives):  # fmt: skip
+                root = next(filter(None, map(causes.of, expression.references)), "the others")
+                text = f"{expression} is written by no call that can run: see what is wrong with {root}"
+                yield Problem(pointer("solution", "calls", position) + at, text)
+                del left[position]
+                gone.add(places[position])
+                causes.add(places[position], root)
+                for place in there.remove(places[position]):
+                    waiting.extend(readers.of(place))
+                break
+
+
+def _is_held(folds: Iterable[Fold], place: Reference) -> bool:
+    return any(fold.exists(place) for fold in folds)
+
+
+def _is_readable(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("_instance"), str | None)
+
+
+class WrittenPlaces:
+    """Places that some calls write."""
+
+    def __init__(self) -> None:
+        self._at: Counter[Key] = Counter()
+        self._above: Counter[Key] = Counter()
+
+    def add(self, places: Iterable[Reference]) -> None:
+        """Add those of a call."""
+        for place in places:
+            self._at[place.key] += 1
+            for length in range(1, len(place.key) + 1):
+                self._above[place.key[:length]] += 1
+
+    def remove(self, places: Iterable[Reference]) -> Iterator[tuple[Key, bool]]:
+        """Take some away; gives each key at which nothing is left, and each (with True) below which nothing is."""
+        for place in places:
+            self._at[place.key] -= 1
+            if not self._at[place.key]:
+                yield place.key, True
+            for length in range(1, len(place.key) + 1):
+                self._above[place.key[:length]] -= 1
+                if not self._above[place.key[:length]]:
+                    yield place.key[:length], False
+
+    def kinds(self) -> list[str]:
+        """The kinds of the places."""
+        return [str(key[0]) for key, count in self._above.items() if len(key) == 1 and count]
+
+    def has_inside(self, place: Reference) -> bool:
+        """Whether one of them is the place or below it."""
+        return self._above[place.key] > 0
+
+    def has(self, place: Reference) -> bool:
+        """Whether one of them is the place, above it or below it."""
+        key = place.key
+        return self.has_inside(place) or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
+
+
+class _Causes:
+    """What is to be seen to, by the places that are not written for it: the first for each."""
+
+    def __init__(self) -> None:
+        self._at: dict[Key, str] = {}
+        self._above: dict[Key, str] = {}
+
+    def add(self, places: Iterable[Reference], cause: str) -> None:
+        for place in places:
+            self._at.setdefault(place.key, cause)
+            for length in range(1, len(place.key) + 1):
+                self._above.setdefault(place.key[:length], cause)
+
+    def of(self, place: Reference) -> str | None:
+        """Why a place, or one above or below it, is not written."""
+        key = place.key
+        above = (self._at.get(key[:length]) for length in range(1, len(key)))
+        return self._above.get(key) or next(filter(None, above), None)
+
+
+class _Readers:
+    """Calls, by position, by the places that they read."""
+
+    def __init__(self, read: Mapping[int, Iterable[tuple[str, Expression]]]) -> None:
+        self._at: dict[Key, list[int]] = {}
+        self._below: dict[Key, list[int]] = {}
+        for position, expressions in read.items():
+            for key in {reference.key for _, expression in expressions for reference in expression.references}:
+                self._at.setdefault(key, []).append(position)
+                for length in range(1, len(key)):
+                    self._below.setdefault(key[:length], []).append(position)
+
+    def of(self, emptied: tuple[Key, bool]) -> Iterable[int]:
+        """Those for whom something is missing now (see `WrittenPlaces.remove`)."""
+        key, is_written_whole = emptied
+        return (self._below if is_written_whole else self._at).get(key, ())
+
+
+def places_written(request: Request, call: Any) -> Iterator[Reference]:
+    """The places that a call was to write, as far as they can be read."""
+    if not isinstance(call, dict):
+        return
+    tool = request.tools.get(call["_tool"]) if isinstance(call.get("_tool"), str) else None
+    path = completed(call, tool.constants if tool is not None else {}).get("_outputPath")
+    try:
+        written = parse_output_path(path) if isinstance(path, str) else Expression(())
+    except ExpressionError:
+        return
+    yield from written.references
+
+
+_MOST_INSTANCES: Final = 100
+_OPERATORS: Final = re.compile(r"(\s*(?:\|\||&&)\s*)")
+_MOST_LOOKED_UP: Final = 20_000
+"""Of an answer with more names of places than this no more is looked at."""
+_MOST_LISTED: Final = 100
+"""Of an answer with more slips the first of each further call is listed."""
+_AROUND: Final = re.compile(r"</?\|?/?tool_calls?\|?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|```(?:json)?")
+"""What open models write around their calls."""
+_FUNCTION: Final = re.compile(r"\s*<function=([^\s>]{1,200})>.*</function>\s*", re.DOTALL)
+_VISIBLE: Final = re.compile(r"\S")
+_DECODER: Final = json.JSONDecoder()
+
+
+class _TooMany(Exception):
+    """The answer has more texts that may name a place than are looked at."""
+
+
+def slips_in(
+    request: Request,
+    messages: Sequence[Message],
+    context: Context,
+    calls: Mapping[int, Any],
+    output: Any,
+    begun: Iterable[Call] = (),
+) -> Iterator[Problem]:
+    """What was meant to be read and is a text, in the calls of an answer by position, and in its output.
+
+    `begun` are calls at work that may still write.
+    """
+    slips = Slips(_AnswerPlaces(request, messages, context, calls.values(), begun), is_certain=True)
+    listed = 0
+    parts = [(("calls", at), *_read_of(request, call)) for at, call in calls.items()]
+    for where, schema, value in (*parts, (("output",), request.schema, output)):
+        literals = Literals(schema)
+        for at, text in strings(value):
+            try:
+                slip = slips.of(text) or _placeholder(request, calls, where, text)
+            except _TooMany:
+                text = f"not looked at: the answer has more than {_MOST_LOOKED_UP} texts that may name a place"
+                yield Problem(pointer("solution", *where, *at), text)
+                break
+            if slip is None or literals.has(at, text):
+                continue
+            listed += 1
+            is_last = listed >= _MOST_LISTED
+            escape = "; a † of the text itself is written ††" if DAGGER in text else ""
+            more = "; other texts behind it may have the same fault, and are not listed" if is_last else ""
+            yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}{more}")
+            if is_last:
+                break  # the call does not run by one of them
+
+
+def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str | int], text: str) -> Slip | None:
+    """The slip that a text is in a call with effects which stands for the result of a call before it."""
+    match where:
+        case ("calls", int(position)) if slip := placeholder(
+            text, position, lambda at: tuple(places_written(request, calls.get(at)))
+        ):
+            name = calls[position].get("_tool")
+            return slip if name in request.acting else None
+    return None
+
+
+def may_have_slips(request: Request, call: Any) -> bool:
+    """Whether a text of a call would be a slip if the places were there that it may name."""
+    schema, value = _read_of(request, call)
+    slips, literals = Slips(_AnyPlace(), is_certain=True), Literals(schema)
+    return any(slips.of(text) is not None and not literals.has(at, text) for at, text in strings(value))
+
+
+def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Mapping[str, Any], str] | None:
+    """Where a text at a place of a call only lacks the dagger of the reference that it has to be: the call as it was
+    meant, and what is wrong. Only references may stand as an output path, and among scopes.
+    """
+    match list(at), call:
+        case ["_outputPath"], {"_outputPath": str() as text}:
+            meant = _as_reference(text, inside="state.")
+            mended = {**call, "_outputPath": meant}
+        case ["_scopes", place], {"_scopes": [*scopes]} if isinstance(text := scopes[int(place)], str):
+            meant = scopes[int(place)] = _as_reference(text)
+            mended = {**call, "_scopes": scopes}
+        case _:
+            return None
+    why = f"has the text {shortened(text)!r}, where only a reference may stand: write {meant}"
+    return (mended, why) if meant is not None else None
+
+
+def with_json_meant(value: Any, at: Sequence[str]) -> tuple[Any, str] | None:
+    """Where a text at a place holds an object or a list as JSON: the value with that in its place, and what is said of
+    it.
+    """
+    if not at:
+        if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+            return None
+        with suppress(Unreadable):
+            held = decoded(value)
+            kind = "object" if isinstance(held, dict) else "list"
+            return held, f"is a text that holds JSON: write the {kind} itself, without the quotes around it"
+        return None
+    key, rest = at[0], at[1:]
+    if isinstance(value, dict) and key in value:
+        found = with_json_meant(value[key], rest)
+        return ({**value, key: found[0]}, found[1]) if found is not None else None
+    if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        found = with_json_meant(value[int(key)], rest)
+        return ([*value[: int(key)], found[0], *value[int(key) + 1 :]], found[1]) if found is not None else None
+    return None
+
+
+def call_in_text(request: Request, text: str) -> Iterator[Problem]:
+    """What is wrong with an output that is nothing but calls as a text, which some servers leak."""
+    if not request.is_native or not text.lstrip().startswith(("{", "[", "<", "`")):
+        return
+    names = {name: tool for tool, name in names_in(request).items()} | {tool: tool for tool in request.tools}
+    written = _FUNCTION.fullmatch(text)
+    called = iter([written[1]]) if written is not None else map(_called, _values(_AROUND.sub(" ", text)))
+    first = tool = names.get(next(called, ""))
+    while tool is not None and (name := next(called, None)) is not None:
+        tool = names.get(name)
+    if tool is not None and not Literals(request.schema).has((), text):
+        why = f"the text is a call of {first}, which has not run: call the function itself, and give no text"
+        yield Problem(pointer("solution", "output"), why)
+
+
+def _values(text: str) -> Iterator[Any]:
+    """The values of a text that is nothing but JSON, those of a list one by one; else nothing that is a call."""
+    at = 0
+    while (begins := _VISIBLE.search(text, at)) is not None:
+        try:
+            value, at = _DECODER.raw_decode(text, begins.start())
+        except (ValueError, RecursionError):
+            value, at = None, len(text)
+        yield from value if isinstance(value, list) else [value]
+
+
+def _called(value: Any) -> str:
+    """The tool of a call that is written as JSON; nothing where the value is none."""
+    match value:
+        case {"name": str(name), "arguments": dict() | str()} | {"name": str(name), "parameters": dict()}:
+            return name
+        case {"type": "function", "function": {"name": str(name)}} | {"_tool": str(name)}:
+            return name
+    return ""
+
+
+def _as_reference(text: str, inside: str = "") -> str | None:
+    """A text as the expression that only lacks its daggers; a path that begins with no kind is inside of another."""
+    plain = text.strip().removeprefix(DAGGER)
+    parts = _OPERATORS.split(named_by(plain) or plain)
+    for at in range(0, len(parts), 2):
+        name = parts[at].strip().removeprefix(DAGGER)
+        parts[at] = f"{DAGGER}{'' if name.partition('.')[0] in DATA_TYPES else inside}{name}"
+    expression = expression_in("".join(parts))
+    return str(expression) if expression is not None and str(expression) != text else None
+
+
+def _read_of(request: Request, call: Any) -> tuple[Any, Any]:
+    """What a tool says of its parameters, and those that a call has."""
+    if not isinstance(call, dict):
+        return None, None
+    name = call.get("_tool")
+    tool = request.tools.get(name) if isinstance(name, str) else None
+    parameters = {key: value for key, value in call.items() if not key.startswith("_")}
+    return tool.document if tool is not None else None, parameters
+
+
+class _AnswerPlaces(NamedPlaces):
+    """The places that the context holds, and those that calls of the answer were to write, whether they may or not."""
+
+    def __init__(
+        self,
+        request: Request,
+        messages: Sequence[Message],
+        context: Context,
+        calls: Iterable[Any],
+        begun: Iterable[Call],
+    ) -> None:
+        self._folds = [context.fold(), *map(context.fold, islice(context.instances, _MOST_INSTANCES))]
+        self._promises = Promises(messages)
+        self._written = WrittenPlaces()
+        for call in calls:
+            self._written.add(places_written(request, call))
+        for one in begun:
+            self._written.add(one.written)
+        self._known: dict[Reference, bool] = {}
+
+    def kinds(self) -> tuple[str, ...]:
+        return self._kinds
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        held = (kind for fold in self._folds for kind in fold.kinds())
+        return tuple(dict.fromkeys((*held, *self._written.kinds())))
+
+    def has(self, place: Reference) -> bool:
+        return self._written.has(place) or self._is_held(place)
+
+    def is_named(self, place: Reference) -> bool:
+        return self._written.has_inside(place) or self._is_held(place)
+
+    def _is_held(self, place: Reference) -> bool:
+        if place not in self._known:
+            if len(self._known) >= _MOST_LOOKED_UP:
+                raise _TooMany
+            held = any(fold.exists(place) for fold in self._folds)
+            self._known[place] = held or self._promises.name(place)
+        return self._known[place]
+
+
+class _AnyPlace(NamedPlaces):
+    """Whatever may come to be."""
+
+    def kinds(self) -> tuple[str, ...]:
+        return ()
+
+    def has(self, place: Reference) -> bool:
+        return True
+
+    def is_named(self, place: Reference) -> bool:
+        return True
+
+
+# Takes out the parts of an answer that cannot be kept, each by itself: one call is refused, the others run.
+#
+# An integer beyond 64 bits, a value of too many levels, NaN (SPEC R4.1, R13.2). The log and the model see a likeness.
+
+
+def with_likenesses(value: Mapping[str, Any], limits: Limits) -> tuple[Mapping[str, Any], list[Problem]]:
+    """A solution in which a likeness stands for each call, and for an output, that cannot be kept, and what is wrong
+    with those: an integer beyond 64 bits, too many levels.
+    """
+    if next(value_problems(value, limits), None) is None:
+        return value, []
+    calls, problems = value.get("calls"), list[Problem]()
+
+    def kept(part: Any, *where: str | int) -> Any:
+        inside = [part] if len(where) == 1 else [[part]]  # as deep as it stands
+        if (unfit := next(value_problems(inside, limits), None)) is None:
+            return part
+        problems.append(replace(unfit, pointer=pointer("solution", *where) + unfit.pointer[2 * len(where) :]))
+        likeness = _likeness(part, limits.depth - len(where))
+        if next(value_problems(likeness, limits), None) is None:
+            return likeness
+        tool = _likeness(part.get("_tool"), 0) if isinstance(part, dict) else None
+        return {"_tool": tool}
+
+    found = {**value, **({"output": kept(value["output"], "output")} if "output" in value else {})}
+    if isinstance(calls, list):
+        found["calls"] = [kept(call, "calls", at) for at, call in enumerate(calls)]
+    return found, problems
+
+
+def _likeness(value: Any, levels: int) -> Any:
+    """A value with a text for each part that cannot be kept."""
+    if isinstance(value, dict):
+        pairs = ((str(key).encode(errors="replace").decode(), part) for key, part in value.items())
+        return {key: _likeness(part, levels - 1) for key, part in pairs} if levels > 0 else "{…}"
+    if isinstance(value, list):
+        return [_likeness(part, levels - 1) for part in value] if levels > 0 else "[…]"
+    return value if scalar_problem(value) is None else shortened(str(value).encode(errors="replace").decode())

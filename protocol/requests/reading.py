@@ -1,0 +1,461 @@
+"""Answer texts: the one JSON object that a model has written, whatever stands around it (SPEC R12.6a).
+
+    <think>Three of them cost 60.</think>
+    Here is the plan:
+    ```json
+    {"calls": [{"_tool": "order", "count": 3}], "output": null}
+    ```
+
+The object is the one that has `calls` or `output`. Nothing else is guessed: what only looks like it, or stands there
+twice with different values, is an error that says what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from acts_celery.protocol.calls.tools import ALIASES
+from acts_celery.protocol.errors import Problem, no_json, pointer, repeated_key
+from acts_celery.protocol.paths import parts_of
+from acts_celery.protocol.requests.schema import Request
+from acts_celery.protocol.requests.tool_texts import OUTPUT, Function
+from acts_celery.protocol.schemas import compiled, excerpt
+from acts_celery.protocol.schemas.walk import Schema, applied, normalized, parts_at
+
+ANSWER_KEYS: Final = ("calls", "output")
+"""By which an answer is known."""
+_THINKING: Final = ("<think>", "</think>")
+_STOP: Final = re.compile(r"[{\[]|</?think>")
+_BEGINS: Final = re.compile(r'\{\s*["}]|\[\s*[\[{]')
+"""What begins like JSON that may hold an answer; other brackets belong to the words around it."""
+_MARK: Final = re.compile(r'["{}\[\]]')
+_STRING_END: Final = re.compile(r'"|\\.?', re.DOTALL)
+_LEFT_OUT: Final = ("...", "…")
+"""What stands for something else: a text that has it shows the shape of an answer, and is none."""
+_PAIRS: Final = {"}": "{", "]": "["}
+_MOST_DIGITS: Final = 4_000
+_MOST_BROKEN: Final = 1_000
+"""So many texts that begin like JSON and are none are passed over,"""
+_MOST_PASSED: Final = 3
+"""which are up to so many times as long in all as the whole."""
+
+
+class Unreadable(ValueError):
+    """A text that is not JSON, in which a key stands twice, or that has no answer."""
+
+
+def decoded(text: str, *, is_lenient: bool = False) -> Any:
+    """The value of a JSON text that is nothing else. Raises `Unreadable`. Where it is lenient, numbers that cannot be
+    kept are read all the same: what holds one is refused by itself (SPEC R4.1).
+    """
+    try:
+        return (_LENIENT if is_lenient else _DECODER).decode(text)
+    except (ValueError, RecursionError) as error:
+        raise _not_json(error) from None
+
+
+def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS, *, is_lenient: bool = False) -> dict[str, Any]:
+    """The object in a text that has one of these keys; lenient as in `decoded`. Raises `Unreadable` where there is
+    none, or where several differ.
+    """
+    return _found(text, keys, _LENIENT if is_lenient else _DECODER)[0][0]
+
+
+def words_beside(text: str) -> str:
+    """What stands around that object; nothing where there is none."""
+    words, at = "", 0
+    with suppress(Unreadable):
+        for _, start, end in _found(text, ANSWER_KEYS, _LENIENT):
+            words, at = words + text[at:start], end
+    return (words + text[at:]).strip() if at else ""
+
+
+def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[tuple[dict[str, Any], int, int]]:
+    """The object as often as it stands there, each time with its place."""
+    found: list[tuple[dict[str, Any], int, int]] = []
+    at, left, broken = 0, _MOST_PASSED * len(text), 0
+    while (stop := _STOP.search(text, at)) is not None and left > 0 and broken < _MOST_BROKEN:
+        at = stop.start()
+        if stop[0] in _THINKING:
+            end = text.find(_THINKING[1], at)
+            if stop[0] == _THINKING[1]:
+                found.clear()  # it began in the prompt
+            at = len(text) if end < 0 else end + len(_THINKING[1])
+        elif not _BEGINS.match(text, at):
+            at += 1
+        else:
+            start = at
+            try:
+                value, at = decoder.raw_decode(text, start)
+            except (ValueError, RecursionError) as error:
+                behind = _end_of(text, at)
+                if not _is_shape(text, error) and _names(text[at:behind], keys):
+                    raise _not_json(error) from None
+                left -= (len(text) if behind is None else behind) - at
+                at = at + 1 if behind is None else behind
+                broken += 1
+            else:
+                found += [(value, start, at)] if isinstance(value, dict) and value.keys() & set(keys) else []
+    if stop is not None:
+        raise Unreadable("too much of it begins like JSON and is none")
+    if not found:
+        raise Unreadable(missing(keys) if text.strip() else f"it is empty; {expected(keys)}")
+    if any(_compact(each) != _compact(found[0][0]) for each, *_ in found[1:]):
+        raise Unreadable(f"it has {len(found)} different objects with {_either(keys)}: write one")
+    return found
+
+
+def _end_of(text: str, at: int) -> int | None:
+    """Behind the bracket that closes the one here; None where none does."""
+    is_open: list[str] = []
+    while (mark := _MARK.search(text, at)) is not None:
+        at = mark.end()
+        if mark[0] == '"':
+            while (end := _STRING_END.search(text, at)) is not None and end[0] != '"':
+                at = end.end()
+            if end is None:
+                return None
+            at = end.end()
+        elif mark[0] in _PAIRS:
+            if is_open.pop() != _PAIRS[mark[0]]:
+                return None
+            if not is_open:
+                return at
+        else:
+            is_open.append(mark[0])
+    return None
+
+
+def _is_shape(text: str, error: Exception) -> bool:
+    """Whether what is no JSON there is a sign for what is left out."""
+    return isinstance(error, json.JSONDecodeError) and text.startswith(_LEFT_OUT, error.pos)
+
+
+def _names(text: str, keys: Collection[str]) -> bool:
+    """Whether one of the keys stands in it."""
+    return re.search(rf'"(?:{"|".join(map(re.escape, keys))})"\s*:', text) is not None
+
+
+def _not_json(error: ValueError | RecursionError) -> Unreadable:
+    if isinstance(error, Unreadable):
+        return error
+    if isinstance(error, RecursionError):
+        return Unreadable("it is nested too deeply")
+    return Unreadable(f"it is not JSON ({no_json(error)})")
+
+
+def missing(keys: Collection[str] = ANSWER_KEYS) -> str:
+    """What is said of an answer that has none of the keys."""
+    return f"it has no JSON object with {_either(keys)}; {expected(keys)}"
+
+
+def expected(keys: Collection[str]) -> str:
+    """What an answer looks like."""
+    shape = ", ".join(f'"{key}": …' for key in keys)
+    return f"expected {{{shape}}}"
+
+
+def _either(keys: Collection[str]) -> str:
+    return " or ".join(f'"{key}"' for key in keys)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise Unreadable(repeated_key(pairs))
+    return value
+
+
+def _refused(name: str) -> Any:
+    raise Unreadable(f"{name} is not a JSON value")
+
+
+def _integer(text: str) -> int:
+    """An integer; of one of more digits than Python reads, the first: it is beyond 64 bits in any case."""
+    return int(text[:_MOST_DIGITS])
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refused)
+_LENIENT: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
+
+
+# Function answers: what a model has answered by calling functions, as the answer that it is (SPEC R12.6).
+#
+#     find(city="Omsk", _outputPath="†state.hotel"), output(output="†state.hotel.id")
+#     {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}], "output": "†state.hotel.id"}
+#
+# From there on it is read as any other. Arguments that cannot be read stand in a call as the text that they are, under
+# `_arguments`: the call is an error, the others run. So do those of the output, beside the calls. What a model says
+# beside its calls is no part of the answer; where it calls nothing, and the output may be a text, it is the output.
+
+ARGUMENTS: Final = "_arguments"
+"""Where arguments stand that cannot be read, as the text that they are."""
+_BEGIN: Final = '{"calls": ['
+_NO_CALL: Final = (
+    "the answer calls no tool and gives no result: call those of the tools that bring the result nearer, or `output` "
+    "with the result"
+)
+
+
+SAYS_NOTHING: Final = (
+    "the answer has no calls and no output, so it brings the result no nearer: write the calls that are to be made "
+    "next, or the output"
+)
+"""What is said of such an answer where it is a JSON object: the schema admits it, and it costs a tick (SPEC R12.3)."""
+
+
+class FunctionAnswer:
+    """Writes the answer call by call, so that calls can begin while others are written.
+
+    >>> answer = FunctionAnswer([Function("a.b", "a_b", "", {})])
+    >>> answer.call("a_b", '{"x": 1}') + answer.end()
+    '{"calls": [{"_tool": "a.b", "x": 1}], "output": null}'
+    """
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._tools = {function.name: function.tool for function in functions}
+        self._with_parameters = {function.name for function in functions if _has_parameters(function)}
+        self._has_calls = False
+        self._output: str | None = None
+        self._unread: str | None = None
+        """The arguments of the output, where they cannot be read, or differ from those before."""
+
+    def call(self, name: str, arguments: str) -> str:
+        """Take in a call of a function, whose arguments are a JSON text; what it adds to the text of the answer."""
+        text = arguments.strip() or ("" if name in self._with_parameters else "{}")
+        tool = self._tools.get(name, name)
+        if tool is None:
+            self._take_output(text)
+            return ""
+        begin = ", " if self._has_calls else _BEGIN
+        self._has_calls = True
+        inside = text[1:] if arguments_problem(text) is None else f"{json.dumps(ARGUMENTS)}: {json.dumps(text)}}}"
+        comma = "" if inside.lstrip() == "}" else ", "
+        return f'{begin}{{"_tool": {json.dumps(tool)}{comma}{inside}'
+
+    @property
+    def before_output(self) -> str:
+        """What stands between the calls and the output, if no call follows."""
+        return f'{"" if self._has_calls else _BEGIN}], "{OUTPUT}": '
+
+    def end(self) -> str:
+        """What stands behind the calls. Nothing is added after it."""
+        unread = f", {json.dumps(ARGUMENTS)}: {json.dumps(self._unread)}" if self._unread is not None else ""
+        output = self._output if self._output is not None and self._unread is None else "null"
+        return f"{self.before_output}{output}{unread}}}"
+
+    def _take_output(self, text: str) -> None:
+        written = json.dumps(decoded(text)[OUTPUT]) if output_problem(text) is None else None
+        if written is None or self._output not in (None, written):
+            self._unread = text
+        else:
+            self._output = written
+
+
+def _has_parameters(function: Function) -> bool:
+    """Whether a call may give it parameters besides meta-properties."""
+    own = [name for name in function.parameters.get("properties", ()) if not name.startswith("_")]
+    return bool(own) or function.parameters.get("additionalProperties") is not False
+
+
+def arguments_problem(text: str) -> str | None:
+    """Why a text is no arguments of a tool; None where it is."""
+    if not text:
+        return "its arguments are missing: write {} where it is to be given none"
+    try:
+        value = decoded(text)
+    except Unreadable as error:
+        return f"its arguments cannot be read: {error}"
+    if not isinstance(value, dict):
+        return "its arguments are not a JSON object of parameters"
+    return "its arguments have `_tool`, which is the name of the function" if "_tool" in value else None
+
+
+def output_problem(text: str) -> str | None:
+    """Why a text is no arguments of the output; None where it is."""
+    try:
+        value = decoded(text)
+    except Unreadable as error:
+        return f"the arguments of {OUTPUT} cannot be read: {error}"
+    is_output = isinstance(value, dict) and value.keys() == {OUTPUT}
+    return None if is_output else f"{OUTPUT} has one argument, `{OUTPUT}`, which holds the whole result"
+
+
+def with_words(request: Request, answer: str | Mapping[str, Any], words: str) -> str | Mapping[str, Any]:
+    """An answer with what was said beside its calls: that is the output where there are none. Raises `Unreadable` where
+    nothing was said, or it cannot be one.
+    """
+    if not request.is_native:
+        return answer
+    value = decoded(answer) if isinstance(answer, str) else answer
+    if value != {"calls": [], "output": None}:
+        return answer
+    if not words.strip() or not request.may_say:
+        raise Unreadable(_NO_CALL)
+    return {"calls": [], "output": words}
+
+
+# The wire: what only a provider's format requires is taken out again (SPEC R12.6).
+#
+# Strict formats want every property of an object there, so that one which is optional is sent as null. Such a null is
+# dropped: where a property may be left out, and what the request says of it admits no null. A value that would be made
+# wrong by that stays as it is.
+#
+# They know no object whose properties they are not told. What it has besides those stands in one more, `_json`, as the
+# text of a JSON object; where nothing else is there, the text may be of any value, which stands in the object's place.
+# Such a format writes every `_json`; in an answer by any other it is a property like all others.
+
+AS_TEXT: Final = "_json"
+"""The property whose text holds what a strict format cannot say."""
+_MOST_LOOKED_UP: Final = 100_000
+"""Schemas that are asked for what they say of a property or an element: beyond, nulls stay."""
+
+
+def with_texts_read(answer: Mapping[str, Any], *at: str | int) -> tuple[dict[str, Any], list[Problem]]:
+    """An answer with what its `_json` texts hold, and what is wrong with those; `at` is where it stands. What is in
+    such a text is taken as it is.
+    """
+    read = {key: value_with_texts_read(value, *at, key) for key, value in answer.items()}
+    return {key: value for key, (value, _) in read.items()}, [each for _, found in read.values() for each in found]
+
+
+def value_with_texts_read(value: Any, *at: str | int) -> tuple[Any, list[Problem]]:
+    """A value in the same way."""
+    if isinstance(value, list):
+        items = [value_with_texts_read(item, *at, index) for index, item in enumerate(value)]
+        return [item for item, _ in items], [problem for _, found in items for problem in found]
+    if not isinstance(value, dict):
+        return value, []
+    beside, problems = with_texts_read({key: item for key, item in value.items() if key != AS_TEXT}, *at)
+    text = value.get(AS_TEXT)
+    if text is None:
+        return beside, problems
+    try:
+        return _joined(beside, text), problems
+    except Unreadable as error:
+        return beside, [*problems, Problem(pointer(*at, AS_TEXT), f"it should hold JSON as a text: {error}")]
+
+
+def _joined(beside: dict[str, Any], text: Any) -> Any:
+    """What a `_json` text holds, with what stands beside it. Raises `Unreadable`."""
+    held = decoded(text) if isinstance(text, str) else text
+    if not beside:
+        return held
+    if not isinstance(held, dict):
+        raise Unreadable("other properties stand beside it, so it has to be of an object")
+    if twice := beside.keys() & held.keys():
+        raise Unreadable(f"{min(twice)!r} stands in it and beside it")
+    return {**beside, **held}
+
+
+def without_nulls(request: Request, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer without the nulls that stand for what was left out."""
+    cleaned = dict(answer)
+    if isinstance(calls := answer.get("calls"), list):
+        cleaned["calls"] = [_call_without(request, call) for call in calls]
+    if "output" in answer:
+        cleaned["output"] = value_without_nulls(request.schema, answer["output"])
+    return cleaned
+
+
+def value_without_nulls(schema: Any, value: Any) -> Any:
+    """A value that a schema speaks of, in the same way."""
+    if not isinstance(value, (dict, list)):
+        return value
+    return _cleaned(value, normalized(schema))
+
+
+def _call_without(request: Request, call: Any) -> Any:
+    """A call; its meta-properties are never null but for `_output`."""
+    tool = request.tools.get(call["_tool"]) if isinstance(call, dict) and isinstance(call.get("_tool"), str) else None
+    if tool is None:
+        return call
+    kept = {
+        key: value
+        for key, value in call.items()
+        if value is not None or not (key.startswith("_") or key in ALIASES) or key in ("_tool", "_output")
+    }
+    return _cleaned(kept, tool.document)
+
+
+def _cleaned(value: Any, schema: Schema) -> Any:
+    """A value without such nulls; as it is, where it fits the schema with them alone (`const`, `minProperties`)."""
+    if all(part is not None for part in parts_of(value)):
+        return value
+    cleaned = _Places(schema).without(value)
+    if cleaned == value:
+        return value
+    fitting = compiled(schema)
+    return value if fitting.problems(cleaned) and not fitting.problems(value) else cleaned
+
+
+class _Places:
+    """What a document says of the places of a value, each looked up once; of so many at most."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._known: dict[tuple[int, ...], _Place] = {}
+        self._left = _MOST_LOOKED_UP
+
+    def without(self, value: Any) -> Any:
+        """A value that the document speaks of, without nulls that stand for what was left out."""
+        return self._without(value, self._of([self._root]))
+
+    def _without(self, value: Any, place: _Place) -> Any:
+        if isinstance(value, list):
+            most = place.prefixed
+            return [self._without(item, self._below(place, min(index, most))) for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        kept = {}
+        for key, item in value.items():
+            below = self._below(place, key)
+            if item is not None or key in place.required or not below.schemas or self._admits_null(below):
+                kept[key] = self._without(item, below)
+        return kept
+
+    def _of(self, schemas: Sequence[Schema]) -> _Place:
+        """The place of which these schemas speak."""
+        key = tuple(map(id, schemas))
+        if key not in self._known:
+            self._known[key] = _Place(schemas, applied(schemas, self._root))
+        return self._known[key]
+
+    def _below(self, place: _Place, segment: str | int) -> _Place:
+        """The place of a property or an element; beyond what may be looked up one of which nothing is said."""
+        if segment not in place.below:
+            self._left -= len(place.parts)
+            parts = place.parts if self._left >= 0 else ()
+            place.below[segment] = self._of(
+                [below for part in parts for below in parts_at(part, (segment,), self._root)]
+            )
+        return place.below[segment]
+
+    def _admits_null(self, place: _Place) -> bool:
+        """Whether a place may be null."""
+        if place.admits_null is None:
+            place.admits_null = any(map(self._admits, place.schemas))
+        return place.admits_null
+
+    def _admits(self, schema: Schema) -> bool:
+        return schema is True or (isinstance(schema, dict) and not compiled(excerpt(schema, self._root)).problems(None))
+
+
+class _Place:
+    """What is said of one place."""
+
+    def __init__(self, schemas: Sequence[Schema], parts: Sequence[dict[str, Any]]) -> None:
+        self.schemas, self.parts = schemas, parts
+        self.required = {name for part in parts for name in part.get("required", ())}
+        self.prefixed = max((len(part.get("prefixItems", ())) for part in parts), default=0)
+        """How many elements a schema of their own may speak of; of all others the same is said."""
+        self.below: dict[str | int, _Place] = {}
+        self.admits_null: bool | None = None

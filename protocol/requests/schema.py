@@ -1,0 +1,550 @@
+"""Composition: the one schema of everything that a model may answer (SPEC R12.3).
+
+Its properties stand in the order in which a model writes: what advises comes before what it advises on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import ASK_HUMAN, names_of
+from acts_celery.protocol.calls.declarations import Declared, Toolbox
+from acts_celery.protocol.calls.tools import ALIASES, REASONING, WHO, Executor, Runner, Tool
+from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.errors import Problem, Rejected, pointer
+from acts_celery.protocol.messages import EVERYWHERE, Message
+from acts_celery.protocol.plan.checking import Environment, asked_of, check_calls, reach_of, toolbox_of
+from acts_celery.protocol.plan.config import Advisor, advisors_of, meta_of
+from acts_celery.protocol.plan.submission import Submission, read_submission, shaped
+from acts_celery.protocol.requests.data_blocks import Budget, StrangePlaces
+from acts_celery.protocol.requests.widening import Definitions, Widening, closed, joined, untitled
+from acts_celery.protocol.schemas import CompiledSchema, compiled, conjuncts, excerpt
+from acts_celery.protocol.schemas.algebra import call_schema, speaks_of_meta_properties
+from acts_celery.protocol.schemas.walk import admits_name, applied, normalized
+from acts_celery.protocol.state.operations import Method
+from acts_celery.protocol.trust import shows_untrusted
+
+# A request: what a model is asked, and what its answer is held against (SPEC R12.1, R12.2).
+
+Explain = Callable[[Rejected], Iterable[Problem]]
+
+
+def as_they_are(rejected: Rejected) -> Iterable[Problem]:
+    """The problems, without what to do about them."""
+    return rejected.errors
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A submission that is a request for the loop, or a delegate's definition read as one, in its environment.
+
+    It stays the same in every tick of a run: what is composed of it is the same bytes each time (SPEC R12.3). The
+    context that it holds is the one it was submitted with; what the run has added since is given beside it.
+    """
+
+    submission: Submission
+    known: Environment
+    explain: Explain = as_they_are
+    """What makes the problems of an answer say what to do about them; it needs more than what is known here."""
+    is_native: bool = False
+    """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
+    has_texts: bool = False
+    """Whether its model may be held to a schema in which texts stand for what it cannot say (see `wire`)."""
+    is_child: bool = False
+    """Whether it is a delegate's: the names at the top of what it is given are the parent's, as its parameters are."""
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the output; null in an answer means "not yet", whether or not it admits null."""
+        return self.submission.schema
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings."""
+        return self.submission.config
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances of its context, a set that is fixed at submission (SPEC R12.4)."""
+        return self.submission.instances
+
+    @cached_property
+    def is_lazy(self) -> bool:
+        """Whether the model only plans (SPEC R13.7): calls that name no instance run once in each."""
+        return self.submission.is_lazy
+
+    @cached_property
+    def asked(self) -> ToolTrust:
+        """What is said of all that its model can call, and of who else writes to its context (SPEC R16.3)."""
+        return asked_of(self.submission, self.known)
+
+    @cached_property
+    def acting(self) -> frozenset[str]:
+        """The tools whose calls change something outside, by all that is said of them and of what is behind them."""
+        reach, tools = reach_of(self.submission.delegates, self.known), dict(self.submission.tools)
+        return frozenset(name for name in self.tools if reach.of_tools(Declared(tools, {name: ()})).effects)
+
+    @cached_property
+    def hides(self) -> bool:
+        """Whether its model is not shown what others wrote: it can call what has effects (SPEC R16.3)."""
+        return self.asked.effects and not shows_untrusted(self.config)
+
+    @property
+    def shows_no_values(self) -> bool:
+        """Whether its model is shown data by path, schema and size alone (SPEC R12.5)."""
+        return self.config.get("show") == "schema"
+
+    def budget(self, messages: Sequence[Message]) -> Budget:
+        """How its data is shown in one message, where the log has these messages (SPEC R16.3)."""
+        most = self.config.get("show_bytes"), self.known.limits.call_bytes
+        hidden = StrangePlaces(messages, hides_names=not self.is_child) if self.hides else None
+        return Budget(*most, hidden=hidden, by_schema=self.shows_no_values)
+
+    @cached_property
+    def may_say(self) -> bool:
+        """Whether its output may be a text."""
+        document = normalized(self.schema)
+        return Widening("output", document, Definitions()).may_be_text(document)
+
+    @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """What a model is shown and may call: exactly the tools that the request declares, in that order, as far as
+        they are allowed (SPEC R4.2a, R12.2). A bare name has the schema of the activity that is registered under it.
+        """
+        named = {name: self.toolbox.tool(name) or Tool(name, {}) for name in self.submission.declared}
+        return {name: tool for name, tool in named.items() if not any(self.toolbox.refusals(name, self.runner(tool)))}
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """What its calls may name."""
+        return toolbox_of(self.submission, self.known)
+
+    def runner(self, tool: Tool) -> Runner:
+        """Who runs the calls of a tool that choose no code of their own (SPEC R4.2). Raises `UnknownRunner`."""
+        return self.toolbox.runner(tool.name, tool.constants.get("_delegate"), tool.constants.get("_activity"))
+
+
+def read_request(value: Any, known: Environment) -> Request:
+    """The request that a submission would be without its solution: what a model is asked, before anything runs. One
+    without a schema has no output but null. Raises `Rejected` with every structural error.
+    """
+    document, shape = shaped(value)
+    try:
+        if not isinstance(document, dict):
+            read_submission(document, known.limits)  # raises
+        schema = document.get("schema")
+        asked = {**document, "schema": False if schema is None else schema, "solution": None}
+        submission, problems = read_submission(asked, known.limits)
+        check_calls(submission, problems, known)
+    except Rejected as rejected:
+        raise shape.rejected(rejected.errors) from None
+    return Request(submission, known)
+
+
+# Asides: what a model writes before its calls where the context asks for it, `meta` and `advisors` (SPEC R15).
+#
+# One function composes and one judges each. Nothing of it is executed; it is kept in the solution.
+
+_ADVISOR_KEYS: Final = ("id", "thought", "calls")
+"""What every advice has, beside what its advisor's schema says."""
+_MOST: Final = 100
+"""The highest that an advisor can rate a tool."""
+
+
+def compose_asides(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
+    """The properties that stand before the calls, in order, with their schemas."""
+    for name, (compose, _) in _ASIDES.items():
+        if (schema := compose(request, definitions)) is not None:
+            yield name, schema
+
+
+def judge_asides(request: Request, answer: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with them that no schema can say."""
+    for name, (_, judge) in _ASIDES.items():
+        if name in answer:
+            yield from judge(request, answer[name])
+
+
+def advice_findings(request: Request, answer: Mapping[str, Any]) -> Iterator[str]:
+    """Ratings of an advisor that cannot be read: no error, for nothing hinges on them (SPEC R15.1)."""
+    listed = answer.get("advisors")
+    for advice in listed if isinstance(listed, list) else ():
+        if isinstance(advice, dict) and "calls" in advice and not _are_ratings(advice["calls"]):
+            yield f"the calls of advisor {advice.get('id')!r} are not JSON of tool to a number from 0 to {_MOST}"
+
+
+def _are_ratings(text: Any) -> bool:
+    try:
+        ratings = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(ratings, dict) and all(
+        isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MOST for rate in ratings.values()
+    )
+
+
+def _compose_meta(request: Request, _: Definitions) -> dict[str, Any] | None:
+    """The same properties as the newest one has; the version is another."""
+    meta = meta_of(request.submission.context)
+    if meta is None:
+        return None
+    properties = {key: {"const": value} if key == "path" else {} for key, value in meta.value.items()}
+    properties["version"] = {"type": "string", "description": f"a version greater than {meta.version}"}
+    required = [key for key in properties if key in ("path", "version")]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _judge_meta(request: Request, value: Any) -> Iterator[Problem]:
+    meta = meta_of(request.submission.context)
+    version = value.get("version") if isinstance(value, dict) else None
+    if meta is not None and isinstance(version, str) and not meta.is_newer(version):
+        text = f"{version!r} is not greater than {meta.version!r}"
+        yield Problem(pointer("solution", "meta", "version"), text)
+
+
+def _compose_advisors(request: Request, definitions: Definitions) -> dict[str, Any] | None:
+    """One advice of each advisor."""
+    advisors = advisors_of(request.submission.context)
+    if not advisors:
+        return None
+    items = [_advice(advisor, definitions) for advisor in advisors]
+    return {"type": "array", "items": {"anyOf": items}, "minItems": len(items), "maxItems": len(items)}
+
+
+def _advice(advisor: Advisor, definitions: Definitions) -> dict[str, Any]:
+    """What an advisor says: data, in which nothing is a reference."""
+    document = normalized(advisor.schema)
+    writing = Widening(f"advisor.{advisor.id}", document, definitions)
+    parts = conjuncts((document,), document)
+    own = {key: writing.data(below) for part in parts for key, below in part.get("properties", {}).items()}
+    properties = {
+        "id": {"const": advisor.id},
+        "thought": {"type": "string"},
+        **{key: schema for key, schema in own.items() if key not in _ADVISOR_KEYS},
+        "calls": {"type": "string", "description": f'JSON of tool to 0-{_MOST}, such as {{"price": 80}}'},
+    }
+    required = {name for part in parts for name in part.get("required", ())} | {*_ADVISOR_KEYS}
+    return {
+        "type": "object",
+        **({"description": advisor.role} if advisor.role is not None else {}),
+        "properties": properties,
+        "required": [name for name in properties if name in required],
+        "additionalProperties": False,
+    }
+
+
+def _judge_advisors(request: Request, value: Any) -> Iterator[Problem]:
+    named = [advice.get("id") for advice in value if isinstance(advice, dict)] if isinstance(value, list) else []
+    for advisor in advisors_of(request.submission.context):
+        if named.count(advisor.id) != 1:
+            text = f"advisor {advisor.id!r} is asked once, and advises {named.count(advisor.id)} times"
+            yield Problem(pointer("solution", "advisors"), text)
+
+
+_Compose = Callable[[Request, Definitions], dict[str, Any] | None]
+_Judge = Callable[[Request, Any], Iterator[Problem]]
+_ASIDES: Final[Mapping[str, tuple[_Compose, _Judge]]] = {
+    "meta": (_compose_meta, _judge_meta),
+    "advisors": (_compose_advisors, _judge_advisors),
+}
+"""In the order in which a model writes them (SPEC R12.3)."""
+
+
+# Call schemas: what a model may write as a call of one tool (SPEC R12.4).
+#
+# A closed object; where the tool's schema is open, open for parameters, but not for meta-properties. Its properties
+# stand in the order in which a model does best to write them: what a call sees before what it is given, and where its
+# result goes last. A constant that the tool pins may be left out: it is filled in.
+
+_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity", "_scopes")
+"""The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
+_BEHIND: Final = ("_output", "_outputPath", "_outputMethod")
+"""Those that stand behind them."""
+_OWN: Final = frozenset({"_tool", REASONING, *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
+_WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
+_OF_OTHERS: Final = ("additionalProperties", "unevaluatedProperties")
+"""Keywords that speak of the parameters that a tool does not name."""
+_AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependentRequired")
+"""Keywords that speak of a call as a whole, and go on doing so."""
+
+
+def compose_call(request: Request, tool: Tool, definitions: Definitions) -> dict[str, Any]:
+    """The schema of a tool's calls; what its references lead to is added to the definitions."""
+    return CallComposing(request, tool, definitions).composed()
+
+
+@dataclass(frozen=True)
+class CallComposing:
+    """Composes the call schema of one tool."""
+
+    request: Request
+    tool: Tool
+    definitions: Definitions
+
+    def composed(self) -> dict[str, Any]:
+        """The whole schema."""
+        shown = dict(self._properties())
+        required = [name for name in shown if name in self._required]
+        schema: dict[str, Any] = {"type": "object"}
+        if self.tool.description is not None:
+            schema["description"] = self.tool.description
+        schema |= {"properties": shown, "required": required, "additionalProperties": self._others}
+        if self._others is not False:
+            own = [name for name in shown if name.startswith("_")]
+            schema["propertyNames"] = {"anyOf": [{"pattern": "^(?!_)"}, {"enum": own}]}
+        if patterns := dict(self._patterns()):
+            schema["patternProperties"] = patterns
+        conditions = list(self._conditions())
+        if {"_instance", "_gather"} <= shown.keys():
+            conditions.append({"not": {"required": ["_instance", "_gather"]}})
+        if lists := self._lists:
+            conditions.append(lists[0] if "_each" in self.tool.constants else {"anyOf": [_WITHOUT_EACH, *lists]})
+            conditions += [{"not": {"required": ["_gather", "_each"]}}] if {"_gather", "_each"} <= shown.keys() else []
+        if len(conditions) == 1 and not conditions[0].keys() & schema.keys():
+            return {**schema, **conditions[0]}
+        return {**schema, "allOf": conditions} if conditions else schema
+
+    def _properties(self) -> Iterator[tuple[str, Any]]:
+        """What a model is shown, in order."""
+        yield "_tool", {"const": self.tool.name}
+        yield REASONING, {"type": "string"}
+        for name in _SHOWN_IN_ORDER:
+            yield from self._meta(name)
+        for name in self._named:
+            if not name.startswith("_"):
+                yield name, self._widening.value(joined(self._said(name)))
+        for name in self._named:
+            if name.startswith("_") and name not in _OWN:
+                yield name, self._widening.data(joined(self._said(name)))
+        for name in _BEHIND:
+            yield from self._meta(name)
+
+    def _meta(self, name: str) -> Iterator[tuple[str, Any]]:
+        """A meta-property, where a model may give it."""
+        said = self._said(name)
+        if False in said:
+            return
+        if name in self.tool.constants and not self._is_granted(name) and not self._is_choice(name):
+            if name not in WHO:
+                yield name, {"const": self.tool.constants[name]}
+            return
+        match name:
+            case "_instance" if self.request.instances:
+                yield name, self._instance_schema()
+            case "_gather" if self.request.instances and not self.tool.constants.get("_instance"):
+                yield name, {"const": True}
+            case "_each" if self._lists:
+                yield name, {"enum": list(self._choices_of_lists)}
+            case "_delegate" | "_activity":
+                if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
+                    yield name, {"enum": allowed}
+            case "_scopes" if said:
+                yield name, self._without_refused_scopes(self._widening.data(joined(said)))
+            case "_output" if self._is_latent and not self.request.is_lazy:
+                yield name, self._widening.data(joined(said))
+            case "_outputPath" if self._is_choice(name):
+                yield name, {"enum": list(self.tool.pinned_places)}
+            case "_outputPath":
+                yield name, self._widening.data(joined(said)) if said else self.definitions.reference()
+            case "_outputMethod":
+                yield name, self._widening.data(joined(said)) if said else {"enum": list(map(str, Method))}
+
+    @cached_property
+    def _choices_of_lists(self) -> tuple[str | list[str], ...]:
+        """The parameters for each of whose elements a call may be carried out (SPEC R4.10)."""
+        if self._is_latent or self.request.runner(self.tool).name == ASK_HUMAN:
+            return ()
+        given = [name for name in self._named if not name.startswith("_")]
+        return tuple(one for one in self.tool.lists if all(name in given for name in names_of(one)))
+
+    @cached_property
+    def _lists(self) -> list[dict[str, Any]]:
+        """What holds of a call for each of these choices: a reference stands there."""
+        reference = self.definitions.reference
+        return [
+            {
+                "properties": {"_each": {"const": one}, **{name: reference() for name in names_of(one)}},
+                "required": list(names_of(one)),
+            }
+            for one in self._choices_of_lists
+        ]
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        """The properties that a call must have, as far as they are shown."""
+        asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
+        asked |= {ALIASES[name] for name in asked & ALIASES.keys()}
+        asked -= {"_output", *self.tool.constants}
+        said = self._said("_outputPath")
+        if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
+            asked |= {"_outputPath"} - self.tool.constants.keys()
+        return frozenset(asked)
+
+    @cached_property
+    def _is_latent(self) -> bool:
+        """Whether a model gives the result: no code is registered, and none can be chosen (SPEC R4.2)."""
+        choosing = any(self.tool.choices(name) for name in ("_delegate", "_activity"))
+        return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
+
+    def _without_refused_scopes(self, schema: Any) -> Any:
+        """What is said of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""
+        items = schema.get("items") if isinstance(schema, dict) else None
+        behind = list(self.request.toolbox.behind(self.tool, self.request.runner(self.tool)))
+        if not behind or not isinstance(items, dict) or "enum" not in items:
+            return schema
+        kept = [scope for scope in items["enum"] if not any(_refuses(tool, scope) for tool in behind)]
+        return {**schema, "items": {**items, "enum": kept}} if kept else {**schema, "maxItems": 0}
+
+    def _is_choice(self, name: str) -> bool:
+        """Whether it is the place of a latent call that its tool pins to one of several: the model chooses."""
+        is_open = name == "_outputPath" and self._is_latent and not self.request.is_lazy
+        return is_open and bool(self.tool.pinned_places)
+
+    def _is_granted(self, name: str) -> bool:
+        """Whether a call that omits a meta-property is given it, and may as well have another value (SPEC R4.1a)."""
+        return not any("const" in part for part in self._applied(self._said(name)))
+
+    def _is_allowed(self, code: Any) -> bool:
+        """Whether a choice of code is allowed (SPEC R4.2a)."""
+        return self.request.toolbox.allow is None or code in self.request.toolbox.allow
+
+    @property
+    def _instances(self) -> list[str]:
+        """What `_instance` may be; what runs in all of them anyway does not say so."""
+        return [*self.request.instances, *([] if self.request.is_lazy else [EVERYWHERE])]
+
+    def _instance_schema(self) -> dict[str, Any]:
+        """The instances of the context, as far as the tool admits them."""
+        said = self._said("_instance")
+        if said:
+            admitted = compiled(excerpt({"allOf": said}, self._document))
+            return {"enum": [name for name in self._instances if not admitted.problems(name)]}
+        self.definitions.schemas.setdefault("instance", {"enum": self._instances})
+        return {"$ref": "#/$defs/instance"}
+
+    def _patterns(self) -> Iterator[tuple[str, Any]]:
+        """What is said of parameters by patterns of their names."""
+        for part in self._parts:
+            for pattern, below in part.get("patternProperties", {}).items():
+                if pattern != "^_" and not speaks_of_meta_properties(pattern):
+                    yield pattern, self._widening.value(below)
+
+    @cached_property
+    def _others(self) -> Any:
+        """What parameters may be that the tool does not name; False where it takes none."""
+        said = said_of_others(self._parts, self._named)
+        return self._widening.value(joined(said)) if said else False
+
+    def _conditions(self) -> Iterator[dict[str, Any]]:
+        """What is said of a call as a whole."""
+        for part in self._parts:
+            if any(keyword in part for keyword in _AS_A_WHOLE):
+                said = {keyword: part[keyword] for keyword in _AS_A_WHOLE if keyword in part}
+                # Each of these is one schema applied to all of the call, whose places always hold references.
+                exactly = [{"oneOf": list(map(self._widening.inside, said.pop("oneOf")))}] if "oneOf" in said else []
+                yield from ([self._widening.inside(said)] if said else [])
+                yield from exactly
+
+    def _said(self, name: str) -> list[Any]:
+        """What is said of a property whatever the call is, by its names."""
+        names = (name, *(alias for alias, newer in ALIASES.items() if newer == name))
+        named = (untitled(part.get("properties", {})) for part in self._parts)
+        return [properties[each] for properties in named for each in names if each in properties]
+
+    def _admits_null(self, said: Any) -> bool:
+        return said is False or not compiled(excerpt({"allOf": [said]}, self._document)).problems(None)
+
+    def _applied(self, said: list[Any]) -> list[dict[str, Any]]:
+        return applied(said, self._document)
+
+    @cached_property
+    def _named(self) -> tuple[str, ...]:
+        """The properties that the tool's schema names, wherever it is applied to a call as a whole, in order: first
+        those that it describes.
+        """
+        parts = [*self._parts, *applied((self._entry,), self._document)]
+        described = [name for part in parts for name in part.get("properties", ()) if admits_name(self._parts, name)]
+        demanded = [name for part in parts for name in part.get("required", ())]
+        demanded += [name for part in parts for names in part.get("dependentRequired", {}).values() for name in names]
+        return tuple(dict.fromkeys([*described, *demanded]))
+
+    @cached_property
+    def _parts(self) -> list[dict[str, Any]]:
+        """The schemas that are applied to every call."""
+        return conjuncts((self._entry,), self._document)
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        """The tool's schema as it speaks of calls (see `schemas.calls`), its properties in the order in which
+        they are declared.
+        """
+        assert isinstance(self._calls.document, dict)
+        return self._calls.document
+
+    @cached_property
+    def _entry(self) -> Any:
+        return self._calls.applied
+
+    @cached_property
+    def _calls(self) -> CompiledSchema:
+        return call_schema(CompiledSchema(self.tool.document), {})
+
+    @cached_property
+    def _widening(self) -> Widening:
+        return Widening(self.tool.name, self._document, self.definitions)
+
+
+def said_of_others(parts: Sequence[Mapping[str, Any]], named: Iterable[str]) -> list[Any]:
+    """What a tool says of parameters that it does not name; nothing where it takes none. One that asks for more
+    parameters than it names takes any.
+    """
+    said = [part[keyword] for part in parts for keyword in _OF_OTHERS if keyword in part]
+    if False in said:
+        return []
+    if any("unevaluatedProperties" in part for part in parts):
+        return [True]  # validation alone knows which parameters that speaks of
+    if not said and not any("patternProperties" in part for part in parts):
+        least = max((part.get("minProperties", 0) for part in parts), default=0)
+        return [True] if least > sum(not name.startswith("_") for name in named) else []
+    return [each for each in said if each is not True] or said[:1]
+
+
+def _refuses(tool: Tool, scope: Any) -> bool:
+    """Whether a tool admits no call with a scope."""
+    return any(problem.pointer.startswith("/_scopes") for problem in tool.problems({"_scopes": [scope]}, lenient=True))
+
+
+@lru_cache(maxsize=64)
+def compose(request: Request) -> dict[str, Any]:
+    """The composed schema: a closed object of `calls` and `output`, all of it required. It hangs on the request alone,
+    so it is the same in every tick, and made once.
+    """
+    definitions = Definitions()
+    return closed(dict(_properties(request, definitions)), definitions)
+
+
+def properties_of_calls(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The properties that calls of any tool may have, by a composed schema."""
+    calls = schema["properties"]["calls"].get("items", {}).get("anyOf", ())
+    return frozenset(name for call in calls for name in call["properties"])
+
+
+def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
+    yield from compose_asides(request, definitions)
+    calls = [compose_call(request, tool, definitions) for tool in request.tools.values()]
+    yield "calls", {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
+    yield "output", _output(request, definitions)
+
+
+def _output(request: Request, definitions: Definitions) -> dict[str, Any]:
+    """The request's schema, in which references may stand for values (SPEC R4.9), or null: not yet."""
+    if request.schema is False:  # there is none: see `read_request`
+        return {"type": "null"}
+    document = normalized(request.schema)
+    schema = Widening("output", document, definitions).value(document)
+    branches = schema["anyOf"] if isinstance(schema, dict) and schema.keys() == {"anyOf"} else [schema]
+    return {"anyOf": [*branches, *([] if {"type": "null"} in branches else [{"type": "null"}])]}

@@ -1,0 +1,297 @@
+"""Work: how much a schema can take at most, read off the schema and the size of a value alone (SPEC R7.1).
+
+Schemas come with submissions, and so do the values they are applied to. `$ref` may double the work with each step, a
+pattern may be slow on a long text, and a number of a thousand digits is divided by hand. The estimate is never too low
+by more than a factor of ten (`tests/protocol/test_schema_costs.py` holds it against the clock). One unit is one
+keyword's look at one value, about ten nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate, chain, repeat
+from math import frexp
+from typing import Any, Final, NamedTuple
+
+from acts_celery.protocol.limits import Limits
+from acts_celery.protocol.paths import parts_of
+from acts_celery.protocol.references import Path
+from acts_celery.protocol.schemas.walk import (
+    IN_PLACE,
+    LISTED,
+    MOST_STEPS_BACK,
+    NAMED,
+    SINGLE,
+    SchemaError,
+    cost_of,
+    in_place,
+    subschemas,
+)
+
+MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
+"""Units that one schema may take for one value of a submission: some seconds."""
+MOST_WORK: Final = MOST_WORK_AT_SUBMISSION // 10
+"""Units that it may take while a run is under way: half a second, in which a process does nothing else."""
+STEP_WORK: Final = MOST_WORK // 25
+"""Units of schema work after which a step ends, so that other lanes have their turn: twenty milliseconds."""
+EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
+HEAVY_WORK: Final = STEP_WORK // 2
+"""Units from which on a check is made in another process where there is one."""
+_FREE: Final = 100
+"""A schema that looks at each part of a value no more often than this is not worth counting the parts."""
+_UNITS_PER_ERROR: Final = 10
+_NARROW: Final = 1_000
+_UNITS_PER_WAY: Final = 30
+_WIDEST: Final = 5_000
+"""So many schemas may be applied to one value where `unevaluatedProperties` looks at each: that is written out."""
+_CHARACTERS: Final = 5
+_MOST: Final = 10**12
+_LEVELS: Final = 64
+_NAMING: Final = frozenset({"properties", "prefixItems"})
+"""Keywords of which at most one schema applies to a part of a value."""
+_LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_INSIDE: Final = (NAMED | LISTED | SINGLE) - {*_NAMING, *IN_PLACE}
+"""The others that speak of the parts of a value."""
+_MOST_COMPILED_BYTES: Final = 2**27
+"""Of memory that the compiled schemas of a submission may take."""
+_UNITS_PER_OBJECT, _BYTES_PER_OBJECT = 2_500, 2_600
+"""To compile an object of a schema."""
+_UNITS_PER_PATTERN, _BYTES_PER_PATTERN = 3_500, 10_000
+_BYTES_PER_PART: Final = 300
+_BYTES_PER_STATE: Final = 35
+_NUMERIC: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LISTING: Final = ("required", "dependentRequired", "enum", "const")
+_UNITS_PER_NUMBER: Final = 100
+"""To hold a number against one that is no plain integer."""
+_UNITS_PER_STRUCTURE: Final = 5
+"""To hold a value against a list or an object."""
+_UNITS_PER_DISTINCT: Final = 50
+"""For each part of a list whose elements have to be unique."""
+_PLAIN: Final = 2**63
+_FEW_DIGITS: Final = 20
+
+
+@dataclass(slots=True)
+class Meter:
+    """What the schemas applied in a context (`METER`) take, in units."""
+
+    units: int = 0
+
+    def read(self) -> int:
+        """What they have taken since it was read last."""
+        units, self.units = self.units, 0
+        return units
+
+
+METER: Final[ContextVar[Meter | None]] = ContextVar("METER", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a schema can take: how often it looks at a part of a value, at most, by how deep that is in the value."""
+
+    levels: tuple[int, ...]
+    units_per_text: int
+    """For every few characters of a text, each time a schema looks at it."""
+    patterns_going_back: int
+    digits: int = -1
+    """Of the longest number that a number is held against; -1 where none is."""
+    listed: Sequence[int] = ()
+    """With how many numbers of `const` and `enum` each part of a value is compared, at most, by how deep it is."""
+
+    @property
+    def applications(self) -> int:
+        """How often it looks at any part, at most."""
+        return max(self.levels)
+
+    def listing(self, value: Any) -> int:
+        """The units that it can take to list what is wrong with a value."""
+        return max(self.of(value), sum(_UNITS_PER_ERROR * often * len(parts) for often, parts in self._looks(value)))
+
+    def of(self, value: Any) -> int:
+        """The units that it can take to apply the schema to a value; none where that is too little to count."""
+        is_free = self.applications <= _FREE and self.units_per_text == 1 and not self.patterns_going_back
+        units = 0 if self.digits < 0 else self._on_numbers(value)
+        if is_free:
+            return units if units > _FREE * _UNITS_PER_NUMBER else 0
+        for often, parts in self._looks(value):
+            texts = (text for part in parts for text in (part if isinstance(part, dict) else (part,)))
+            sizes = [len(text) for text in texts if isinstance(text, str)]
+            units += often * (len(parts) + self.units_per_text * -(-sum(sizes) // _CHARACTERS))
+            units += self.patterns_going_back * sum(2 * min(2 ** min(size, 20), MOST_STEPS_BACK) for size in sizes)
+        return units
+
+    def _on_numbers(self, value: Any) -> int:
+        """The units for numbers of many digits, of which a comparison takes longer with the square of these, and for
+        those that are no integers.
+        """
+        long = sum(
+            often * (self.digits + digits) ** 2 // 100
+            for often, parts in self._looks(value)
+            for digits in map(digits_of, parts)
+            if digits
+        )
+        return long + sum(
+            _UNITS_PER_NUMBER
+            * self.listed[min(depth, len(self.listed) - 1)]
+            * sum(type(part) is float for part in parts)
+            for depth, (_, parts) in enumerate(self._looks(value) if self.listed else ())
+        )
+
+    def _looks(self, value: Any) -> Iterator[tuple[int, list[Any]]]:
+        """The parts of a value level by level, and how often each is looked at."""
+        depth, parts = 0, [value]
+        while parts:
+            yield self.levels[depth] if depth < len(self.levels) else self.applications, parts
+            inside = (
+                part.values() if isinstance(part, dict) else part for part in parts if isinstance(part, (dict, list))
+            )
+            depth, parts = depth + 1, [*chain.from_iterable(inside)]
+
+
+class Reading(NamedTuple):
+    """What it takes to compile schemas: units of work, and bytes of memory."""
+
+    units: int
+    bytes: int
+
+    def is_too_large(self, most_units: int = MOST_WORK_AT_SUBMISSION) -> bool:
+        """Whether a process should not compile so much for one submission."""
+        return self.bytes > _MOST_COMPILED_BYTES or self.units > most_units
+
+
+def reading(*schemas: Any) -> Reading:
+    """What it takes to compile schemas: their size, and that of their patterns written out."""
+    parts, objects, patterns, states = 0, 0, 0, 0
+    for part in chain.from_iterable(map(parts_of, schemas)):
+        parts += 1
+        if isinstance(part, dict):
+            objects += 1
+            for pattern in _patterns(part):
+                patterns += 1
+                states += cost_of(pattern).states
+    return Reading(
+        100 * parts + _UNITS_PER_OBJECT * objects + _UNITS_PER_PATTERN * patterns + 10 * states,
+        _BYTES_PER_PART * parts
+        + _BYTES_PER_OBJECT * objects
+        + _BYTES_PER_PATTERN * patterns
+        + _BYTES_PER_STATE * states,
+    )
+
+
+def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
+    """What a schema can take that applies these parts of a document, first of all itself.
+
+    Raises `SchemaError` where that has no end, or is written out.
+    """
+    parts = {id(part): part for _, part in reached}
+    if not parts:
+        return Work((1,), 1, 0)
+    beside = {at: _known(in_place(part, root, *IN_PLACE), parts) for at, part in parts.items()}
+    try:
+        inner_first = [*TopologicalSorter(beside).static_order()]
+    except CycleError as error:
+        place = next(place for place, part in reached if id(part) == error.args[1][0])
+        raise SchemaError("the schema refers to itself without end", place) from None
+
+    def summed(own: Mapping[int, int], twice: Container[int] = ()) -> dict[int, int]:
+        """Units of each schema with those of what it applies to the same value, some of it twice."""
+        units: dict[int, int] = {}
+        for at in inner_first:
+            units[at] = min(_MOST, own[at] + (1 + (at in twice)) * sum(units[below] for below in beside[at]))
+        return units
+
+    left_over = {at for at, part in parts.items() if part.keys() & _LEFT_OVER}
+    widest = max(summed(dict.fromkeys(parts, 1)).values())
+    if left_over and widest > _WIDEST:
+        raise SchemaError(f"{EXCEEDED}: {widest} schemas apply to one and the same value")
+    named = {at: _known((below for _, below in subschemas(part, _NAMING)), parts) for at, part in parts.items()}
+    others = {at: _known((below for _, below in subschemas(part, _INSIDE)), parts) for at, part in parts.items()}
+    first = next(iter(parts))
+
+    def by_level(own: Mapping[int, int]) -> Iterator[int]:
+        """What the first schema and all that it applies take on a part of a value, by how deep that is in the value."""
+        units = summed(own, left_over)
+        for _ in range(_LEVELS):
+            yield units[first]
+            deepest = {at: max((units[below] for below in named[at]), default=0) for at in parts}
+            deeper = summed({at: deepest[at] + sum(units[below] for below in others[at]) for at in parts}, left_over)
+            if deeper == units:
+                return
+            units = deeper
+
+    levels = [*by_level({at: _own(part) for at, part in parts.items()})]
+    if any(part.get("uniqueItems") is True for part in parts.values()):
+        levels = _with_distinct(
+            levels, [*by_level({at: int(part.get("uniqueItems") is True) for at, part in parts.items()})]
+        )
+    patterns = [cost_of(pattern) for part in parts.values() for pattern in _patterns(part)]
+    widest = max((cost.ways for cost in patterns), default=0)
+    going_back = sum(cost.goes_back for cost in patterns)
+    digits = max((digits for part in parts.values() for digits in _compared(part)), default=-1)
+    numbers = {at: sum(1 for _ in _listed_numbers(part)) for at, part in parts.items()}
+    listed = [*by_level(numbers)] if any(numbers.values()) else ()
+    return Work(tuple(levels), widest * _UNITS_PER_WAY if widest > _NARROW else 1, going_back, digits, tuple(listed))
+
+
+def _with_distinct(levels: Sequence[int], lists: Sequence[int]) -> list[int]:
+    """Units by level with what it takes to find equal elements: how many lists of each level that is asked for.
+
+    Such a list is gone through with all that is in it: each part once for each list around it.
+    """
+    depth = _LEVELS if lists[-1] else max(len(levels), len(lists) + 1)
+    own, asked = ([*chain(given, repeat(given[-1], depth - len(given)))] for given in (levels, lists))
+    around = accumulate(asked, initial=0)
+    return [min(_MOST, units + _UNITS_PER_DISTINCT * many) for units, many in zip(own, around, strict=False)]
+
+
+def _known(schemas: Iterable[Any], parts: Mapping[int, Any]) -> list[int]:
+    """The identities of the objects among some schemas."""
+    return [id(schema) for schema in schemas if id(schema) in parts]
+
+
+def _own(part: Mapping[str, Any]) -> int:
+    """What a schema's own keywords look at."""
+    listed = (one for keyword in _LISTING if keyword in part for one in parts_of(part[keyword]))
+    units = sum(_UNITS_PER_STRUCTURE if isinstance(one, (dict, list)) else 1 for one in listed)
+    return len(part) + units + sum(_UNITS_PER_NUMBER + digits**2 // 100 for digits in _compared(part) if digits)
+
+
+def _compared(part: Mapping[str, Any]) -> Iterator[int]:
+    """The digits of each number that a schema's own keywords hold numbers against; 0 for a plain integer."""
+    for keyword in _NUMERIC:
+        if keyword in part:
+            yield digits_of(part[keyword], of_schema=True)
+    for one in _listed_numbers(part):
+        yield digits_of(one, of_schema=True)
+    if part.get("uniqueItems") is True:
+        yield 0
+
+
+def _listed_numbers(part: Mapping[str, Any]) -> Iterator[float]:
+    for keyword in ("enum", "const"):
+        for one in parts_of(part[keyword]) if keyword in part else ():
+            if isinstance(one, (int, float)):
+                yield one
+
+
+def digits_of(value: Any, *, of_schema: bool = False) -> int:
+    """The digits of a number written out, where they are more than a processor counts with; 0 of anything else.
+
+    Of a schema each number that is no plain integer has some.
+    """
+    if type(value) is int:
+        return 0 if -_PLAIN <= value < _PLAIN else value.bit_length() * 3 // 10
+    if type(value) is float:
+        digits = abs(frexp(value)[1]) * 3 // 10
+        return digits + 1 if of_schema else digits * (digits > _FEW_DIGITS)
+    return 0
+
+
+def _patterns(part: Mapping[str, Any]) -> Iterator[str]:
+    named = part.get("patternProperties")
+    patterns = (part.get("pattern"), *(named if isinstance(named, dict) else ()))
+    return (pattern for pattern in patterns if isinstance(pattern, str))

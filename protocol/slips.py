@@ -1,0 +1,456 @@
+"""Texts that read as references and are none, and what was meant (SPEC R6.7, R12.6b).
+
+`slip`          what is said of one text
+`embedded`      references inside a longer text, and the text as a template
+`naming`        which place a text names
+`known_places`  which places there are for any reader
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import chain, islice
+from typing import Any, Final
+
+from acts_celery.protocol.errors import ExpressionError, Speller, shortened
+from acts_celery.protocol.messages import DATA_TYPES
+from acts_celery.protocol.paths import index_or_key
+from acts_celery.protocol.plan.graph import Writers
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.plan.places import KIND, Places, Promises, WrittenPlaces, named_below, parts_of
+from acts_celery.protocol.references import (
+    DAGGER,
+    MAX_SEGMENTS,
+    Expression,
+    Path,
+    Reference,
+    expression_in,
+    is_expression,
+)
+from acts_celery.protocol.templates import OPENING, Template, bare, meaning
+
+# Embedded references: what was meant to be read in the middle of a text, and the text as a template (SPEC R2.6).
+
+Meant = Callable[[str], Reference | None]
+"""The place that a name without a dagger means, if any."""
+
+
+class Form(Enum):
+    """How a place is written in a text."""
+
+    REFERENCE = "†state.x"
+    TEMPLATE = "{{state.x}}"
+    """Or `${state.x}`, or `$state.x`: hardly ever anything else."""
+    BRACES = "{state.x}"
+    """What may be a text as well."""
+
+
+NAME: Final = r"[^\W\d][\w-]*"
+STEP: Final = r"""(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])"""
+PATH: Final = rf"{NAME}{STEP}*"
+_DOTTED: Final = rf"{NAME}(?:\.\w+(?:-\w+)*)+"
+_MARK: Final = r"\s*[\u2460-\u2473\u3251-\u325f\u32b1-\u32bf](?!\w)"
+"""①, as an instance is called beside its data. No reference has one: a call's `_instance` says whose data is read."""
+_EMBEDDED: Final = re.compile(
+    rf"(?<!{DAGGER})(?:{DAGGER}?\$?\{{\{{\s*{DAGGER}?({PATH})\s*\}}\}}|{DAGGER}?\{{\s*{DAGGER}({PATH})\s*\}}"
+    rf"|\$?\{{({PATH})\}}|{DAGGER}({_DOTTED})(?:{_MARK})?|\$({_DOTTED}))"
+)
+"""`{{state.x}}`, `{†state.x}`, `${state.x}`, `†state.x` and `$state.x`, also behind a dagger that makes no template of
+them.
+"""
+_MOST_MENDED: Final = 20
+_MOST_NAMED: Final = 20
+_MOST_SHOWN: Final = 300
+"""Characters of a text that is shown as it is to be."""
+_LONGEST: Final = 10_000
+"""Of a longer text nothing is guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What was meant to be read in a text: as it stands there, and what to write for it, in order; and the text in
+    which all of it is read.
+    """
+
+    found: tuple[tuple[str, str], ...]
+    corrected: str
+
+    @property
+    def remedy(self) -> str:
+        """What to write: the text as it is to be, or where it is long what in it."""
+        if len(self.corrected) <= _MOST_SHOWN:
+            return f"write {self.corrected!r}"
+        pairs = list(dict.fromkeys(self.found))
+        more = f" and {len(pairs) - _MOST_NAMED} more" if len(pairs) > _MOST_NAMED else ""
+        return "write " + ", ".join(f"{new} instead of {old}" for old, new in pairs[:_MOST_NAMED]) + more
+
+
+def as_template(text: str, meant: Callable[[str, Form], Reference | None]) -> Embedded | None:
+    """What was meant to be read in a text, if anything."""
+    found: list[tuple[str, str]] = []
+
+    def written(match: re.Match[str]) -> str:
+        place = meant(next(filter(None, match.groups())), _form(match[0]))
+        if place is None:
+            return match[0]
+        found.append((match[0], f"{OPENING}{bare(Expression(((place,),)))}}}"))
+        return found[-1][1]
+
+    corrected = _EMBEDDED.sub(written, text) if any(mark in text for mark in (DAGGER, "{", "$")) else text
+    return Embedded(tuple(found), corrected) if found else None
+
+
+def _form(text: str) -> Form:
+    if DAGGER in text:
+        return Form.REFERENCE
+    return Form.BRACES if text.startswith("{") and not text.startswith("{{") else Form.TEMPLATE
+
+
+def instead(text: str, position: int, meant: Meant) -> str | None:
+    """What to write instead of a text that does not parse from a position on, as far as it can be guessed."""
+    if len(text) > _LONGEST:
+        return None
+    try:
+        found = meaning(text)
+    except ExpressionError:
+        return f"did you mean {mended!r}?" if (mended := _mended(text, position, meant)) is not None else None
+    if isinstance(found, Template):  # it stands where none is read
+        return f"write {found.expressions[0]}" if len(found.parts) == 1 else "no template is read here"
+    return None
+
+
+def _mended(text: str, position: int, meant: Meant) -> str | None:
+    """The template that such a text was meant to be."""
+    if text[1:2].isspace() and text.startswith(DAGGER):  # a dagger that the text begins with
+        return _closed(DAGGER + text)
+    if is_expression(text) and not (text[position - 1].isspace() and text[position : position + 1] not in "|&"):
+        return None
+    if (closed := _closed(text)) is not None:
+        return closed
+    found = as_template(text, lambda name, _: (meant(name) if "." in name else None) or _place(name))
+    return _closed(found.corrected) if found is not None else None
+
+
+def _closed(text: str) -> str | None:
+    """The text with the braces of its templates in order, if it parses then."""
+    for _ in range(_MOST_MENDED):
+        try:
+            meaning(text)
+        except ExpressionError as error:
+            if (mended := _next(error)) is None:
+                return None
+            text = mended
+        else:
+            return text
+    return None
+
+
+def _next(error: ExpressionError) -> str | None:
+    """The text without its first fault: an instance's mark, a dagger in braces, or braces that are never closed."""
+    before, after = error.text[: error.position], error.text[error.position :]
+    if (mark := re.match(_MARK, after)) is not None:
+        return before.rstrip() + after[mark.end() :]
+    if is_expression(error.text):
+        return None
+    if after.startswith(DAGGER) and before.rstrip().endswith((OPENING, "||", "&&")):
+        return before + after[1:]
+    if "}" in after.partition(DAGGER)[0] or before.endswith((OPENING, ".", "|", "&")):
+        return None
+    end = len(before.rstrip().rstrip(",:;!?"))
+    return f"{before[:end]}}}{before[end:]}{after}"
+
+
+def _place(name: str) -> Reference | None:
+    expression = expression_in(DAGGER + name) if "." in name else None
+    return expression.references[0] if expression is not None else None
+
+
+# Naming: which place a text names that has no dagger.
+
+_MOST_KINDS: Final = 20
+_SEGMENT: Final = re.compile(r"""\.?([^.\[\]"']+)|\[(?:(\d+)|"([^"]*)"|'([^']*)')\]""")
+"""A step in a path, as most systems write it: `.name`, `[0]`, `["a name"]`."""
+
+
+class NamedPlaces(ABC):
+    """Places that texts may name."""
+
+    @abstractmethod
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that are there, or that a call writes."""
+
+    @abstractmethod
+    def has(self, place: Reference) -> bool:
+        """Whether a value is at a place, or a call writes there, above it or below it."""
+
+    @abstractmethod
+    def is_named(self, place: Reference) -> bool:
+        """The same but for what calls write above it: they need not write anything there."""
+
+    @cached_property
+    def _others(self) -> list[str]:
+        return sorted({*self.kinds(), KIND} - {"state"})[:_MOST_KINDS]
+
+    def meant(self, text: str) -> Reference | None:
+        """The known place with a path that a text names without a dagger, with or without its kind."""
+        path = _path_in(text.strip().removeprefix(DAGGER).removeprefix("."))
+        if path is None:
+            return None
+        own = (Reference(str(path[0]), path[1:]), *(Reference(kind, path) for kind in ("state", *self._others)))
+        return next((place for place in own if place.path and self.has(place)), None)
+
+
+def _path_in(text: str) -> Path | None:
+    """The path that a text is from end to end."""
+    path: Path = ()
+    position = 0
+    while position < len(text):
+        match = _SEGMENT.match(text, position)
+        if match is None or len(path) == MAX_SEGMENTS:
+            return None
+        key = next(part for part in match.groups() if part is not None)
+        path = (*path, index_or_key(key) if path and not match[3] else key.strip())
+        position = match.end()
+    return path or None
+
+
+# Slips: a text that reads as a reference, in whatever system's way, and is none (SPEC R2.2, R12.6b).
+#
+# In a plan a slip is a finding. In a model's answer it is an error, so only what is certain counts there: not what
+# stands in brackets, and no place that is not known, but for a reference inside a longer text.
+
+_TEMPLATES: Final = tuple(
+    re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})"))
+    for pattern in (r"\{\{PATH\}\}", r"\$\{PATH\}", r"\$\.?PATH\$?", r"\$\{\{PATH\}\}", r"%\{PATH\}")
+)
+"""A value as other systems name it: hardly ever anything else."""
+_BRACKETS: Final = tuple(
+    re.compile(pattern.replace("PATH", r"([^{}<>$\n]{1,200})")) for pattern in (r"\{PATH\}", r"<PATH>", r"\[PATH\]")
+)
+"""What may be a text as well: it counts where what it names is known."""
+_PLACEHOLDER: Final = re.compile(r"\$([1-9][0-9]?)|#E([1-9][0-9]?)|<GENERATED>-([0-9]{1,2})")
+"""What other planners write for the result of a step: the first one is 1, 1 and 0."""
+_BARE: Final = re.compile(rf"{NAME}{STEP}+")
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """What is said of a text."""
+
+    code: str
+    """Of the finding."""
+    why: str
+    remedy: str
+    corrected: str | None
+    """The text as it was meant, where that is known."""
+
+
+def _never(_: Reference) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Slips:
+    """Tells what is wrong with texts, by the places that there are.
+
+    `is_shown` tells of a place whether whoever carries out the call sees it: then a template of another system may be
+    meant for them.
+    """
+
+    places: NamedPlaces
+    is_shown: Callable[[Reference], bool] = _never
+    is_certain: bool = False
+
+    def of(self, text: str) -> Slip | None:
+        """The slip that a text is."""
+        if is_expression(text) or len(text) <= 2:
+            return None
+        return self._whole(text) or self._embedded(text)
+
+    def _whole(self, text: str) -> Slip | None:
+        """What is said of a text that is nothing but a place."""
+        said, stripped = f"has the text {shortened(text)!r}", text.strip()
+        blank = expression_in(stripped) if text[:1].isspace() else None
+        if blank is not None:
+            return _slip("ACT301", f"{said}, and white space before the † makes it a text", str(blank))
+        for patterns, is_sign in ((_TEMPLATES, True), *([(_BRACKETS, False)] if not self.is_certain else [])):
+            if (name := named_by(stripped, patterns)) is not None:
+                why = f"{said}, which other systems replace by a value; here it stays a text"
+                if (meant := self.places.meant(name)) is not None:
+                    return _slip("ACT302", why, str(meant)) if not self.is_shown(meant) else None
+                is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
+                if is_sign and is_braced and re.fullmatch(PATH, name.strip()) and not self.is_certain:
+                    return Slip("ACT302", why, "write a reference such as †state.user.name", None)
+        meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
+        if meant is not None and (not self.is_certain or self._is_path(stripped, meant)):
+            why = f"{said}, which names a place and has no †: it stays a text"
+            return _slip("ACT301", why, str(meant))
+        return None
+
+    def _is_path(self, text: str, place: Reference) -> bool:
+        """Whether a text is the path of a place, and not the name of a file or a host by chance: it begins with a kind,
+        or something is at this very place.
+        """
+        kind = re.match(NAME, text)
+        return (kind is not None and kind[0] == place.kind) or self.places.is_named(place)
+
+    def _embedded(self, text: str) -> Slip | None:
+        """References inside a longer text."""
+        if (found := as_template(text, self._read)) is None:
+            return None
+        why = f"has {found.found[0][0]!r} inside a text, where nothing is read"
+        return Slip("ACT305", why, found.remedy, found.corrected)
+
+    def _read(self, name: str, form: Form) -> Reference | None:
+        """What is meant to be read inside a text."""
+        if form is Form.BRACES and (self.is_certain or "." not in name):
+            return None
+        place = self.places.meant(name)
+        if place is None and form is Form.REFERENCE:
+            expression = expression_in(DAGGER + name)
+            place = expression.references[0] if expression is not None else None
+            is_one = place is not None and place.path and place.kind in (*DATA_TYPES, *self.places.kinds())
+            place = place if is_one else None
+        return place if place is not None and not self.is_shown(place) else None
+
+
+def placeholder(text: str, count: int, written: Callable[[int], Sequence[Reference]]) -> Slip | None:
+    """The slip that a whole text is which stands for the result of a step in plans of other systems: `$1`, `#E1`,
+    `<GENERATED>-0`. `count` calls stand before its own, and `written` gives the places that one of them writes.
+    """
+    if count == 0 or (match := _PLACEHOLDER.fullmatch(text)) is None:
+        return None
+    amount, step, task = match.groups()
+    at = int(task) if task is not None else int(amount or step) - 1
+    if amount is not None and at >= count:
+        return None  # a price
+    why = f"has the text {text!r}, which other planners replace by the result of a step; here it stays a text"
+    places = written(at) if at < count else ()
+    if len(places) == 1:
+        return _slip("ACT302", why, str(places[0]))
+    return Slip("ACT302", why, "write the place that the other call writes, such as †state.found", None)
+
+
+class Literals:
+    """Tells which texts of a value are meant as they stand: what its schema lists, or what has `"_literal": true` at
+    its place or above. What the schema says of a place is looked up once, however many texts are there.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    @cached_property
+    def _root(self) -> _Place | None:
+        return _Place(self._schema, [self._schema], {}) if isinstance(self._schema, dict) else None
+
+    def has(self, at: Path, text: str) -> bool:
+        """Whether a text at a place is meant."""
+        place = self._root
+        for segment in at:
+            if place is None or place.is_literal:
+                break
+            place = place.below(segment)
+        return place is not None and (place.is_literal or text in place.listed)
+
+
+class _Place:
+    """What a document says of some place, by the schemas that apply there; `known` are the places looked up so far."""
+
+    def __init__(self, root: Any, schemas: list[Any], known: dict[tuple[int, ...], _Place]) -> None:
+        self._root, self._known = root, known
+        self._parts = parts_of(schemas, root)
+        self._below: dict[str | int, _Place | None] = {}
+        self.is_literal = any(part.get("_literal") is True for part in self._parts)
+        enums = (part["enum"] for part in self._parts if isinstance(part.get("enum"), list))
+        consts = (part.get("const") for part in self._parts)
+        self.listed = {one for one in (*chain.from_iterable(enums), *consts) if isinstance(one, str)}
+        prefixes = (part["prefixItems"] for part in self._parts if isinstance(part.get("prefixItems"), list))
+        self._first = max(map(len, prefixes), default=0)
+        properties = (part["properties"] for part in self._parts if isinstance(part.get("properties"), dict))
+        self._named = frozenset(chain.from_iterable(properties))
+
+    def below(self, segment: str | int) -> _Place | None:
+        """The place one step down; None where nothing is said of it."""
+        if str(segment) in self._named or (isinstance(segment, int) and segment < self._first):
+            key: str | int = segment
+        elif isinstance(segment, int):
+            key = -1  # of all other elements the same is said
+        else:
+            return None
+        if key not in self._below:
+            self._below[key] = self._looked_up([one for part in self._parts for one in named_below(part, segment)])
+        return self._below[key]
+
+    def _looked_up(self, schemas: list[Any]) -> _Place | None:
+        if not schemas:
+            return None
+        same = tuple(map(id, schemas))
+        if same not in self._known:
+            self._known[same] = _Place(self._root, schemas, self._known)
+        return self._known[same]
+
+
+def named_by(text: str, patterns: Iterable[re.Pattern[str]] = (*_TEMPLATES, *_BRACKETS)) -> str | None:
+    """What a text names that is a template from end to end."""
+    return next((match[1] for each in patterns if (match := each.fullmatch(text)) is not None), None)
+
+
+def _slip(code: str, why: str, corrected: str) -> Slip:
+    return Slip(code, why, f"write {corrected}", corrected)
+
+
+# Known places: where anything is, or may come to be, for any reader; and which of them a text was meant to name.
+
+_MOST_INSTANCES: Final = 100
+"""It is looked into so many instances."""
+_LIKENESS: Final = 0.7
+
+
+class KnownPlaces(Places, NamedPlaces):
+    """What the context of a submission holds and its calls write, in whatever instance."""
+
+    def __init__(self, layout: Layout, *, most_instances: int = _MOST_INSTANCES) -> None:
+        context = layout.context
+        self._layout = layout
+        self._of = {name: context.fold(name) for name in (None, *islice(context.instances, most_instances))}
+        self._known: dict[Reference, bool] = {}
+        super().__init__(tuple(self._of.values()), [WrittenPlaces(layout.calls)], Speller(likeness=_LIKENESS))
+
+    @cached_property
+    def _writers(self) -> Writers:
+        return Writers(self._layout.calls)
+
+    def has(self, place: Reference) -> bool:
+        """Whether a reader finds a value at a place, or a call writes there, above it or below it."""
+        if place not in self._known:
+            self._known[place] = any(self._writers.lines(place)) or self.is_held(place)
+        return self._known[place]
+
+    def is_named(self, place: Reference) -> bool:
+        """Whether the context holds a value at a place, or a call writes there or below it."""
+        return self._writers.has_inside(place) or self.is_held(place)
+
+    def is_held(self, place: Reference) -> bool:
+        """Whether the context holds a value at a place, or promises one, for some reader."""
+        return any(fold.exists(place) for fold in self._folds) or is_promised(self._layout, place)
+
+    def holder(self, place: Reference) -> str | None:
+        """An instance that holds a value at a place which nothing global has, or in which a call writes there."""
+        if self._layout.context.fold().exists(place):
+            return None
+        writers = {index for line in self._writers.lines(place) for index in line.calls[:_MOST_INSTANCES]}
+        calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(writers)]
+        if any(call.instance is None for call in calls):
+            return None
+        held = (name for name, fold in self._of.items() if name is not None and fold.exists(place))
+        return next(held, calls[0].instance if calls else None)
+
+
+def is_promised(layout: Layout, place: Reference) -> bool:
+    """Whether an input may come with a value at a place: its schema names the place, or one above (SPEC R6.3)."""
+    return place.kind == KIND and Promises(layout.submission.context).name(place)

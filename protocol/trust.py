@@ -1,0 +1,472 @@
+"""Trust: what others wrote decides nothing that has an effect (SPEC R16).
+
+`flow` says which sources the values that a call reads, and what it writes, came from; `effects` what keeps a call from
+starting; `proof` finds both for a plan before it runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.calls.trust import ToolTrust
+from acts_celery.protocol.errors import segments
+from acts_celery.protocol.messages import ERROR, Message
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.plan.graph import Graph, Readers, sees
+from acts_celery.protocol.references import Expression, Reference
+from acts_celery.protocol.state.labels import TRUSTED, UNMARKED, Labels, Marks, marks_of, places_marked, whole_list
+from acts_celery.protocol.state.operations import read_operation
+
+# Flow: which sources a call has read, and which had a say in whether it runs (SPEC R16.2).
+#
+# Labels follow the references of the graph. What a call has read is known when it starts; a reader of its result finds
+# the labels in the log, beside the result. A call that ended without writing what another one was to read has them,
+# too: what that one reads instead hangs on it.
+
+
+class Seen(Protocol):
+    """What a call reads from: a fold, or those of all instances."""
+
+    def lacks(self, reference: Reference, *, is_last: bool) -> bool:
+        """Whether a place of an alternative is missing; in some instance, unless that is all there is to read."""
+
+    def marks(self, reference: Reference) -> Marks:
+        """Of all that reaches a place."""
+
+    def absence(self, reference: Reference) -> Labels:
+        """Of what may have kept a value from being there, beside the calls that were waited for."""
+
+    @property
+    def all_marks(self) -> Marks:
+        """Of everything there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What flows into one call. It is false where all of that is trusted."""
+
+    chosen: Labels = TRUSTED
+    """Of what had a say in whether it runs."""
+    given: Mapping[str, Labels] = field(default_factory=dict)
+    """Of each parameter, and of each kind of its scopes, that is not trusted."""
+    read: Labels = TRUSTED
+    """Of all that it has read, these included."""
+
+    def __bool__(self) -> bool:
+        return bool(self.read)
+
+
+NOTHING: Final = Flow()
+
+
+class Flows:
+    """What flows into the calls of a lane, by the values there are and by how calls have ended."""
+
+    def __init__(self, graph: Graph, trust: Callable[[Call], ToolTrust], ended: Mapping[int, Labels]) -> None:
+        """`ended` are the labels of the calls that have ended with any, also of global ones that others wait for."""
+        self._graph = graph
+        self._trust = trust
+        self._ended = ended
+
+    def into(self, call: Call, seen: Seen, *, has_begun: bool = False) -> Flow:
+        """What flows into a call that reads from there now; or has read, where it has begun: what was not there may
+        have come since, so it may have read any of its alternatives.
+        """
+        everything = seen.all_marks
+        if not (everything or self._ended or call.told):
+            return NOTHING
+        given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
+        for at, expression in call.reads:
+            given[parameter_at(at)] |= self._of(call, expression, seen, has_begun=has_begun)
+        return flow_of(call, given, lambda scope: self._at(call, scope, seen), lambda: everything.labels)
+
+    def out_of(
+        self, call: Call, flow: Flow, said: Labels = TRUSTED, answered: Labels = TRUSTED, *, is_done: bool = False
+    ) -> Marks:
+        """What is true of what a call writes, however it ends. `said` are the sources that its code has named, and
+        those of what stands where it writes: that may keep it from it; `answered` are those of a child run's answer.
+        """
+        trust = self._trust(call)
+        if is_done and endorses(call, trust):
+            return Marks(flow.chosen | said, flow.chosen)
+        return written_marks(call, flow, trust.result | said | answered)
+
+    def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
+        """The calls through which a source reaches a call, the first of them first; those of `calls` are looked
+        behind.
+        """
+        way: list[int] = []
+        at: Call | None = call
+        while at is not None:
+            places = {*(place for one in at.expressions for place in one.references), *at.scopes}
+            before = {index for place in places for index in self._graph.writers(at.index, place)}
+            index = max(
+                (one for one in before if label in self._ended.get(one, TRUSTED) and one not in way), default=None
+            )
+            at = calls.get(index) if index is not None else None
+            way += [index] if index is not None else []
+        return tuple(reversed(way))
+
+    def _of(self, call: Call, expression: Expression, seen: Seen, *, has_begun: bool) -> Marks:
+        """Of what an expression reads: the first alternative that is there; those before it were not, and whoever
+        could have brought them had a say in that.
+        """
+        found = UNMARKED
+        for group in expression.alternatives:
+            found |= joined(self._at(call, place, seen) for place in group)
+            is_last = group is expression.alternatives[-1]
+            may_lack = has_begun and not is_last
+            lacking = [place for place in group if may_lack or seen.lacks(place, is_last=is_last)]
+            for place in (*lacking, *(place for place in group if place.kind == ERROR)):
+                labels = TRUSTED.union(seen.absence(place), *self._of_writers(call, place))
+                found |= Marks(labels, labels)
+            if not lacking:
+                break
+        return found
+
+    def _at(self, call: Call, place: Reference, seen: Seen) -> Marks:
+        """Of what a place holds, and of whoever could have changed it and did not."""
+        return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place)))
+
+    def _of_writers(self, call: Call, place: Reference) -> Iterator[Labels]:
+        """Of the calls that a call waited for at a place: for an error, of all that may have brought one."""
+        for index in self._graph.writers(call.index, place) if self._ended else ():
+            yield self._ended.get(index, TRUSTED)
+
+
+def flow_of(
+    call: Call, given: dict[str, Marks], scope_marks: Callable[[Reference], Marks], everything: Callable[[], Labels]
+) -> Flow:
+    """What flows into a call by the marks of its parameters, which its scopes are added to, and of all there is."""
+    chosen = call.told.union(*(marks.chosen for marks in given.values()))
+    chosen = chosen.union(*(given[name].labels for name in call.each))
+    for scope in call.scopes:
+        given[scope.kind] = given.get(scope.kind, UNMARKED) | scope_marks(scope)
+    labels = {name: marks.labels | marks.chosen for name, marks in given.items() if marks}
+    is_asked = call.runner.executor is Executor.LATENT and call.given is MISSING
+    shown = everything() if is_asked else TRUSTED  # all there is (SPEC R8.3)
+    return Flow(chosen, labels, chosen.union(shown, *labels.values()))
+
+
+def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
+    """What is true of what a call writes, by what flows into it and by other sources."""
+    labels = flow.read | others
+    is_choice = call.output is not None and len(call.output.alternatives) > 1
+    return Marks(labels, labels if is_choice else flow.chosen)
+
+
+def marks_since(call: Call, trust: ToolTrust, seen: Seen, *, is_done: bool) -> Marks:
+    """What is true of what a call has written, where labels were added since: by all that it may have read, as that
+    stands now.
+    """
+    given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
+    failed = Marks(seen.marks(Reference(ERROR)).labels)  # of calls that could have changed it and did not
+    for at, expression in call.reads:
+        found = failed | joined(seen.marks(place) for place in expression.references)
+        may_lack = len(expression.alternatives) > 1 or any(
+            place.kind == ERROR or seen.lacks(place, is_last=True) for place in expression.references
+        )
+        if may_lack:
+            everything = seen.all_marks.labels  # whoever could have brought what was not there
+            found |= Marks(everything, everything)
+        given[parameter_at(at)] |= found
+    flow = flow_of(call, given, seen.marks, lambda: seen.all_marks.labels)
+    if is_done and endorses(call, trust):
+        return Marks(flow.chosen, flow.chosen)
+    return written_marks(call, flow, trust.result)
+
+
+def endorses(call: Call, trust: ToolTrust) -> bool:
+    """Whether the result of a call is trusted, whatever it has read (SPEC R16.3); which of several places it goes to is
+    not its delegate's answer.
+    """
+    is_choice = call.output is not None and len(call.output.alternatives) > 1
+    return trust.endorses and call.runner.executor is Executor.DELEGATE and not is_choice
+
+
+def parameter_at(at: str) -> str:
+    """The parameter in which a JSON pointer into a call lies."""
+    return str(segments(at)[0])
+
+
+def joined(marks: Iterable[Marks]) -> Marks:
+    """Of several."""
+    found = UNMARKED
+    for one in marks:
+        found |= one
+    return found
+
+
+# Effects: what keeps a call from changing something outside (SPEC R16.4).
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a call with effects does not start by itself: what others wrote would decide."""
+
+    chosen: Labels = TRUSTED
+    """The sources of what had a say in whether it runs."""
+    given: Mapping[str, Labels] = field(default_factory=dict)
+    """Those of each parameter, and of each kind of its scopes, that decides."""
+    ways: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The calls that lead from each source to this one, the first of them first."""
+
+    @property
+    def labels(self) -> Labels:
+        """All the sources."""
+        return self.chosen.union(*self.given.values())
+
+    def __str__(self) -> str:
+        parts = [f"{name} comes from {_named(labels)}" for name, labels in self.given.items()]
+        parts += [f"{_named(self.chosen)} had a say in whether it runs"] if self.chosen else []
+        return "; ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `acts held --json` shows it; see `read`."""
+        return {
+            "chosen": sorted(self.chosen),
+            "parameters": {name: sorted(labels) for name, labels in self.given.items()},
+            "ways": {label: list(calls) for label, calls in sorted(self.ways.items())},
+        }
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Doubt:
+        """The inverse of `to_dict`."""
+        given = {name: frozenset(labels) for name, labels in said["parameters"].items()}
+        return cls(frozenset(said["chosen"]), given, {label: tuple(calls) for label, calls in said["ways"].items()})
+
+
+def doubt(trust: ToolTrust, flow: Flow) -> Doubt | None:
+    """What keeps a call from starting, by what is said of its tool and what flows into it; None where nothing does."""
+    if not (flow and trust.effects):
+        return None
+    deciding = {name: labels for name, labels in sorted(flow.given.items()) if name not in trust.content}
+    return Doubt(flow.chosen, deciding) if flow.chosen or deciding else None
+
+
+def refuses_untrusted(config: Mapping[str, Any]) -> bool:
+    """Whether such a call fails, by a valid `config`, and is not held."""
+    return (config.get("trust") or {}).get("otherwise") == "refuse"
+
+
+def shows_untrusted(config: Mapping[str, Any]) -> bool:
+    """Whether a model is shown what others wrote, although it can call what has effects (SPEC R16.3)."""
+    return (config.get("trust") or {}).get("show") == "value"
+
+
+def _named(labels: Labels) -> str:
+    return " and ".join(sorted(labels))
+
+
+# Proof: every way from a source to an effect, found without running anything (SPEC R16.5).
+#
+# It goes through the same steps as `flow`, over all that may be: each alternative may be the one, each call may fail,
+# and whatever may write a place has. So what is held or refused in any run is found here; where nothing is, nothing is.
+
+Trusts = Callable[[Call], ToolTrust]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a label enters: a message of the context, or a call whose tool says so of its results."""
+
+    label: str
+    message: int | None = None
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From a source to a call with effects."""
+
+    source: Source
+    effect: int
+    """The call."""
+    calls: tuple[int, ...]
+    """Those between."""
+    parameter: str | None
+    """What decides and comes from there; None where it has a say in whether the call runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """What may be true of a call."""
+
+    flow: Flow = NOTHING
+    out: Marks = UNMARKED
+    """Of what it writes."""
+    end: Marks = UNMARKED
+    """Of how it ends, where that is not by its answer."""
+
+
+class Proof:
+    """The ways from sources to effects in a plan."""
+
+    def __init__(
+        self, calls: Sequence[Call], context: Sequence[Message], trust: Trusts, *, is_template: bool = False
+    ) -> None:
+        self._calls = {call.index: call for call in calls if not call.is_note}
+        self._trust = trust
+        self._is_template = is_template
+        self._messages = list(_marked_messages(context))
+        self._found: dict[int, _Marked] = defaultdict(_Marked)
+        if self._messages or any(call.told or trust(call).result for call in self._calls.values()):
+            self._writers = Readers(self._calls.values(), places=lambda call: map(_whole_list, call.written))
+            self._settle()
+
+    @property
+    def ways(self) -> Iterator[Way]:
+        """One for each call with effects, parameter that decides and label, in the order of the calls."""
+        for call in self._calls.values() if self._found else ():
+            found = doubt(self._trust(call), self._found[call.index].flow)
+            for name, labels in found.given.items() if found is not None else ():
+                yield from (self._way(call, name, label) for label in sorted(labels))
+            for label in sorted(found.chosen.difference(*found.given.values())) if found is not None else ():
+                yield self._way(call, None, label)
+
+    @property
+    def endorsed(self) -> Iterator[tuple[Call, Labels]]:
+        """The calls whose answers are trusted although they read what others wrote, and who."""
+        for index, found in self._found.items():
+            call = self._calls[index]
+            if found.flow.read and endorses(call, self._trust(call)):
+                yield call, found.flow.read
+
+    def _settle(self) -> None:
+        """Go on until nothing changes: labels only grow."""
+        before: list[object] = []
+        while before != (after := [self._update(call) for call in self._calls.values()]):
+            before = after
+
+    def _update(self, call: Call) -> object:
+        """Look at a call anew; returns what is known of it."""
+        given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
+        left_out = TRUSTED
+        for at, expression in call.reads:
+            given[parameter_at(at)] |= self._of(call, expression)
+            left_out = left_out.union(*(self._absence(call, place) for place in expression.alternatives[-1]))
+        flow = flow_of(call, given, lambda scope: self._at(call, scope), lambda: self._everything.labels)
+        flow = replace(flow, read=flow.read | left_out)
+        there = joined(self._at(call, place) for place in call.written)
+        trust = self._trust(call)
+        end = written_marks(call, flow, trust.result | there.labels)
+        out = Marks(flow.chosen | there.labels, flow.chosen) if endorses(call, trust) else end
+        found = self._found[call.index] = _Marked(flow, out, end)
+        return found
+
+    def _of(self, call: Call, expression: Expression) -> Marks:
+        """Of what an expression may read: any of its alternatives, where those before it are not there."""
+        found = joined(self._at(call, place) for place in expression.references)
+        before = [place for group in expression.alternatives[:-1] for place in group]
+        before += [place for place in expression.references if place.kind == ERROR]
+        labels = TRUSTED.union(*(self._absence(call, place) for place in before))
+        if call.gather:
+            labels |= self._everything.labels if before else self._everything.chosen
+        return found | Marks(labels, labels)
+
+    def _absence(self, call: Call, place: Reference) -> Labels:
+        """Of whatever may have kept a value from being there."""
+        if place.kind == ERROR:
+            return self._everything.labels
+        ends = (self._found[index].end.labels for index in self._writers_at(call, place))
+        return self._at(call, place).labels.union(*ends)
+
+    def _at(self, call: Call, place: Reference) -> Marks:
+        """Of all that may reach a place."""
+        messages = joined(one.marks for one in self._messages_at(call, place))
+        return messages | joined(self._found[index].out for index in self._writers_at(call, place))
+
+    def _messages_at(self, call: Call, place: Reference) -> Iterator[_Message]:
+        wanted = _whole_list(place)
+        for message in self._messages:
+            if self._is_seen(call, message.instance) and any(map(wanted.overlaps, message.places)):
+                yield message
+
+    def _writers_at(self, call: Call, place: Reference) -> Iterator[int]:
+        if place.kind == ERROR:
+            yield from self._calls
+            return
+        for index in dict.fromkeys(self._writers.at(_whole_list(place))):
+            writer = self._calls[index]
+            if self._is_template or call.gather or sees(call, writer):
+                yield index
+
+    def _is_seen(self, call: Call, instance: str | None) -> bool:
+        """Whether a call may see what is said in an instance."""
+        return self._is_template or call.gather or instance in (None, call.instance) or call.is_everywhere
+
+    @property
+    def _everything(self) -> Marks:
+        found = joined(message.marks for message in self._messages)
+        return found | joined(one.end for one in self._found.values())
+
+    def _way(self, effect: Call, parameter: str | None, label: str) -> Way:
+        """The shortest way on which a label reaches a call with effects."""
+        behind: dict[int, int] = {}
+        queue = deque([effect.index])
+        while queue:
+            index = queue.popleft()
+            call, name = self._calls[index], parameter if index == effect.index else None
+            if index != effect.index and label in self._trust(call).result | call.told:
+                return Way(Source(label, call=index), effect.index, _between(behind, index, effect.index), parameter)
+            places = list(_places(call, name))
+            for place in places:
+                for message in self._messages_at(call, place):
+                    if label in message.marks.labels:
+                        calls = _between(behind, index, effect.index)
+                        own = (index,) if index != effect.index else ()
+                        return Way(Source(label, message=message.position), effect.index, (*own, *calls), parameter)
+            for writer in dict.fromkeys(one for place in places for one in self._before(call, place)):
+                if label in self._found[writer].out.labels and writer not in behind and writer != effect.index:
+                    behind[writer] = index
+                    queue.append(writer)
+        return Way(Source(label), effect.index, (), parameter)
+
+    def _before(self, call: Call, place: Reference) -> Iterable[int]:
+        return self._calls if call.gather or call.runner.executor is Executor.LATENT else self._writers_at(call, place)
+
+
+def _places(call: Call, parameter: str | None) -> Iterator[Reference]:
+    """What a call reads, by one parameter or kind of its scopes where one is named."""
+    for at, expression in call.reads:
+        if parameter in (None, parameter_at(at)):
+            yield from expression.references
+    yield from (scope for scope in call.scopes if parameter in (None, scope.kind))
+
+
+def _between(behind: Mapping[int, int], index: int, effect: int) -> tuple[int, ...]:
+    """The calls that lie between two of a way."""
+    found = []
+    while index in behind and (index := behind[index]) != effect:
+        found.append(index)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A message of the context that names sources."""
+
+    position: int
+    instance: str | None
+    places: tuple[Reference, ...]
+    marks: Marks
+
+
+def _marked_messages(context: Sequence[Message]) -> Iterator[_Message]:
+    for position, message in enumerate(context):
+        marks = marks_of(message)
+        operation = read_operation(message, f"message {position}") if marks else None
+        if operation is not None:
+            places = tuple(Reference(key[0], key[1:]) for key in places_marked(message, operation))
+            yield _Message(position, message.get("_instance"), places, marks)
+
+
+def _whole_list(place: Reference) -> Reference:
+    """A place, or the list that it is an element of."""
+    key = whole_list(place)
+    return Reference(key[0], key[1:])

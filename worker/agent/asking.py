@@ -1,0 +1,508 @@
+"""Asking until there is an answer, or no time left (SPEC R13.4).
+
+What may pass - 429, 5xx, no connection - is asked again after `Retry-After`, else after a wait that doubles. Where a
+model has others to fall back on, each is asked once in their order before anything is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from acts_celery.broker_config import ConfiguredModel, Settings
+from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS
+from acts_celery.protocol.plan.config import SAMPLING
+from acts_celery.protocol.requests.data_blocks import compact
+from acts_celery.protocol.requests.reading import Unreadable
+from acts_celery.protocol.requests.streaming import GrowingAnswer
+from acts_celery.protocol.requests.tool_texts import TOOLS, functions_of
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.fitting import fit_schema, fitted_functions
+from acts_celery.worker.agent.models import (
+    TOO_LONG,
+    Answer,
+    BadRequest,
+    Bounds,
+    ContextTooLong,
+    FunctionModel,
+    InvalidAnswer,
+    KnownModels,
+    Listing,
+    Loading,
+    Model,
+    ModelError,
+    ModelRequest,
+    OnText,
+    OnThread,
+    Reported,
+    Truncated,
+    Unreachable,
+    Usage,
+    Words,
+    ignore,
+)
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.prices import load_prices, price_of, profile_of
+from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
+from acts_celery.worker.agent.sdk_model import Dialect, SdkModel
+from acts_celery.worker.agent.wire_schema import Opening
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.registry.activities import Registry
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF: Final = Backoff(0.5, 20.0, jitter=True)
+_SPREAD: Final = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may answer, by the name that its provider knows it under."""
+
+    model: Model
+    name: str
+    is_fallback: bool = False
+    configured: ConfiguredModel | None = None
+    """Says what it costs."""
+
+    def priced(self, answer: Answer, request: ModelRequest) -> Answer:
+        """An answer of it, with what it cost."""
+        return replace(answer, nanodollars=self.price(answer.usage, request), is_fallback=self.is_fallback)
+
+    def price(self, usage: Usage | None, request: ModelRequest) -> int | None:
+        """What a request costs by that usage; where that is not all, with as much output as there may be."""
+        if self.configured is None or usage is None:
+            return None
+        most = request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
+        whole = usage if usage.is_whole else replace(usage, output=max(usage.output, most))
+        return price_of(self.configured, whole)
+
+
+Failed = Callable[[ModelError, int, float], None]
+"""Called before a request is made again: why, how many tries have failed so far, and the seconds until the next."""
+
+
+async def answered(
+    candidates: Sequence[Candidate], request: ModelRequest, on_text: OnText, seconds: float, failed: Failed
+) -> Answer:
+    """The answer of the first candidate that has one, within so many seconds. Raises `ModelError`.
+
+    A request of whose answer a piece has come is not asked again: calls of that piece may have begun.
+    """
+    began = time.monotonic()
+    has_begun, deadline = False, asyncio.timeout(seconds)
+    error: ModelError = Unreachable(f"the model has not answered within {seconds:g} seconds (request_seconds)")
+
+    def take(candidate: Candidate, piece: str | Reported) -> None:
+        nonlocal has_begun
+        if isinstance(piece, Reported):
+            piece = replace(piece, nanodollars=candidate.price(piece.usage, request))
+        else:
+            has_begun = has_begun or (bool(piece) and not isinstance(piece, Words))
+        on_text(piece)
+
+    try:
+        async with deadline:
+            for attempt in count():
+                wait_seconds = _BACKOFF.seconds(attempt + 1)
+                for candidate in candidates:
+                    own = replace(request, config={**request.config, "model": candidate.name})
+                    began += await _loaded(candidate.model, deadline)
+                    try:
+                        answer = await candidate.model.ask(own, partial(take, candidate))
+                        return replace(candidate.priced(answer, request), duration_seconds=time.monotonic() - began)
+                    except ModelError as raised:
+                        error = raised
+                        if (part := error.answer) is not None:
+                            spent_seconds = time.monotonic() - began
+                            error.answer = replace(candidate.priced(part, request), duration_seconds=spent_seconds)
+                    if not error.is_transient:
+                        raise error
+                    if has_begun:
+                        raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
+                    if error.retry_after_seconds:  # 0 says that it may be asked again, and not that it helps
+                        # Those who were sent away together do not come back together.
+                        wait_seconds = error.retry_after_seconds * random.uniform(1.0, _SPREAD)
+                if time.monotonic() - began + wait_seconds >= seconds:
+                    raise error
+                tries = (attempt + 1) * len(candidates)
+                said = "%s: %.500r; try %d, asked again in %.1f s"  # a server's words may have several lines
+                logger.warning(said, type(error).__name__, str(error), tries, wait_seconds)
+                failed(error, tries, wait_seconds)
+                await asyncio.sleep(wait_seconds)
+    except TimeoutError:
+        if not deadline.expired():
+            raise  # a registered function's own
+    raise error
+
+
+async def _loaded(model: Model, deadline: asyncio.Timeout) -> float:
+    """Have a model load what it takes to ask it, which is not the time of its answer. Returns the seconds it took."""
+    if not isinstance(model, Loading):
+        return 0.0
+    when, began = deadline.when(), time.monotonic()
+    deadline.reschedule(None)
+    await model.prepare()
+    seconds = time.monotonic() - began
+    deadline.reschedule(when + seconds if when is not None else None)
+    return seconds
+
+
+# Making a model from its settings: which provider is which code. A client is made when its model is first asked.
+
+_SDKS: Final[Mapping[str, Dialect]] = {"openai": OpenAIChat(), "anthropic": AnthropicMessages()}
+"""Providers that are asked over the network. Each name is that of an extra, and of the SDK that it brings."""
+PROVIDERS: Final = (*_SDKS, "scripted")
+
+
+def make_model(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
+    """The model. Raises `WorkerError` where it cannot be had: no such provider, no file, no SDK, no key."""
+    made = _made(configured, registry, on_thread, bounds)
+    return made if configured.recording is None else RecordedModel(made, configured, Path(configured.recording))
+
+
+def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, bounds: Bounds) -> Model:
+    provider = configured.provider
+    if provider in registry.models:
+        return FunctionModel(registry.models[provider], on_thread)
+    if provider == "scripted":
+        return ScriptedModel.load(Path(configured.name))
+    if provider in _SDKS:
+        if find_spec(provider) is None:
+            raise WorkerError(
+                f"model {configured.model}: its Python package is missing: pip install 'acts-celery[{provider}]'"
+            )
+        if lacks_key(configured):
+            raise WorkerError(f"model {configured.model}: it has no key: set ACTS_MODEL_API_KEY")
+        return SdkModel(_SDKS[provider], configured, bounds)
+    known = ", ".join((*PROVIDERS, *registry.models))
+    raise WorkerError(
+        f"model {configured.model}: unknown provider {provider!r}; there are {known}, and functions registered with "
+        "@model in ACTS_ACTIVITIES"
+    )
+
+
+def enforced(
+    configured: ConfiguredModel, schema: Any, *, is_native: bool = False
+) -> tuple[str | None, tuple[Opening, ...]]:
+    """Why a model's provider enforces nothing of a schema, None where it does, and the places at which it does not
+    (SPEC R12.8); `is_native` where the tools go as functions. Who is asked otherwise than over the network takes any.
+    """
+    dialect = _SDKS.get(configured.provider)
+    if dialect is None or configured.enforce != "auto":
+        return None, ()
+    profile = profile_of(configured, dialect.url)
+    if is_native:
+        return None, fitted_functions(functions_of(schema), profile)[1]
+    written = fit_schema(schema, profile)
+    return (written, ()) if isinstance(written, str) else (None, written.openings)
+
+
+def writes_texts(configured: ConfiguredModel) -> bool:
+    """Whether a model may be held to a schema in which `_json` texts stand for what it cannot say (SPEC R12.6). A
+    scripted one may repeat what such a model has written.
+    """
+    dialect = _SDKS.get(configured.provider)
+    if dialect is None:
+        return configured.provider == "scripted"
+    rules = profile_of(configured, dialect.url).rules
+    return configured.enforce == "auto" and rules is not None and rules.is_closed
+
+
+def most_tools(configured: ConfiguredModel) -> int | None:
+    """How many tools a model can be offered as functions, beside the one of its output (SPEC R12.8). None where its
+    tools go otherwise, or its provider names no limit.
+    """
+    dialect = _SDKS.get(configured.provider)
+    most = profile_of(configured, dialect.url).most_functions if dialect is not None else None
+    return most - 1 if most is not None and configured.wire == TOOLS else None
+
+
+def missing_settings(configured: ConfiguredModel, config: Mapping[str, Any]) -> list[str]:
+    """The settings of a `config` that a model's provider does not have. A function is given all of them."""
+    dialect = _SDKS.get(configured.provider)
+    return [key for key in SAMPLING if config.get(key) is not None and dialect and key not in dialect.settings]
+
+
+def lacks_key(configured: ConfiguredModel) -> bool:
+    """Whether its provider asks for a key and there is none; at an address of one's own none may be needed."""
+    return configured.provider in _SDKS and configured.base_url is None and configured.api_key is None
+
+
+# Whether a request fits the context of a model, where the operator has said how many tokens that has.
+#
+# Only the model's own tokenizer knows. In requests as the engine writes them a token has 3.3 to 4 bytes; in a text of
+# long words 13, and in a row of blanks any number. So a request is kept back only where it cannot fit by any of these.
+# Where it may not fit, it is sent, since servers refuse what is too long, and a line in the log says so: some cut it
+# silently.
+
+
+_USUAL_BYTES: Final = 4
+"""Of a token; so a request as the engine writes it has as many tokens, or a fifth more."""
+_MOST_BYTES: Final = 16
+"""Of a token, rows of one character left out."""
+_REPEATED: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
+
+
+def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
+    """Raises `ContextTooLong` where the request is too long for the model by any count."""
+    if model.context_tokens is None:
+        return
+    written = compact([list(request.messages), request.schema]).encode()
+    if len(written) <= _USUAL_BYTES * model.context_tokens:
+        return
+    size = (
+        f"the request has about {len(written) // _USUAL_BYTES} tokens, and {model.model} reads {model.context_tokens}"
+    )
+    if len(written) > _MOST_BYTES * model.context_tokens:
+        least = len(_REPEATED.sub(rb"\1", written)) // _MOST_BYTES
+        if least > model.context_tokens:
+            raise ContextTooLong(f"{size} at once (its context_tokens); it is not sent: {TOO_LONG}")
+    logger.warning("%s in one request (its context_tokens): it may be refused, or cut off", size)
+
+
+# The models of a process: asking the one that a request names, and those that it falls back on (SPEC R13.11).
+
+
+Asked = Callable[[str, Answer | ModelError], None]
+"""Called with what came of a request to the model of a name."""
+
+
+class Models:
+    """Asks models by their names. To be used on one event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        on_thread: OnThread,
+        failed: Failed = lambda *_: None,
+        asked: Asked = lambda *_: None,
+    ) -> None:
+        self._known = KnownModels(settings, registry)
+        self._registry = registry
+        self._on_thread = on_thread
+        self._failed = failed
+        self._asked = asked
+        self._bounds = bounds_of(settings)
+        self._longest_seconds = settings.model_request_seconds
+        self._made: dict[ConfiguredModel, Model] = {}
+
+    async def ask(self, request: ModelRequest, on_text: OnText = ignore) -> Answer:
+        """The answer of the model that `config.model` names, else of `ACTS_MODEL`, or of a fallback of it.
+
+        Raises `ModelError`, and whatever a function raises that is registered as a model.
+        """
+        name = request.config.get("model")
+        configured = self._known.find(name)
+        if configured is None:
+            what = "no model is configured" if name is None else f"no model {name!r} is configured"
+            raise BadRequest(f"{what} on this worker: see ACTS_MODEL and ACTS_MODELS")
+        models = self._known.asked(name)
+        for each in models:
+            if missing := missing_settings(each, request.config):
+                raise BadRequest(f"{each.model} has no {', '.join(missing)}: leave it out of config")
+        if (own := configured.max_output_tokens) is not None:  # of fallbacks, too: it is part of the estimate
+            request = replace(request, config={"max_output_tokens": own, **request.config})
+        candidates = self._candidates(request, models)
+        await load_prices(models)
+        seconds = min(self._longest_seconds, request.config.get("request_seconds") or self._longest_seconds)
+        try:
+            answer = await answered(candidates, request, on_text, seconds, self._failed)
+        except ModelError as error:
+            self._asked(configured.name, error)
+            raise
+        self._asked(answer.model, answer)
+        logger.info("%s answered in %.1f s, usage %s", answer.model, answer.duration_seconds, answer.usage)
+        for finding in answer.findings:
+            logger.warning("%s: %s", answer.model, finding)
+        return answer
+
+    def asked(self, name: str | None) -> tuple[ConfiguredModel, ...]:
+        """Those that may answer a request to a model of that name."""
+        return self._known.asked(name)
+
+    async def close(self) -> None:
+        """Close the connections to all of them."""
+        for model in self._made.values():
+            if isinstance(model, Listing):
+                await model.close()
+
+    def _candidates(self, request: ModelRequest, models: Iterable[ConfiguredModel]) -> list[Candidate]:
+        """Those of the models whose context the request may fit, one at least. Raises `ContextTooLong`."""
+        found, refused = list[Candidate](), list[ContextTooLong]()
+        for place, each in enumerate(models):
+            try:
+                verify_fits(request, each)
+                found.append(self._candidate(each, is_fallback=place > 0))
+            except ContextTooLong as error:
+                refused.append(error)
+        if not found:
+            raise refused[0]
+        return found
+
+    def _candidate(self, configured: ConfiguredModel, *, is_fallback: bool) -> Candidate:
+        if configured not in self._made:
+            self._made[configured] = make_model(configured, self._registry, self._on_thread, self._bounds)
+        return Candidate(self._made[configured], configured.name, is_fallback, configured)
+
+
+def verify_models(settings: Settings, registry: Registry) -> None:
+    """Make every configured model and ask none. Raises `WorkerError` for one that cannot be had."""
+
+    async def nowhere(_: Any) -> Any:
+        raise AssertionError("a model is verified, not asked")
+
+    for configured in KnownModels(settings, registry).configured():
+        make_model(configured, registry, nowhere, bounds_of(settings))
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """How much a process takes from providers."""
+    return Bounds(int(settings.limit_message_bytes), settings.concurrency)
+
+
+# Sending on an answer while it is written: its text, each time that more calls of it are complete, or that more has
+# come of an output that is a text (SPEC R13.8, R13.12), and what the provider reports of its usage (SPEC R13.3).
+#
+# One part is under way at a time, and the next one holds all that has come meanwhile; a slow broker makes them fewer.
+# Each has the whole text so far: it may come twice, late or not at all. The log keeps each, so of a long answer not
+# every call makes a part: from the eighth on, each part has a quarter more calls than the one before. Of an output ten
+# parts are made in a second at most, and each has a thirty-second more of it.
+
+
+_PAUSE_SECONDS: Final = 0.1
+_SHARE: Final = 32
+_BEGIN: Final = '{"'
+"""What words begin with, and only there, since each quote in them is escaped."""
+
+SendPart = Callable[[str, Reported | None], Awaitable[None]]
+"""Sends the text so far, and what was reported."""
+
+
+class PartialAnswers:
+    """Sends parts as long as it is entered; `send` is called on the event loop. Where nobody wants the text, they have
+    only what is reported.
+    """
+
+    def __init__(self, send: SendPart, *, tells_text: bool = True) -> None:
+        self._send = send
+        self._tells_text = tells_text
+        self._reported: Reported | None = None
+        """What was reported last: each part has it, since one may be lost."""
+        self._is_sent = True
+        """Whether a part had it."""
+        self._growing = GrowingAnswer()
+        self._calls = 0
+        self._next = 1
+        """With how many calls the next part is sent."""
+        self._next_written = 1
+        """With how many bytes of an output the next part is sent."""
+        self._output = ""
+        """What of the output was sent."""
+        self._has_words = False
+        """Whether what has come are words beside calls."""
+        self._working: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def __enter__(self) -> OnText:
+        return self._take
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        if self._working is not None:
+            self._working.cancel()
+
+    def _take(self, piece: str | Reported) -> None:
+        """Take in a piece of the answer."""
+        if self._is_over:
+            return
+        if isinstance(piece, Reported):
+            self._reported, self._is_sent = piece, False
+        elif self._tells_text:
+            self._read(piece)
+        if self._is_due and self._working is None:
+            self._working = asyncio.get_running_loop().create_task(self._work())
+
+    def _read(self, piece: str) -> None:
+        """Read on."""
+        has_words, self._has_words = self._has_words, isinstance(piece, Words)
+        if has_words and (not self._has_words or piece.startswith(_BEGIN)):  # it goes on otherwise, or was asked again
+            self._growing, self._next_written, self._output = GrowingAnswer(), 1, ""
+        try:
+            self._calls += len(self._growing.feed(piece))
+        except Unreadable:  # what is wrong is said where the whole answer is read
+            self._is_over = True
+
+    @property
+    def _is_due(self) -> bool:
+        return not self._is_sent or self._calls >= self._next or self._growing.written >= self._next_written
+
+    async def _work(self) -> None:
+        try:
+            while self._is_due:
+                growing = self._growing
+                has_calls = self._calls >= self._next
+                if has_calls:
+                    self._next = self._calls + max(1, self._calls // 4)
+                self._next_written = growing.written + max(1, growing.written // _SHARE)
+                output, before = growing.output, self._output
+                is_sent, self._is_sent = self._is_sent, True
+                if len(output) > len(before):
+                    self._output = output
+                    await self._send(growing.text, self._reported)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                elif has_calls:
+                    await self._send(growing.text_of_calls, self._reported)
+                elif not is_sent:
+                    await self._send("", self._reported)
+        except WorkerError as error:
+            logger.warning("what comes of an answer waits for its end: %s", error)
+            self._is_over = True
+        finally:
+            self._working = None
+
+
+# Probing a model: whether it can be had, and whether it is there, without asking it anything that costs.
+
+_SECONDS: Final = 10.0
+_BOUNDS: Final = Bounds(answer_bytes=1_000_000, connections=1)
+_SHOWN: Final = 5
+
+
+async def probed(configured: ConfiguredModel, registry: Registry) -> str:
+    """What is known of the model now that it was probed. Raises `WorkerError` where it cannot be had, or reached."""
+    model = make_model(configured, registry, _nowhere, _BOUNDS)
+    if not isinstance(model, Listing):
+        return f"{configured.model} can be loaded"
+    try:
+        names = await model.names(_SECONDS)
+    except TimeoutError:
+        raise Unreachable(f"{configured.model} has not answered within {_SECONDS:g} s") from None
+    except InvalidAnswer:
+        names = []
+    except BadRequest as error:
+        if error.status not in (404, 405):  # it has no list, and that is all it says
+            raise
+        names = []
+    finally:
+        await model.close()
+    if names and configured.name not in names:
+        shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+        return f"{configured.model} answers, and lists no model {configured.name}, but {shown}"
+    return f"{configured.model} answers"
+
+
+async def _nowhere(_: Any) -> Any:
+    raise AssertionError("a model is probed, not asked")

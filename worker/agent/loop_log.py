@@ -1,0 +1,283 @@
+"""A loop's log as its runner writes it: steps, and claims of its requests (see lua/loop.lua and lua/commit.lua)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from acts_celery.protocol.engine.costs import Cost, is_all
+from acts_celery.protocol.engine.loop import LoopEnded, Stage, UsageCame
+from acts_celery.protocol.limits import size_of
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.requests.reading import Unreadable
+from acts_celery.protocol.requests.streaming import GrowingAnswer
+from acts_celery.worker.agent.loop_view import LoopView
+from acts_celery.worker.agent.ticks import (
+    Solved,
+    note_output,
+    note_part,
+    note_solution,
+    read_beyond,
+    read_end,
+    read_part,
+    read_tick,
+    request_of,
+)
+from acts_celery.worker.broker.attempts import owner_token
+from acts_celery.worker.broker.messages import WRITTEN, lane_task
+from acts_celery.worker.runner.step import Services
+from acts_celery.worker.store.commits import Claim, Commit, Committed, Rest
+from acts_celery.worker.store.lane import RunGone
+from acts_celery.worker.store.log import MessageLog
+from acts_celery.worker.store.loop_entries import LOOP, LoopStep
+from acts_celery.worker.store.slots import Budget, Reservation, Shortfall
+
+
+class LoopLog:
+    """What one runner writes into the log of its loop. All of it raises `RunGone`."""
+
+    def __init__(self, services: Services, view: LoopView) -> None:
+        self._services = services
+        self._view = view
+        self._owner = owner_token()
+        self._mark: float | None = None
+        """Of the published task: the loop is found by the sweep until it is taken back (see commit.lua)."""
+        self._refused: tuple[str, str] | None = None
+        """The last id and the stage by which a step was decided that was refused."""
+        self._now_ms = 0
+        """The server's time at the last look, where the loop's time is limited."""
+        self.has_alarm = False
+        """Whether the loop is looked at again when its time is over."""
+        self.has_left = False
+        """Whether the mark was taken back, and nothing has come since."""
+        self.next_lane: str | None = None
+        """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
+
+    @property
+    def ran_seconds(self) -> float:
+        """How long the run has been running."""
+        return self._view.ran_seconds(self._now_ms)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the last step was refused, though nothing has come since: another one would be, too."""
+        return self._refused == (self._view.seen, self._view.loop.name)
+
+    def try_again(self) -> None:
+        """What refused the last step may be over."""
+        self._refused = None
+
+    async def read(self, *, is_told: bool) -> None:
+        """Take in what the log says; `is_told` where a task says that there is something to do, which has a mark."""
+        log, view = self._services.log, self._view
+        if is_told:
+            self.has_left, self.has_alarm = False, False
+            self._mark, _ = await asyncio.gather(log.mark(view.run, LOOP), view.catch_up(log))
+        else:
+            await view.catch_up(log)
+        if view.limits.seconds is not None:
+            self._now_ms = await log.now_ms()
+
+    def begin(self) -> LoopStep:
+        """A step by what is known now."""
+        step = LoopStep(self._view.loop, self._view.seen)
+        if (most := self._view.limits.seconds) is not None:
+            step.alarm_ms, self.has_alarm = self._now_ms + math.ceil(max(most - self.ran_seconds, 0) * 1000), True
+        return step
+
+    async def take(self, step: LoopStep) -> bool:
+        """Write a step down; says whether it was taken: the log was still as it had been read."""
+        taken = await self._services.log.take_loop_step(self._view.run, step)
+        if taken.status == "gone":
+            raise RunGone(self._view.run)
+        self._refused = None if taken.is_taken else (step.seen, step.loop.name)
+        if taken.mark is not None:
+            self._mark, self.has_left = taken.mark, False
+        if len(taken.woken) == 1 and self.next_lane in (None, *taken.woken):
+            (self.next_lane,) = taken.woken
+        else:
+            await self._publish(taken.woken)
+        return taken.is_taken
+
+    async def commit(
+        self, *, claims: Sequence[Claim] = (), rests: Sequence[Rest] = (), leaves: bool = False
+    ) -> Committed:
+        """Claim, rest or leave."""
+        view, mark = self._view, self._mark
+        self._mark = None
+        commit = Commit(
+            instance=LOOP,
+            seen=view.own_seen,
+            global_seen=view.global_seen,
+            owner=self._owner,
+            claims=claims,
+            rests=rests,
+            leaves=leaves,
+            takes_up=mark,
+            status=view.status,
+            born=view.born,
+        )
+        committed = await self._services.log.commit(view.run, commit)
+        if committed.status == "gone":
+            raise RunGone(view.run)
+        is_fresh = committed.is_fresh and committed.global_id == view.global_seen
+        self.has_left = leaves and is_fresh
+        await self._publish(committed.woken)
+        return committed._replace(is_fresh=is_fresh)
+
+    async def _publish(self, lanes: Sequence[str]) -> None:
+        if lanes:
+            queue = self._services.settings.queue_instances
+            await self._services.publish([lane_task(self._view.run, lane or None, queue) for lane in lanes])
+
+
+# What a loop takes from its budget (SPEC R13.3): a request's tokens before it is sent, its calls before they are
+# written.
+
+_FREE: Final = Cost()
+
+
+class LoopBudget:
+    """What one loop takes itself: its calls from its own budget, and where it is a child run these and its tokens from
+    those above.
+    """
+
+    def __init__(self, log: MessageLog, view: LoopView) -> None:
+        self._log = log
+        self._view = view
+
+    async def reserve(self, losses: int) -> Shortfall | None:
+        """Reserve what the current request may take at most, before it is sent; so many attempts at it were lost."""
+        estimate = self._view.loop.tick.estimate
+        lost = Cost.of_request(None, estimate, losses)
+        return await self._take(lost, reserved=lost)
+
+    async def charge(self, cost: Cost | None = None, *, calls: int = 0) -> Shortfall | None:
+        """Take so many more calls of the current tick before they are written, and what it has cost where it ended."""
+        return await self._take(cost, calls=calls)
+
+    async def give_back(self) -> None:
+        """The loop has ended: what it has taken and not needed is there for others."""
+        await self._take(Cost(), ticks=1)
+
+    async def _take(
+        self, cost: Cost | None, *, reserved: Cost = _FREE, calls: int = 0, ticks: int = 0
+    ) -> Shortfall | None:
+        view, loop = self._view, self._view.loop
+        above = view.parent.budgets if view.parent is not None else ()
+        if not above and not calls:
+            return None  # its log says what it has taken
+        own = Budget(view.run, None, view.limits.calls)
+        taken = Reservation(view.run, calls=loop.own_calls + calls, tick=loop.tick.number + ticks)
+        if above and cost is not None:
+            whole = loop.own_cost + cost
+            taken = replace(taken, tokens=whole.tokens, money=whole.nanodollars)
+            taken = replace(taken, open=reserved.tokens, open_money=reserved.nanodollars)
+        return await self._log.reserve((own, *above), taken)
+
+
+# What a model has answered, or has written so far, as steps of its loop (SPEC R13.1, R13.8).
+
+T = TypeVar("T")
+
+_SMALL_BYTES: Final = 10_000
+"""Of an answer that takes some milliseconds to read."""
+_LOG_BYTES_PER_BYTE: Final = 20
+"""The log is folded for it, which takes less."""
+
+
+class Answers:
+    """What comes of the answers to one loop's requests."""
+
+    def __init__(self, view: LoopView, services: Services, budget: LoopBudget, begin: Callable[[], LoopStep]) -> None:
+        self._view = view
+        self._services = services
+        self._checker = services.checker
+        self._budget = budget
+        self._begin = begin
+        self._read = (-1, 0)
+        """Of a tick how many calls the part had that was read last. The next one has half as many more, since reading
+        takes as long as the part is.
+        """
+
+    async def part(self, said: Mapping[str, Any]) -> LoopStep | None:
+        """Let the calls begin that have been written, while the answer goes on, and write down what there is of an
+        output that is a text, and what was reported of the usage; None where there is nothing worth it.
+        """
+        view, request = self._view, request_of(self._view, self._checker)
+        try:
+            growing, layout = await self.apart(len(said[WRITTEN]), partial(self._read_part, said[WRITTEN]))
+        except Unreadable:
+            return None
+        step, calls = self._begin(), growing.text_of_calls
+        has_begun = layout is not None and await self._budget.charge(calls=layout.size - view.loop.tick.runs) is None
+        if layout is not None and has_begun:
+            note_part(step, view, calls, layout)
+        has_said = request.may_say and note_output(step, growing.output)
+        is_reported = _note_usage(step, said)
+        return step if has_begun or has_said or is_reported else None
+
+    async def apart(self, size: int, work: Callable[[], T]) -> T:
+        """What some work returns that grows with an answer of that size and with the log: done beside the event loop,
+        unless it is little.
+        """
+        if size + self._view.size // _LOG_BYTES_PER_BYTE <= _SMALL_BYTES:
+            return work()
+        return await self._services.validator.in_thread(self._view.run, work)
+
+    def _read_part(self, text: str) -> tuple[GrowingAnswer, Layout | None]:
+        """An answer of which so much has been written, and the calls that run of it. Raises `Unreadable`."""
+        growing = GrowingAnswer()
+        written = len(growing.feed(text))
+        return growing, self._begun(growing.text_of_calls, written)
+
+    def _begun(self, text: str, written: int) -> Layout | None:
+        """The calls that run of an answer of which so many are written; None where reading it is not worth it."""
+        view, loop, (tick, before) = self._view, self._view.loop, self._read
+        before = before if tick == loop.tick.number else 0
+        is_worth_it = written >= before + max(1, before // 2) and view.limits.call_limit(loop, written) is None
+        self._read = (loop.tick.number, written if is_worth_it else before)
+        return read_part(request_of(view, self._checker), text, view, self._checker) if is_worth_it else None
+
+    async def whole(self, said: Mapping[str, Any], losses: int) -> LoopStep:
+        """Write down the answer, and the calls that come of it; before it so many attempts were lost."""
+        view, loop, limits = self._view, self._view.loop, self._view.limits
+        request = request_of(view, self._checker)
+        usage, amount = said.get("usage"), said.get("nanodollars")
+        if usage is None and (before := loop.tick.reported) is not None:
+            usage, amount = before.usage, before.nanodollars
+        paid = {"seconds": said.get("seconds", 0.0), "amount": amount}
+        cost = Cost.of_request(usage, loop.tick.estimate, losses, **paid)
+        solved, limit = await self.apart(size_of(said), partial(self._solved, said))
+        limit = limit or limits.call_limit(loop, solved.runs) or limits.spending_limit(loop, cost)
+        calls = 0 if limit else solved.runs - loop.tick.runs
+        if (shortfall := await self._budget.charge(cost, calls=calls)) is not None:
+            await self._budget.charge(cost)
+            limit = shortfall.text
+        step = self._begin()
+        note_solution(step, view, said, solved, cost=cost, limit=limit, is_lazy=request.is_lazy)
+        if limit is not None:
+            step.note(LoopEnded("failed", limit, None))
+        return step
+
+    def _solved(self, said: Mapping[str, Any]) -> tuple[Solved, str | None]:
+        """What a whole answer comes to, and why none of its calls starts, where it has too many of them."""
+        if (beyond := read_beyond(said, self._view)) is not None:
+            return beyond
+        read = read_end if self._view.loop.stage is Stage.OPEN else read_tick
+        return read(request_of(self._view, self._checker), said, self._view, self._checker), None
+
+
+def _note_usage(step: LoopStep, said: Mapping[str, Any]) -> bool:
+    """Write down what was reported of the usage before the answer is whole; whether that is anything new."""
+    usage = said.get("usage")
+    if usage is None or is_all(usage):
+        return False
+    event = UsageCame(usage, said.get("nanodollars"))
+    if is_new := event != step.after.tick.reported:
+        step.note(event)
+    return is_new

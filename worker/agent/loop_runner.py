@@ -1,0 +1,327 @@
+"""A loop runner: ask the model, run its calls, look at its output, ask again (SPEC R13.1).
+
+What comes next is decided from the log alone (`loop_view`), and written in one step that counts only where nothing has
+come that it was decided without (`loop_log`). So any number of processes may drive a loop, any of them may die at any
+moment, and each step is taken once. The request of a tick is in the log before it is asked; asking is a remote call of
+the loop's lane, claimed, lost and found like any other, and holds no worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.engine.costs import Estimate
+from acts_celery.protocol.engine.events import Failure, Success
+from acts_celery.protocol.engine.loop import LoopEnded, Stage
+from acts_celery.protocol.limits import size_of
+from acts_celery.protocol.messages import digests
+from acts_celery.protocol.requests import Request
+from acts_celery.protocol.state.scopes import TooLarge
+from acts_celery.worker.agent.loop_log import Answers, LoopBudget, LoopLog
+from acts_celery.worker.agent.loop_view import LoopView
+from acts_celery.worker.agent.models import KnownModels, Unreachable
+from acts_celery.worker.agent.openai_chat import described
+from acts_celery.worker.agent.ticks import (
+    PicturesUnknown,
+    config_of,
+    last_errors,
+    next_request,
+    note_closing,
+    note_start,
+    read_solution,
+    request_of,
+)
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
+from acts_celery.worker.runner.starting import WAIT_SECONDS, waits
+from acts_celery.worker.runner.step import Mailbox, Services
+from acts_celery.worker.store.commits import Claim, Rest
+from acts_celery.worker.store.keys import ENDED_STATUSES
+from acts_celery.worker.store.loop_entries import LOOP, LoopStep
+from acts_celery.worker.store.run_list import FileGone, Parent, child_result, filled
+
+_BACKOFF: Final = Backoff(0.05, 5.0)
+_LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")
+
+
+class LoopRunner:
+    """One process's time with one run's loop."""
+
+    def __init__(self, services: Services, view: LoopView) -> None:
+        self._services = services
+        self._view = view
+        self._log = LoopLog(services, view)
+        self._models = KnownModels(services.settings, services.checker.registry)
+        self._budget = LoopBudget(services.log, view)
+        self._answers = Answers(view, services, self._budget, self._log.begin)
+        self._mailbox = Mailbox()
+        self._mailbox.look_again()  # the task that opens the loop says so
+        self._results: list[tuple[Attempt, Result]] = []
+        """Answers that are not in the log yet."""
+        self.gets_on: asyncio.Event | None = None
+        """To be set when something was committed: the loop is not what its last worker died of."""
+        self.failed: list[str] = []  # its requests are reported by the calls that they lead to
+        self._is_stopped = False
+        self._has_to_look = True
+        """Whether to see whether the request is at work: it is claimed then, unless it is."""
+        self._sent: tuple[int, int] | None = None
+        """The request and the attempt that were sent last: what a runner has claimed it gets again when it claims."""
+        self._refusals = 0
+
+    @property
+    def next_lane(self) -> str | None:
+        """The lane that goes on when this one is left, in the same task."""
+        return self._log.next_lane
+
+    def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
+        """Hand in an answer. The receipt: whether it is in the log, or the runner failed before."""
+        return self._mailbox.deliver(delivery)
+
+    def look_again(self) -> None:
+        """A task says that there is something new."""
+        self._mailbox.look_again()
+
+    def stop(self) -> None:
+        """The run was cancelled: leave."""
+        self._is_stopped = True
+        self._mailbox.ring()
+
+    async def run(self) -> LoopView:
+        """Go on until nothing more can be done here. Returns the loop as the log has it then."""
+        try:
+            while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
+                pass
+        finally:
+            self._mailbox.close()
+        return self._view
+
+    async def _step(self) -> bool:
+        """Take what has come, and the next step; says whether there may be another one."""
+        news = self._mailbox.take()
+        self._results += [(delivery.attempt, delivery.result) for delivery in news.deliveries]
+        self._has_to_look = self._has_to_look or news.is_told or bool(news.due)
+        await self._log.read(is_told=news.is_told)
+        view, stage = self._view, self._view.loop.stage
+        if self._log.is_refused:
+            return await self._wait_for_others()
+        if self._is_stopped or view.status in ENDED_STATUSES or stage is Stage.ENDED:
+            self._results.clear()
+        elif self._results:
+            await self._take_result()
+            return True
+        elif (limit := view.limits.time_limit(self._log.ran_seconds)) is not None:
+            await self._fail(limit, int(view.loop.is_asking))
+            return True
+        elif stage in _STEPS and (view.status == "running" or stage is Stage.RAN) and await _STEPS[stage](self):
+            return True  # a paused run begins nothing: what ends a tick is written all the same
+        self._mailbox.give_receipts(committed=True)
+        if self._mailbox.resting and view.status == "running":
+            await self._mailbox.wait()
+            return True
+        if view.limits.seconds is not None and not self._log.has_alarm and view.status == "running":
+            await self._take(self._log.begin())
+            return True
+        return False
+
+    async def _wait_for_others(self) -> bool:
+        """A step was refused though nothing has come: the run is being amended, or a call that was added gathers. Wait
+        with an answer in hand, else leave: the end of that wakes the loop.
+        """
+        if not self._results:
+            return False
+        self._log.try_again()
+        self._refusals += 1
+        self._mailbox.remind(self._view.loop.request, _BACKOFF.seconds(self._refusals + 1))
+        await self._mailbox.wait()
+        return True
+
+    async def _stays(self) -> bool:
+        """Take back the task's mark before leaving; what is new in the log is a reason to stay."""
+        return not self._log.has_left and not (await self._log.commit(leaves=True)).is_fresh
+
+    # A step of each stage; it says whether there was one to take.
+
+    async def _compose(self) -> bool:
+        """Write down the next request, or that a limit keeps it from being asked."""
+        view, loop = self._view, self._view.loop
+        if view.parent is not None and not await self._services.log.is_awaited(view.parent, view.run):
+            return await self._fail("the call that it was to answer does not wait for it any more")
+        if (limit := view.limits.tick_limit(loop)) is not None:
+            return await self._fail("; ".join((*last_errors(view), limit)))
+        asks = self._asks
+        try:
+            # Loading prices may take a second: the loop should turn.
+            is_long = view.limits.money is not None
+            compose = partial(next_request, view, asks, self._models)
+            try:
+                request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
+            except PicturesUnknown as unknown:
+                await self._read_pictures(unknown.digests)
+                request = await (asyncio.to_thread(compose) if is_long else self._answers.apart(0, compose))
+        except (Rejected, TooLarge) as error:
+            return await self._fail(f"TooLarge: {error}")
+        times = request.repeats["times"] if request.repeats is not None else 1
+        estimate = Estimate(request.estimate, request.nanodollars)
+        limit = view.limits.repeat_limit(loop, times) or view.limits.request_limit(loop, estimate)
+        if limit is not None:
+            return await self._fail(limit)
+        step = self._log.begin()
+        step.note(request)
+        await self._take(step)
+        self._has_to_look = True
+        return True
+
+    async def _read_pictures(self, named: Sequence[str]) -> None:
+        """Have the view know what can be shown of pictures of tools."""
+        found = await self._services.log.files(self._view.run, named)
+        self._view.pictures |= {digest: described(found[digest]) if digest in found else None for digest in named}
+
+    async def _ask(self) -> bool:
+        """Claim the current request, unless it is at work, and send it."""
+        if not self._has_to_look:
+            return False
+        view, index, settings = self._view, self._view.loop.request, self._services.settings
+        claim = Claim(index, settings.sweep_interval_seconds, settings.queue_delegates)
+        claimed = await self._log.commit(claims=[claim], leaves=True)
+        self._has_to_look = False
+        number, failures = claimed.attempts[0], claimed.failures[0]
+        if not number or (index, number) == self._sent:
+            return True
+        self._sent = index, number
+        attempt = Attempt(CallId(view.run, LOOP, index), number, failures, claimed.repeated[0], trace=view.trace)
+        if view.loop.stage is Stage.OPEN:
+            self._results.append((replace(attempt, number=number - 1), _LOST))
+            return True
+        if attempt.losses >= settings.limit_attempts:
+            text = f"the workers that asked the model were lost {attempt.losses} times"
+            return await self._fail(text, attempt.losses)
+        if (limit := view.limits.request_limit(view.loop, view.loop.tick.estimate, attempt.losses)) is not None:
+            return await self._fail(limit, attempt.losses)
+        if (shortfall := await self._budget.reserve(attempt.losses)) is None:
+            try:
+                messages = filled(view.asked, await self._services.log.files(view.run, digests(view.asked)))
+            except FileGone as error:
+                return await self._fail(str(error))
+            await self._services.publish([self._request(view.tokens.given(attempt), messages)])
+        elif waits(shortfall, failures, settings):
+            await self._rest(attempt, WAIT_SECONDS)
+        else:
+            await self._fail(shortfall.text, attempt.losses)
+        return True
+
+    async def _start(self) -> bool:
+        """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
+        view, plan = self._view, self._view.loop.tick.plan
+        if view.has_added_gathers or plan is None:
+            return False
+        said = {"calls": plan.calls, "output": None}
+        asks = replace(self._asks, has_texts=False)  # its texts were read when it came
+        read = partial(read_solution, asks, said, view, self._services.checker)
+        solved = await self._answers.apart(size_of(said), read)
+        step = self._log.begin()
+        note_start(step, view, solved)
+        await self._take(step)
+        return True
+
+    async def _close(self) -> bool:
+        """Append the errors of the tick, and look at its output."""
+        if self._view.open:
+            return False
+        step, solution = self._log.begin(), self._view.loop.tick.solution
+        await self._answers.apart(size_of(solution), partial(note_closing, step, self._view))
+        await self._take(step)
+        return True
+
+    async def _fail(self, reason: str, lost: int = 0) -> bool:
+        """End the run with a reason; everything is kept. So many attempts at its request may have cost something."""
+        step = self._log.begin()
+        step.note(LoopEnded("failed", reason, None, lost))
+        await self._take(step)
+        return True
+
+    # What the model has answered.
+
+    async def _take_result(self) -> None:
+        """Take in what the model has answered, or has written so far."""
+        loop = self._view.loop
+        attempt, result = self._results[0]
+        if not loop.is_asking or attempt.id.index != loop.request:
+            self._results.pop(0)  # it is in the log already, or came too late
+        elif isinstance(result, Success):
+            said = tick_answer(result.value)
+            await (self._take_part(said) if WRITTEN in said else self._conclude(said, attempt.losses))
+        elif loop.stage is Stage.OPEN:  # calls of it run already
+            failure = result.failure if isinstance(result, Retry) else result
+            await self._conclude({"error": {"type": failure.type, "message": failure.message}}, attempt.losses)
+        elif isinstance(result, Retry):
+            await self._rest(attempt, result.delay_seconds)
+            self._results.pop(0)
+        else:
+            lost = attempt.losses + (result.type == Unreachable.__name__)  # it may have answered, and was not heard
+            await self._fail(f"{result.type}: {result.message}", lost)
+
+    async def _take_part(self, said: Mapping[str, Any]) -> None:
+        if (step := await self._answers.part(said)) is not None:
+            await self._take(step)
+        else:
+            self._results.pop(0)
+
+    async def _conclude(self, said: Mapping[str, Any], losses: int) -> None:
+        if self._view.has_added_gathers:
+            await self._wait_for_others()
+        else:
+            await self._take(await self._answers.whole(said, losses))
+
+    @property
+    def _asks(self) -> Request:
+        return request_of(self._view, self._services.checker)
+
+    def _request(self, attempt: Attempt, messages: Sequence[Mapping[str, Any]]) -> TaskMessage:
+        view, config = self._view, config_of(self._view, self._asks)
+        if (most := view.limits.seconds) is not None:
+            left = max(most - self._log.ran_seconds, 1)
+            config["request_seconds"] = min(config.get("request_seconds", left), left)
+        streams = not self._asks.is_lazy or self._asks.may_say
+        said: dict[str, Any] = {"streams": streams, "provider_data": view.provider_data}
+        return self._services.remote.request(attempt, messages, view.schema, config, **said)
+
+    async def _rest(self, attempt: Attempt, delay_seconds: float) -> None:
+        """Ask again later."""
+        await self._log.commit(rests=[Rest(attempt.id.index, attempt.number, delay_seconds)])
+        if delay_seconds <= self._services.settings.sweep_interval_seconds:
+            self._mailbox.remind(attempt.id.index, delay_seconds)
+
+    async def _take(self, step: LoopStep) -> None:
+        """Write a step down, if the log is still as it was read."""
+        is_taken = await self._log.take(step)
+        if self.gets_on is not None:
+            self.gets_on.set()
+        if is_taken and step.answers:
+            self._results.clear()  # a request that is asked anew, by `acts resume --ticks`, has another answer
+        if is_taken and step.after.ended is not None and self._view.parent is not None:
+            await self._answer(self._view.parent, step.after.ended.status)
+
+    async def _answer(self, parent: Parent, status: str) -> None:
+        """Bring the result to the call that waits for it; what dies here, the sweep sends again."""
+        view, services = self._view, self._services
+        await view.catch_up(services.log)  # with the costs of the last step
+        await self._budget.give_back()
+        queue = services.settings.queue_instances
+        result = child_result(status, view.loop, view.labels)
+        await services.publish([parent.answer(view.run, result, view.tokens, queue)])
+
+
+_STEPS: Final[Mapping[Stage, Callable[[LoopRunner], Awaitable[bool]]]] = {
+    Stage.NEW: LoopRunner._compose,
+    Stage.ASKED: LoopRunner._ask,
+    Stage.OPEN: LoopRunner._ask,
+    Stage.APPROVED: LoopRunner._start,
+    Stage.RAN: LoopRunner._close,
+}
+"""What is to be done where the log has come to a stage. A plan waits for a person, and so does a loop that is over."""

@@ -1,0 +1,419 @@
+"""A run as its loop sees it: the whole of its log, folded into the state of the loop (SPEC R13.1, R13.5).
+
+It is only ever fed from the log, in order, so a loop goes on in any process from where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.events import CallEnded, CallsUndone, Status
+from acts_celery.protocol.engine.loop import Answered, Asked, Loop, LoopLimits, PartCame, Planned, Stage, Tick
+from acts_celery.protocol.engine.outcomes import holds_references
+from acts_celery.protocol.plan.additions import SoFar
+from acts_celery.protocol.requests import Request
+from acts_celery.protocol.requests.data_blocks import told_type
+from acts_celery.protocol.requests.receipts import given_places
+from acts_celery.protocol.requests.tool_texts import JSON
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels, marks_of
+from acts_celery.worker.agent.models import find_model
+from acts_celery.worker.broker.attempts import Tokens
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.runner.checking import most_of
+from acts_celery.worker.store.definition import Definition, SaidHere, unpack_definition
+from acts_celery.worker.store.entries import Entry, moment_ms
+from acts_celery.worker.store.keys import ENDED_STATUSES
+from acts_celery.worker.store.lane import RunGone
+from acts_celery.worker.store.log import MessageLog
+from acts_celery.worker.store.run_list import Parent
+from acts_celery.worker.store.state import RunState
+
+_DIGEST: Final = 16
+"""Characters of a plan's digest: it tells the plans of one run apart."""
+_WITHDRAWN: Final = {"type": "withdrawn"}
+"""Stands for what a call had written that is carried out again (SPEC R11.8): the other messages keep their places."""
+
+Where = tuple[str | None, int]
+"""A call, by its instance and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call of the current tick has ended."""
+
+    status: Status
+    error: Mapping[str, Any] | None
+    reason: str | None
+    messages: tuple[Mapping[str, Any], ...]
+    """What it has written."""
+    labels: Labels = TRUSTED
+    """The sources of all that it hangs on (SPEC R16.2)."""
+
+
+class LoopView:
+    """The state of one run's loop, and what the next request is made of."""
+
+    def __init__(self, run: str, definition: Definition, tokens: Tokens, limits: LoopLimits) -> None:
+        assert definition.request is not None
+        self.run = run
+        self.state = RunState(definition)
+        """The run, as the log has it."""
+        self.request = definition.request
+        self.tokens = tokens
+        self.parent: Parent | None = None
+        """The call that it is to answer."""
+        self.born = ""
+        """When it was submitted, which tells it from another one under its id."""
+        self.trace = ""
+        """Its place in a trace, where it is not the root of its own."""
+        self.limits = limits
+        self.seen = "0-0"
+        self.size = 0
+        """The bytes of what was read of it."""
+        self.own_seen = "0-0"
+        """The last entry of the loop's lane."""
+        self.asked: list[Mapping[str, str]] = []
+        """The chat messages of the last request."""
+        self.wire: str | None = None
+        """How the first request was put, `json` or `tools`, and so all others (SPEC R12.6); None before it."""
+        self.provider_data: dict[str, str] = {}
+        """What providers have said beside the answers, by tick."""
+        self.pictures: dict[str, Mapping[str, Any] | None] = {}
+        """What is known of the pictures of tools by their digests; None of one that cannot be shown."""
+        self.schema: Any = None
+        """The schema of the requests, the same in every tick; None before the first."""
+        self.asks: Request | None = None
+        """The request, once it was read."""
+        self.rendered = 0
+        """How many messages of the log it shows."""
+        self.context: list[Mapping[str, Any]] = []
+        """The messages that the run was submitted with."""
+        self.messages: list[Mapping[str, Any]] = []
+        """Every message of the log."""
+        self.ended: dict[Where, Ended] = {}
+        """The calls that have ended in the current tick."""
+        self.labels: Labels = TRUSTED
+        """The sources of everything that was in the log, also of what counts no more."""
+        self._known: list[Mapping[str, Any]] = []
+        """The messages of the log but those of the calls that run meanwhile."""
+        self._left = self._held = 0
+        """How many calls have not ended, and how many of them wait for a person."""
+        self._last_index = -1
+        self._ran_ms = 0
+        self._running_since: int | None = None
+        self._written: list[Mapping[str, Any]] = []
+        self._positions: dict[Where, list[int]] = {}
+        """Which of `messages` each call has written."""
+
+    @classmethod
+    async def open_run(cls, log: MessageLog, run: str, settings: Settings, said_here: SaidHere) -> LoopView:
+        """Read all of a run; `said_here` is what this process says of its calls. Raises `RunGone`."""
+        shared = await log.shared(run)
+        if shared.definition is None:
+            raise RunGone(run)
+        definition = unpack_definition(shared.definition, said_here)
+        view = cls(run, definition, shared.tokens, loop_limits(definition.config, settings))
+        view.trace, view.born = shared.trace, shared.lane.born
+        view.parent = await log.parent(run)
+        await view.catch_up(log)
+        return view
+
+    async def catch_up(self, log: MessageLog) -> bool:
+        """Take in what has come since. Raises `RunGone` where it is of another run under its id."""
+        entries, born = await asyncio.gather(log.everything(self.run, self.seen), log.born(self.run))
+        if born != self.born:
+            raise RunGone(self.run)
+        self.feed(entries)
+        return True
+
+    @property
+    def definition(self) -> Definition:
+        """The definition, as amended."""
+        return self.state.definition
+
+    @property
+    def loop(self) -> Loop:
+        """The state of the loop."""
+        assert self.state.loop is not None
+        return self.state.loop
+
+    @property
+    def fold(self) -> Fold:
+        """The global values."""
+        return self.state.shared.fold
+
+    @property
+    def global_seen(self) -> str:
+        """The last entry of the global lane."""
+        return self.state.shared.last
+
+    @property
+    def status(self) -> str:
+        """The run's status."""
+        return self.state.status
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is over."""
+        return self.status in ENDED_STATUSES
+
+    @property
+    def first(self) -> int:
+        """The index that the first call of an answer gets (SPEC R13.9)."""
+        if self.loop.stage is Stage.OPEN:
+            return self.loop.tick.first
+        return 1 + self._last_index
+
+    @property
+    def known(self) -> Sequence[Mapping[str, Any]]:
+        """The messages by which an answer is read: nothing that calls of it have written meanwhile (SPEC R13.8)."""
+        return self._known if self.loop.stage is Stage.OPEN else self.messages
+
+    @property
+    def hides(self) -> bool:
+        """Whether its model is not shown what others wrote (SPEC R16.3)."""
+        return self.asks is not None and self.asks.hides
+
+    @property
+    def told(self) -> Labels:
+        """The sources of what its model was shown, and so of the calls that it writes (SPEC R16.3)."""
+        return TRUSTED if self.hides else self.labels
+
+    @property
+    def begun(self) -> frozenset[int]:
+        """The calls of an answer that is being written that are in their lanes."""
+        lanes = self.state.lanes.values() if self.loop.stage is Stage.OPEN else ()
+        return frozenset(index for lane in lanes for index in lane.known if index >= self.loop.tick.first)
+
+    @property
+    def open(self) -> list[Where]:
+        """The calls that have not ended."""
+        lanes = self.state.lanes.values() if self._left else ()
+        return [(lane.instance, index) for lane in lanes for index in lane.open]
+
+    def call(self, where: Where) -> Call:
+        """A call that the run has, or had."""
+        instance, index = where
+        return self.state.lanes[instance].known[index]
+
+    @property
+    def added(self) -> dict[str | None, list[Call]]:
+        """The calls that clients have added before the answer came and that go on, by instance (SPEC R11.7)."""
+        found: dict[str | None, list[Call]] = {}
+        for where in sorted(self.open, key=lambda where: where[1]) if self.loop.stage is not Stage.OPEN else ():
+            found.setdefault(where[0], []).append(self.call(where))
+        return found
+
+    @property
+    def has_added_gathers(self) -> bool:
+        """Whether one of them reads in every instance: its lanes' records are left as they are until it has ended."""
+        return any(self.call(where).gather for where in self.open)
+
+    def left_of(self, instance: str | None, added: Mapping[str | None, Sequence[Call]]) -> dict[str, Any]:
+        """What the record of a lane keeps of the one before, where an answer brings calls to it; `added` as above."""
+        lane = self.state.lanes.get(instance)
+        if not added or lane is None or not lane.records:
+            return {}
+        record = lane.record
+        replaced = (lane.known[index] for index in record.stand_ins)
+        kept = record.layers((*replaced, *added.get(instance, ())), self.first)
+        return {"kept": kept, "stand_ins": record.stand_ins}
+
+    def so_far(self) -> SoFar:
+        """The run as the calls of a plan find it."""
+        definition = self.definition
+        return SoFar(
+            messages=self.messages,
+            begun={},
+            first=self.first,
+            is_template=True,
+            tools={name: dict(tool.declaration) for name, tool in definition.tools.items()},
+            delegates=definition.delegates,
+            config=definition.config,
+            allow=definition.allow,
+            operator=definition.submitted_with,
+        )
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in entries of the log, the next ones."""
+        for entry in entries:
+            self.seen = entry.id
+            self.size += entry.size
+            if entry.run_status is not None and not self.context:
+                self.context = [message for message in self.messages if message.get("type") != "solution"]
+            if entry.tick is not None:
+                self._feed_loop(entry)
+            elif entry.is_of_lane:
+                self._feed_lane(entry)
+            else:
+                self.state.apply(entry)
+            self._note_time(moment_ms(entry.id))
+
+    def _note_time(self, now_ms: int) -> None:
+        """Count the time of the run: it stands still while it is paused, and while people alone can make it go on
+        (SPEC R13.3).
+        """
+        waits_for_people = self.loop.stage is Stage.RAN and self._left == self._held > 0
+        is_counting = self.status == "running" and not waits_for_people
+        if is_counting and self._running_since is None:
+            self._running_since = now_ms
+        elif not is_counting and self._running_since is not None:
+            self._ran_ms += now_ms - self._running_since
+            self._running_since = None
+
+    def ran_seconds(self, now_ms: int) -> float:
+        """How long the run has been running."""
+        under_way = now_ms - self._running_since if self._running_since is not None else 0
+        return (self._ran_ms + under_way) / 1000
+
+    def _feed_loop(self, entry: Entry) -> None:
+        """Take in an entry of the loop's own lane."""
+        self.own_seen = entry.id
+        for event in entry.loop:
+            if isinstance(event, Asked):
+                self.rendered = len(self.messages)
+                self.schema = event.schema if event.schema is not None else self.schema
+                self.asked = [*self.asked, *event.messages]
+                self.wire = event.config.get("wire", JSON)
+                self.ended.clear()
+            elif isinstance(event, PartCame) and self.loop.stage is not Stage.OPEN:
+                self._known = list(self.messages)
+            elif isinstance(event, Answered):
+                self.messages.append(event.message)
+                if event.provider_data is not None:
+                    self.provider_data[str(self.loop.tick.number)] = event.provider_data
+        self.state.apply(entry)
+
+    def _feed_lane(self, entry: Entry) -> None:
+        """Take in an entry of a lane of calls."""
+        lane = self.state.lane(entry.instance)
+        left, held = lane.left, lane.held
+        entry = self.state.apply(entry)
+        self._left += lane.left - left
+        self._held += lane.held - held
+        if entry.record is not None:
+            self._last_index = max(self._last_index, max(lane.known, default=-1))
+        if entry.message is not None:
+            if entry.call is not None:
+                self._positions.setdefault((entry.instance, entry.call), []).append(len(self.messages))
+            self.messages.append(entry.message)
+            self.labels |= marks_of(entry.message).labels
+            (self._known if entry.call is None else self._written).append(entry.message)
+        match entry.event:
+            case CallEnded() as event:
+                where = entry.instance, event.call
+                written = tuple(self._written)
+                self.ended[where] = Ended(event.status, event.error, event.reason, written, event.labels)
+                self._written.clear()
+            case CallsUndone() as event:
+                for index in event.calls:
+                    self.ended.pop((entry.instance, index), None)
+                    for position in self._positions.pop((entry.instance, index), ()):
+                        self.messages[position] = _WITHDRAWN
+
+    def position(self, index: int) -> int:
+        """Where in the solution of the current tick a call stands."""
+        return index - self.loop.tick.first
+
+
+def plan_of(calls: Sequence[Any]) -> Planned:
+    """Calls as a plan to be approved, with the digest that names it (SPEC R13.7)."""
+    return Planned(list(calls), hashlib.sha256(pack(list(calls))).hexdigest()[:_DIGEST])
+
+
+def loop_limits(config: Mapping[str, Any], settings: Settings) -> LoopLimits:
+    """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
+    limits = LoopLimits.of(config, most_of(settings))
+    model = find_model(settings, config.get("model"))
+    if model is None or config.get("max_output_tokens") is not None:
+        return limits
+    return replace(limits, max_output_tokens=model.max_output_tokens or limits.max_output_tokens)
+
+
+# Ticks that come to the same as the one before: a loop that repeats itself does not get on.
+#
+# A tick is compared with the one before by the log alone: its calls as they were written, and what has become of each.
+# A call with references counts as the same where nothing that it may read has changed meanwhile. The places that the
+# engine gives, another one for each call of the run, count as the same by their order in the tick.
+
+_GROWING: Final = ("push", "concat")
+_OWN: Final = frozenset({"solution", "error"})
+"""The messages that a loop writes itself."""
+
+
+def repeats_of(view: LoopView) -> dict[str, Any] | None:
+    """What the last tick has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
+    tick = view.loop.last
+    written = tick.solution["solution"]["calls"] if tick is not None and tick.solution is not None else []
+    calls = [call for call in written if isinstance(call, dict)]
+    if tick is None or not calls:
+        return None
+    digest = hashlib.sha256(pack(_in_slots(_given(view, tick), [_written(calls), _ends(view, tick)]))).hexdigest()
+    before = tick.repeats or {}
+    is_same = before.get("digest") == digest and not _has_moved(view, calls)
+    return {"digest": digest, "times": before["times"] + 1 if is_same else 1}
+
+
+def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls without what the model has thought of them."""
+    return [{key: part for key, part in call.items() if key != "_reasoningForCall"} for call in calls]
+
+
+def _given(view: LoopView, tick: Tick) -> Sequence[str | None]:
+    """The places that the engine gave in the tick, of calls that were functions."""
+    calls = tick.solution["solution"]["calls"] if tick.solution is not None else ()
+    return given_places(view.asks, calls, tick.first) if view.asks is not None else ()
+
+
+def _in_slots(paths: Sequence[str | None], value: Any) -> Any:
+    """A value with these places named by their order."""
+    given = [(path, f"{path.rpartition('.')[0]}.slot {at}") for at, path in enumerate(paths) if path is not None]
+    keys = {path.rpartition(".")[2]: named.rpartition(".")[2] for path, named in given}
+
+    def renamed(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {keys.get(key, key): renamed(item) for key, item in part.items()}
+        if isinstance(part, list | tuple):
+            return list(map(renamed, part))
+        if isinstance(part, str):
+            return next((named + part[len(path) :] for path, named in given if _leads_to(part, path)), part)
+        return part
+
+    return renamed(value) if given else value
+
+
+def _leads_to(text: str, path: str) -> bool:
+    """Whether a text is a reference to a place, or into it."""
+    return text.startswith(path) and text[len(path) : len(path) + 1] in ("", ".", "[")
+
+
+def _ends(view: LoopView, tick: Tick) -> list[Any]:
+    """What has become of the calls of the tick, and what was wrong with it."""
+    ended = sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or ""))
+    wrong = [[error.type, error.message, error.pointer, error.instance] for error in tick.invalid]
+    return [
+        wrong,
+        [[instance, end.status.value, *_said(end, hides=view.hides)] for (instance, _), end in ended],
+    ]
+
+
+def _said(end: Ended, *, hides: bool) -> list[Any]:
+    """What a call has ended with; of what its model is not shown, how much that is."""
+    data = [message.get("data") for message in end.messages]
+    if hides and end.labels:
+        return [told_type(end.error["type"]) if end.error is not None else None, [len(pack(each)) for each in data]]
+    return [end.error, data]
+
+
+def _has_moved(view: LoopView, calls: list[dict[str, Any]]) -> bool:
+    """Whether something has come that no call of the tick has written, or grows with each of them."""
+    new = view.messages[view.rendered :]
+    is_told = any("_call" not in message and message.get("type") not in _OWN for message in new)
+    return is_told or any(call.get("_outputMethod") in _GROWING and holds_references(call) for call in calls)

@@ -1,0 +1,211 @@
+"""A delegate without tools, or a latent call, as one request: its messages, its schema, its answer (SPEC R9.3, R12.1).
+
+The answer is an object whose `output` is the result: providers that enforce a schema want an object.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.calls.outputs import PATH, chosen
+from acts_celery.protocol.calls.tools import Tool
+from acts_celery.protocol.engine.costs import Cost
+from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS
+from acts_celery.protocol.plan.config import SAMPLING
+from acts_celery.protocol.requests.data_blocks import compact
+from acts_celery.protocol.requests.reading import Unreadable, find_answer, value_with_texts_read, value_without_nulls
+from acts_celery.protocol.requests.rendering import ResultRequest, delegate_messages
+from acts_celery.protocol.requests.widening import Definitions, Widening, closed
+from acts_celery.protocol.schemas import compiled
+from acts_celery.worker.agent.asking import Models, PartialAnswers, writes_texts
+from acts_celery.worker.agent.models import (
+    Answer,
+    InvalidAnswer,
+    ModelError,
+    ModelRequest,
+    Refused,
+    Truncated,
+    Unreachable,
+)
+from acts_celery.worker.agent.prices import estimate_of, request_tokens
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_CHARACTERS: Final = 500
+_LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
+_SETTINGS: Final = ("model", *SAMPLING, *sorted(_LIMITS))
+_OF_ONE_MODEL: Final = frozenset(SAMPLING) - {"temperature"}
+"""What a definition that names a model of its own does not take from the submission: that model may not have it."""
+
+
+def about(asked: ResultRequest) -> dict[str, Any]:
+    """What a request for a result says besides its context and its schema, as settings that travel with it."""
+    said: dict[str, Any] = {
+        "tool": {asked.tool.name: dict(asked.tool.declaration)} if asked.tool is not None else None,
+        "choices": asked.choices,
+        "is_rendered": asked.is_rendered,
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+_ABOUT: Final = ("tool", "choices", "is_rendered")
+
+
+async def solve(
+    models: Models,
+    context: Sequence[Mapping[str, Any]],
+    schema: Any,
+    config: Mapping[str, Any],
+    pay: Callable[[Mapping[str, Any]], None],
+) -> Any:
+    """The result, valid by its schema; of several places (see `about`) the `Output` that the model has chosen. Raises
+    `ModelError`, `TooLarge`. `pay` is called with what asking has cost, as `Success` has it: unknown usage is charged
+    whole (SPEC R13.3).
+    """
+    request = _asked(context, schema, config)
+    try:
+        answer = await models.ask(request)
+    except ModelError as error:
+        if error.answer is not None or isinstance(error, Unreachable):
+            pay(_cost(models, request, error.answer))
+        raise
+    pay(_cost(models, request, answer))
+    output = _output(answer, has_texts=any(map(writes_texts, models.asked(request.config.get("model")))))
+    if schema is None:
+        return output
+    names: Mapping[str, str] = config.get("choices") or {}
+    if names and (choice := chosen(output, names)) is not None:
+        if choice.path not in names.values():
+            return choice  # a place that was not shown: an error that goes to none of them (SPEC R4.4)
+        output = {**output, PATH: next(name for name, path in names.items() if path == choice.path)}
+    output = value_without_nulls(schema, output)
+    if problems := compiled(schema).problems(output, known=()):
+        raise InvalidAnswer(
+            "the model's answer is not what the schema demands: " + "; ".join(map(str, problems)), answer=answer
+        )
+    return chosen(output, names) if names else output
+
+
+def most_tokens(
+    context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any], asked: Sequence[ConfiguredModel]
+) -> tuple[int, int]:
+    """The tokens that the request may have at most, and those of its answer (SPEC R13.3); `asked` may answer it.
+    Raises `TooLarge`.
+    """
+    return _most_tokens(_asked(context, schema, config), asked)
+
+
+def _asked(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> ModelRequest:
+    messages = list(context) if config.get("is_rendered") else rendered(context, config)
+    settings = {key: value for key, value in config.items() if key not in _ABOUT}
+    return ModelRequest(messages, enveloped(schema), settings)
+
+
+def rendered(context: Sequence[Mapping[str, Any]], config: Mapping[str, Any] = MappingProxyType({})) -> list[Any]:
+    """The messages of a delegate's request: what an answer is, then the context (SPEC R12.5). Raises `TooLarge`."""
+    tools = [Tool(name, declaration) for name, declaration in (config.get("tool") or {}).items()]
+    return delegate_messages(context, next(iter(tools), None), config.get("choices") or {})
+
+
+def _most_tokens(request: ModelRequest, asked: Sequence[ConfiguredModel]) -> tuple[int, int]:
+    tokens = request_tokens(request.messages, asked) + len(compact(request.schema).encode())
+    return tokens, request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
+
+
+def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[str, Any]:
+    asked = models.asked(request.config.get("model"))
+    estimate = estimate_of(asked, *_most_tokens(request, asked))
+    if answer is None:
+        return Cost.of_request(None, estimate).pack()
+    usage = answer.usage.to_dict() if answer.usage is not None else None
+    cost = Cost.of_request(usage, estimate, seconds=answer.duration_seconds, amount=answer.nanodollars)
+    return {**cost.pack(), **({"usage": None} if usage is None else {}), "model": answer.model}
+
+
+def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a request: its definition's own, which only tighten the submission's limits (SPEC R13.3)."""
+    if own.get("model") is not None:
+        outer = {key: value for key, value in outer.items() if key not in _OF_ONE_MODEL}
+    config = {key: each[key] for each in (outer, own) for key in _SETTINGS if each.get(key) is not None}
+    for key in _LIMITS & config.keys():
+        config[key] = min(each[key] for each in (outer, own) if each.get(key) is not None)
+    return config
+
+
+def enveloped(schema: Any) -> dict[str, Any]:
+    """The schema of the whole answer. What the given one refers to is written beside, since it is no document here."""
+    definitions = Definitions()
+    output = {} if schema is None else Widening("output", schema, definitions).data(schema)
+    return closed({"output": output}, definitions)
+
+
+def _output(answer: Answer, *, has_texts: bool) -> Any:
+    """The output of an answer, which has no calls; it `has_texts` where its model may be held to write them. Raises
+    `InvalidAnswer`, which quotes nothing of it: who may read the run's errors may not see all that the delegate was
+    given.
+    """
+    try:
+        solution = find_answer(answer.text, ("output",))
+        if solution.get("output") is None:
+            raise Unreadable("it has no output")
+        if solution.get("calls"):
+            raise Unreadable("it has calls, where there are no tools")
+    except Unreadable as error:
+        logger.debug("an answer that cannot be read begins: %s", answer.text[:_SHOWN_CHARACTERS])
+        raise InvalidAnswer(f"the model's answer cannot be read: {error}", answer=answer) from None
+    if not has_texts:
+        return solution["output"]
+    output, unread = value_with_texts_read(solution["output"])
+    if unread:
+        raise InvalidAnswer(f"the model's answer cannot be read: {unread[0]}", answer=answer)
+    return output
+
+
+# The request of a loop's tick: the whole answer, as it was written, and what it has cost (SPEC R13.1, R13.5).
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_LONGEST_ERROR: Final = 900
+
+
+async def ask_for_tick(
+    models: Models,
+    messages: Sequence[Mapping[str, Any]],
+    schema: Any,
+    config: Mapping[str, Any],
+    parts: PartialAnswers,
+    provider_data: Mapping[str, str],
+) -> dict[str, Any]:
+    """`answer` the text, `words` what was said beside it, `model`, `usage` and `seconds`; or, where it is of no use,
+    `error` and what has to be paid for it. `parts` sends on what comes meanwhile, where the model streams (SPEC R13.8).
+    `provider_data` is what providers said beside earlier answers, by tick; the result has that of this one.
+
+    Raises `ModelError` where there is no answer.
+    """
+    try:
+        with parts as on_text:
+            answer = await models.ask(ModelRequest(messages, schema, config, provider_data), on_text)
+        if _HALF.search(answer.text + answer.words):
+            raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
+    except (InvalidAnswer, Refused, Truncated) as error:
+        text = _HALF.sub("\ufffd", str(error))[:_LONGEST_ERROR]  # in a provider's words, of any length
+        return {"error": {"type": type(error).__name__, "message": text}, **_paid(error.answer)}
+    return {"answer": answer.text, **({"words": answer.words} if answer.words else {}), **_paid(answer)}
+
+
+def _paid(answer: Answer | None) -> dict[str, Any]:
+    """Which model has answered, and its usage as far as it says."""
+    if answer is None:
+        return {}
+    return {
+        "model": answer.model,
+        "usage": answer.usage.to_dict() if answer.usage is not None else None,
+        "seconds": round(answer.duration_seconds, 3),
+        "nanodollars": answer.nanodollars,
+        "is_fallback": answer.is_fallback or None,
+        "provider_data": answer.provider_data or None,
+    }

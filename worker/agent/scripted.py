@@ -1,0 +1,565 @@
+"""The scripted model: answers from a file, for tests, examples and use offline (`ACTS_MODEL=scripted:FILE`).
+
+    [{"when": "Привет", "output": "Hello"},
+     {"when": ["translator", "Bonjour"], "answer": {"calls": [], "output": "Hello"}, "times": 1}]
+
+The first entry counts whose `when` texts all occur in the messages of the request, whose `asked` is the request's
+digest, and which has not been used `times` times, over all processes of an `acts worker`; what is left out always fits.
+`output` is short for an answer of no calls. A text answer is what the model writes, letter by letter: so that answers
+can be wrong, too. `error` is an error of `models.errors` instead, by its `type` and `message`, behind the `text` that
+came before it. `model` and `usage` are what the answer says of itself. `request` is what was asked, where the entry was
+recorded (see `recording`): it is for readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import inspect
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol.analysis.sample_values import sample
+from acts_celery.protocol.errors import json_text
+from acts_celery.protocol.schemas import compiled, referred
+from acts_celery.worker.agent.models import (
+    Answer,
+    BadRequest,
+    ContextTooLong,
+    InvalidAnswer,
+    Listing,
+    Loading,
+    Model,
+    ModelError,
+    ModelRequest,
+    OnText,
+    RateLimited,
+    Refused,
+    Truncated,
+    Unreachable,
+    Usage,
+    answer_text,
+    count_of,
+    without_key,
+)
+from acts_celery.worker.errors import WorkerError
+
+# How a request differs from those that were recorded: said for people, of the one that is most like it.
+
+_AROUND: Final = 60
+"""Characters that are shown before and behind the place where two texts part."""
+_COMPARED: Final = 4_000
+"""Characters of a message by which the request that is most alike is found."""
+
+
+def difference(request: ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> str:
+    """Where the request parts from the recorded one that is most like it; empty where none was recorded."""
+    if not recorded:
+        return ""
+    asked = request.shown
+    number, nearest = max(enumerate(recorded, start=1), key=lambda each: _likeness(asked, each[1]))
+    return f"; of {len(recorded)} recorded requests the nearest is number {number}: {_first(asked, nearest)}"
+
+
+def _likeness(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[float, bool]:
+    ours, theirs = _messages(asked), _messages(recorded)
+    same = _same(ours, theirs)
+    one, other = (each[same][:_COMPARED] if same < len(each) else "" for each in (ours, theirs))
+    likeness = SequenceMatcher(None, one, other).quick_ratio()  # 1 where both are empty
+    return same + likeness, asked["settings"] == recorded.get("settings")
+
+
+def _messages(request: Mapping[str, Any]) -> list[str]:
+    messages = request.get("messages")
+    return [_difference_text(message) for message in messages] if isinstance(messages, list) else []
+
+
+def _first(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
+    for number, (ours, theirs) in enumerate(zip_longest(_messages(asked), _messages(recorded))):
+        if ours is None or theirs is None:
+            return (
+                f"message {number} is {'not there any more' if ours is None else 'new'}: {(ours or theirs)[:_AROUND]}"
+            )
+        if ours != theirs:
+            return f"in message {number} {_parted(ours, theirs)}"
+    for name in ("settings", "schema"):
+        if asked[name] != recorded.get(name):
+            return f"in its {name} {_parted(_difference_text(asked[name]), _difference_text(recorded.get(name)))}"
+    return "it was recorded as another version reads it"
+
+
+def _parted(ours: str, theirs: str) -> str:
+    at = _same(ours, theirs)
+    start = max(at - _AROUND, 0)
+    now, then = (f"{'…' if start else ''}{each[start : at + _AROUND]}" for each in (ours, theirs))
+    return f"stood {then!r} where now is {now!r}"
+
+
+def _same(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    """How many elements, or characters, are the same before the first that differs."""
+    pairs = enumerate(zip_longest(ours, theirs))
+    return next((at for at, (one, other) in pairs if one != other), len(ours))
+
+
+def _difference_text(value: Any) -> str:
+    """A message as `role: content`, and any other value as JSON."""
+    if isinstance(value, Mapping) and value.keys() == {"role", "content"} and isinstance(value["content"], str):
+        return f"{value['role']}: {value['content']}"
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+# Entries of a script or a recording: reading a file of them, what one answers, and making one of an answer.
+#
+# A file is a JSON list of entries, or has one entry on each line (JSON lines), as a recording has.
+
+Entry = Mapping[str, Any]
+
+_TYPES: Final = {"asked": str, "model": str, "words": str, "provider_data": str, "request": dict, "usage": dict}
+_ANSWERS: Final = {"output", "answer", "error"}
+_KEYS: Final = {"when", "times", *_TYPES, *_ANSWERS}
+_SHAPE: Final = (
+    'a list of {"when": TEXT or [TEXTS], "output": VALUE} or {"when": …, "answer": {"calls": […], …}} or '
+    '{"when": …, "error": {"type": "RateLimited", "message": TEXT}}'
+)
+_KINDS: Final = (BadRequest, ContextTooLong, InvalidAnswer, RateLimited, Refused, Truncated, Unreachable)
+_ERRORS: Final[Mapping[str, type[ModelError]]] = {kind.__name__: kind for kind in _KINDS}
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries of a file. Raises `WorkerError`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        entries = json.loads(text) if text.lstrip().startswith(("[", "{\n")) else list(_lines(text))
+    except OSError as error:
+        raise WorkerError(f"the scripted model cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise WorkerError(f"the scripted model's {path} is not JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise WorkerError(f"the scripted model's {path} must be {_SHAPE}")
+    for index, entry in enumerate(entries):
+        if not _is_entry(entry):
+            raise WorkerError(f"the scripted model's {path}, entry {index}: it must be {_SHAPE}")
+    return entries
+
+
+def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, Any]:
+    """What is recorded: the request, by its digest and for readers, and its answer or error."""
+    answer = answered.answer if isinstance(answered, ModelError) else answered
+    found: dict[str, Any] = {}
+    if isinstance(answered, ModelError):
+        text = {"text": answer.text} if answer is not None and answer.text else {}
+        found["error"] = {"type": type(answered).__name__, "message": str(answered), **text}
+    else:
+        beside = {"words": answered.words, "provider_data": answered.provider_data}
+        found |= {"answer": answered.text, **{key: text for key, text in beside.items() if text}}
+    if answer is not None:
+        found |= {"model": answer.model, **({"usage": answer.usage.to_dict()} if answer.usage is not None else {})}
+    return recorded(request, found)
+
+
+def recorded(request: ModelRequest, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry that holds for this request alone, which it shows to readers."""
+    return {"asked": request.digest, **answer, "request": request.shown}
+
+
+def given(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:
+    """What an entry answers, under a name where it says no model, and the error that ends it."""
+    error = entry.get("error")
+    usage = Usage(**entry["usage"]) if "usage" in entry else None
+    text, words = _text(entry) if error is None else error.get("text", ""), entry.get("words", "")
+    own = entry.get("provider_data", "")
+    answer = Answer(text, entry.get("model", name), usage, words=words, provider_data=own)
+    if error is None:
+        return answer, None
+    return answer, _ERRORS[error["type"]](error["message"], answer=answer if usage or answer.text else None)
+
+
+def _lines(text: str) -> Iterator[Any]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
+
+
+def _text(entry: Entry) -> str:
+    answer = entry.get("answer", {"calls": [], "output": entry.get("output")})
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not entry.keys() <= _KEYS or len(entry.keys() & _ANSWERS) != 1:
+        return False
+    when, times = entry.get("when", []), entry.get("times", 1)
+    texts = [when] if isinstance(when, str) else when
+    return (
+        isinstance(texts, list)
+        and all(isinstance(text, str) for text in texts)
+        and isinstance(times, int)
+        and not isinstance(times, bool)
+        and times >= 1
+        and isinstance(entry.get("answer", {}), dict | str)
+        and all(isinstance(entry[key], kind) for key, kind in _TYPES.items() if key in entry)
+        and ("error" not in entry or _is_error(entry["error"]))
+        and ("usage" not in entry or _is_usage(entry["usage"]))
+    )
+
+
+def _is_error(error: Any) -> bool:
+    return (
+        isinstance(error, dict)
+        and error.keys() <= {"type", "message", "text"}
+        and error.get("type") in _ERRORS
+        and isinstance(error.get("message"), str)
+        and isinstance(error.get("text", ""), str)
+    )
+
+
+def _is_usage(usage: Mapping[str, Any]) -> bool:
+    counts = {key: value for key, value in usage.items() if key != "is_whole"}
+    known = {"input", "output", "cached"}
+    is_counted = {"input", "output"} <= counts.keys() <= known and all(
+        count_of(one) is not None for one in counts.values()
+    )
+    return is_counted and isinstance(usage.get("is_whole", True), bool)
+
+
+_MOST_BYTES: Final = 1_000_000
+
+
+class NoAnswer(BadRequest):
+    """A script has no answer to a request."""
+
+
+class Uses:
+    """How often entries were used: counted in this process, or in a file that several processes have open."""
+
+    def __init__(self) -> None:
+        self.shared_file: int | None = None
+        """The descriptor of that file."""
+        self._own: dict[str, int] = {}
+
+    def take(self, entry: str, times: int) -> bool:
+        """Use an entry once more, if it has not been used so often."""
+        with self._counts() as counts:
+            used = counts.get(entry, 0)
+            if used < times:
+                counts[entry] = used + 1
+        return used < times
+
+    @contextmanager
+    def _counts(self) -> Iterator[dict[str, int]]:
+        if self.shared_file is None:
+            yield self._own
+            return
+        fcntl.lockf(self.shared_file, fcntl.LOCK_EX)
+        try:
+            counts = json.loads(os.pread(self.shared_file, _MOST_BYTES, 0) or b"{}")
+            yield counts
+            os.pwrite(self.shared_file, json.dumps(counts).encode(), 0)
+        finally:
+            fcntl.lockf(self.shared_file, fcntl.LOCK_UN)
+
+
+uses: Final = Uses()
+"""Those of the files that this process has read."""
+
+
+class ScriptedModel:
+    """Answers from a list of entries, which are as described above."""
+
+    def __init__(self, entries: Sequence[Entry], path: Path = Path(), counted: Uses | None = None) -> None:
+        self.entries = [*entries]
+        self._path = path
+        self._uses = counted or Uses()
+
+    @classmethod
+    def load(cls, path: Path) -> ScriptedModel:
+        """Read the entries from a file. Raises `WorkerError`."""
+        return cls(read_entries(path), path.resolve(), uses)
+
+    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
+        """The first answer that fits. Raises `NoAnswer`, and the error that stands in its place."""
+        said, digest = request.text, request.digest
+        for index, entry in enumerate(self.entries):
+            times = entry.get("times")
+            if _fits(entry, said, digest) and (times is None or self._uses.take(f"{self._path} {index}", times)):
+                answer, error = given(entry, f"scripted:{self._path.name}")
+                on_text(answer.text)
+                if error is not None:
+                    raise error
+                return answer
+        asked = difference(request, [entry["request"] for entry in self.entries if "request" in entry])
+        raise NoAnswer(f"the scripted model has no answer to this request{asked}")
+
+
+def _fits(entry: Entry, said: str, digest: str) -> bool:
+    when = entry.get("when", [])
+    texts = [when] if isinstance(when, str) else when
+    # Data stands in a message as JSON: a quote in it has a backslash before it.
+    is_said = all(text in said or json.dumps(text, ensure_ascii=False)[1:-1] in said for text in texts)
+    return is_said and entry.get("asked", digest) == digest
+
+
+# Recording a model: its answers are kept in a file by what was asked, and given again for the same request.
+#
+# A line of the file is an entry of a script: `asked` is the digest of the request's messages, schema and settings,
+# `request` is what that was, and `answer`, `model` and `usage`, or `error`, are what came. The file is one for
+# `ACTS_MODEL=scripted:FILE`, which asks nobody. Keys do not get into it.
+
+
+class RecordedModel:
+    """A model whose answers are kept in a file: what is there is given again, and all else is asked and added."""
+
+    def __init__(self, model: Model, configured: ConfiguredModel, path: Path) -> None:
+        """Raises `WorkerError` where the file cannot be read, or written."""
+        self.model = model
+        self._configured = configured
+        self._path = path
+        try:
+            path.touch()
+        except OSError as error:
+            raise WorkerError(f"model {configured.model}: its recording {path}: {error.strerror}") from error
+        self._script = ScriptedModel.load(path)
+
+    async def ask(self, request: ModelRequest, on_text: OnText) -> Answer:
+        """The answer that was recorded, else the model's own. Raises `ModelError`.
+
+        What may pass is not recorded; an answer that is refused or cut off is, as it has to be paid for.
+        """
+        try:
+            return await self._script.ask(request, on_text)
+        except NoAnswer:
+            pass
+        try:
+            answer = await self.model.ask(request, on_text)
+        except (Refused, Truncated, InvalidAnswer) as error:
+            await self._add(request, error)
+            raise
+        await self._add(request, answer)
+        return answer
+
+    async def prepare(self) -> None:
+        """Have the model load what it takes to ask it."""
+        if isinstance(self.model, Loading):
+            await self.model.prepare()
+
+    async def names(self, seconds: float) -> list[str]:
+        """As the model has it."""
+        return await self.model.names(seconds) if isinstance(self.model, Listing) else []
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if isinstance(self.model, Listing):
+            await self.model.close()
+
+    async def _add(self, request: ModelRequest, answered: Answer | ModelError) -> None:
+        entry: dict[str, Any] = entry_of(request, answered)
+        self._script.entries.append(entry)
+        await asyncio.to_thread(self._write, without_key(json_text(entry), self._configured) + "\n")
+
+    def _write(self, line: str) -> None:
+        # It holds prompts: a new one is its owner's alone to read.
+        number = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(number, "a", encoding="utf-8", errors="backslashreplace") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX)  # other processes of the worker write to it, too
+            file.write(line)
+
+
+# A model of a test: it gives the answers that it was made with, and keeps what it was asked.
+#
+#     find = {"_tool": "find", "order": "A-1", "_outputPath": "†state.found"}
+#     model = acts.model({"calls": [find]}, {"output": "†state.found"})
+#
+# An answer is a dictionary or any other JSON value, the text as a model would write it, an `Answer` with its `usage`,
+# an error that is raised (`RateLimited("…")`), or a function of `(messages, schema, config)` that gives one of these; a
+# coroutine function, too. The answers come in their order, one for each request; a function that stands last answers
+# all that follow.
+#
+# A generator function streams its answer in pieces. What stands between two `yield` happens in the midst of the answer:
+#
+#     async def slowly(messages, schema, config):
+#         yield '{"calls": [{"_tool": "find", "order": "A-1", "_outputPath": "†state.found"}'
+#         await found.wait()                  # the call runs before the answer has ended
+#         yield '], "output": "†state.found"}'
+#         raise Unreachable("gone")           # or a stream that breaks off
+
+
+class FakeModel:
+    """A model without a network, of a test. `requests` are those that it was asked, the first one first."""
+
+    def __init__(self, answers: Sequence[Any]) -> None:
+        self.requests: list[ModelRequest] = []
+        self._answers = answers
+        self._counting = threading.Lock()
+
+    async def answer(self, messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> Any:
+        """What a registered model gives: an `Answer`, or a generator of its pieces. Raises the error that stands in the
+        place of an answer, and `BadRequest` where there is none any more.
+        """
+        with self._counting:
+            self.requests.append(ModelRequest(messages, schema, config))
+            number = len(self.requests)
+        said = self._answers[min(number, len(self._answers)) - 1]
+        if not _is_function(said) and number > len(self._answers):
+            raise BadRequest(
+                f"the test has given this model {_counted(len(self._answers))}, and it is asked once more: give it "
+                "another answer, or a function as the last one"
+            )
+        if _is_function(said):
+            said = await _called(said, messages, schema, config)
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, Answer) or inspect.isgenerator(said) or inspect.isasyncgen(said):
+            return said
+        return Answer(answer_text(said), str(config.get("model", "fake")))
+
+
+def _counted(answers: int) -> str:
+    return "1 answer" if answers == 1 else f"{answers} answers"
+
+
+def _is_function(said: Any) -> bool:
+    return callable(said) and not isinstance(said, type)
+
+
+async def _called(function: Callable[..., Any], *given: Any) -> Any:
+    """What a function answers: a plain one beside the event loop, which it may hold up."""
+    said = await asyncio.to_thread(function, *given)
+    return await said if inspect.isawaitable(said) else said
+
+
+# Answers at random: a model that tries the tools of a test with whatever their schemas admit.
+#
+#     acts.model(random_answers(seed=7))
+#
+# An answer has up to three calls, or an output. Parameters are values of the tool's schema, with the odd ones among
+# them (empty texts, least and largest numbers, what may be left out), and now and then a reference to what an earlier
+# call of the answer writes. The same seed and request give the same answer. What the whole schema refuses is made anew,
+# and at last as plain as it can be: a call that the engine refuses all the same is an error that its next request
+# shows.
+
+_TEXTS: Final = ("", "a", "O'Brien", "0", "null", "двойка ②", "line\nbreak", "<b>&amp;</b>", "x" * 300)
+_NUMBERS: Final = (0, 1, -1, 2, 7, 100, 10**9)
+_ODDS_OF_REFERENCE: Final = 0.1
+_MOST_CALLS: Final = 3
+_TRIES: Final = 20
+_DEPTH: Final = 8
+
+
+def random_answers(seed: int = 0) -> Callable[[Sequence[Mapping[str, Any]], Any, Mapping[str, Any]], dict[str, Any]]:
+    """A function that can be a model of a test (`acts.model(random_answers(7))`): it answers at random."""
+
+    def answer(messages: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+        return _Dice(schema, Random(f"{seed} {ModelRequest(messages, schema, config).digest}")).answer()
+
+    return answer
+
+
+class _Dice:
+    """Draws one answer to a request of this schema."""
+
+    def __init__(self, root: Any, random: Random) -> None:
+        self._root = root if isinstance(root, dict) else {}
+        self._random = random
+        self._written: list[str] = []
+
+    def answer(self) -> dict[str, Any]:
+        """The answer: calls, or an output."""
+        parts = self._root.get("properties", {})
+        outputs = self._alternatives(parts.get("output", {}))
+        output: Any = next((each for each in outputs if each != {"type": "null"}), {})
+        tools = [each for each in self._alternatives(parts.get("calls", {}).get("items")) if each]
+        if not tools or self._random.random() < 1 / 3:
+            return {**({"calls": []} if "calls" in parts else {}), "output": self._fitting(output)}
+        calls = [self._call(self._random.choice(tools)) for _ in range(self._random.randint(1, _MOST_CALLS))]
+        return {"calls": calls, "output": None}
+
+    def _call(self, tool: Any) -> Any:
+        call = self._fitting(tool)
+        if isinstance(call, dict) and "_outputPath" in call:
+            self._written.append(str(call["_outputPath"]))
+        return call
+
+    def _fitting(self, schema: Any) -> Any:
+        whole = compiled(self._whole(schema))
+        drawn = (self._value(schema, 0) for _ in range(_TRIES))
+        return next((value for value in drawn if not whole.problems(value)), self._plain(schema))
+
+    def _value(self, schema: Any, depth: int) -> Any:
+        schema = self._random.choice(self._alternatives(schema))
+        if not isinstance(schema, dict) or depth > _DEPTH:
+            return self._plain(schema)
+        if "anyOf" in schema or "oneOf" in schema:
+            return self._value(schema, depth + 1)
+        for keyword in ("const", "enum"):
+            if keyword in schema:
+                return schema[keyword] if keyword == "const" else self._random.choice(schema[keyword])
+        if "properties" in schema:
+            return self._object(schema, depth)
+        if schema.get("type") == "array" and "prefixItems" not in schema:
+            least = schema.get("minItems", 0)
+            size = self._random.randint(least, min(schema.get("maxItems", least + 3), least + 3))
+            return [self._value(schema.get("items", True), depth + 1) for _ in range(size)]
+        if schema.get("type") == "boolean":
+            return self._random.random() < 1 / 2
+        return self._leaf(schema)
+
+    def _leaf(self, schema: Mapping[str, Any]) -> Any:
+        if "format" in schema:
+            return self._plain(schema)
+        known = {"string": _TEXTS, "integer": _NUMBERS, "number": (*_NUMBERS, 0.5, -1e-9)}
+        ends = [schema[key] for key in ("minimum", "maximum") if key in schema]
+        kind = schema.get("type")
+        return self._random.choice([*known.get(kind if isinstance(kind, str) else "", ()), *ends, self._plain(schema)])
+
+    def _plain(self, schema: Any) -> Any:
+        return sample(self._whole(schema))
+
+    def _whole(self, schema: Any) -> Any:
+        return {**schema, "$defs": self._root.get("$defs", {})} if isinstance(schema, dict) else schema
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        required, found = schema.get("required", ()), dict[str, Any]()
+        is_call = depth == 0 and "_tool" in schema["properties"]
+        for key, below in schema["properties"].items():
+            is_parameter = is_call and not key.startswith("_")
+            odds = 1 / 2 if is_parameter or not is_call else 0  # a model leaves out what it need not say of a call
+            if below is False or (key not in required and self._random.random() >= odds):
+                continue
+            if is_parameter and self._written and self._random.random() < _ODDS_OF_REFERENCE:
+                found[key] = self._random.choice(self._written)
+            elif is_call and key == "_outputPath" and _is_of_engine(self._followed(below)):
+                found[key] = f"†state.r{len(self._written)}"
+            else:
+                found[key] = self._value(below, depth + 1)
+        return found
+
+    def _alternatives(self, schema: Any) -> list[Any]:
+        """What a schema is one of, without a reference or a template in place of a value; itself where that is all."""
+        schema = self._followed(schema)
+        listed = schema.get("anyOf") or schema.get("oneOf") if isinstance(schema, dict) else None
+        if not listed:
+            return [schema]
+        return [branch for branch in map(self._followed, listed) if not _is_of_engine(branch)] or listed
+
+    def _followed(self, schema: Any) -> Any:
+        for _ in range(_DEPTH):
+            if not isinstance(schema, dict) or "$ref" not in schema:
+                break
+            schema = referred(schema["$ref"], self._root)
+        return schema
+
+
+def _is_of_engine(schema: Any) -> bool:
+    return isinstance(schema, dict) and "†" in str(schema.get("pattern", ""))

@@ -1,0 +1,498 @@
+"""Ticks: what an answer comes to in a run, and how it is written down (SPEC R13.1, R13.2, R13.5).
+
+A solution's calls become calls of the lanes that they belong to, in one step with the message of the solution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.costs import Cost, is_all, reported
+from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.engine.loop import (
+    Answered,
+    Asked,
+    LoopEnded,
+    LoopLimits,
+    OutputGrew,
+    PartCame,
+    Stage,
+    Started,
+    TickClosed,
+    TickError,
+)
+from acts_celery.protocol.engine.outcomes import judge_output, output_labels
+from acts_celery.protocol.errors import shortened
+from acts_celery.protocol.messages import TRUST, digests, error_message, sent_bytes
+from acts_celery.protocol.plan.config import SAMPLING
+from acts_celery.protocol.plan.lanes import Lane
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.requests import Answer, Fate, Request, read_answer, render, render_tick
+from acts_celery.protocol.requests.data_blocks import compact, shown_pictures, told_type
+from acts_celery.protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
+from acts_celery.protocol.requests.receipts import Turn
+from acts_celery.protocol.requests.rendering import render_added, render_functions, render_said
+from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
+from acts_celery.protocol.requests.tool_texts import REQUIRED, TOOLS, first_schema
+from acts_celery.protocol.state.labels import TRUSTED, Labels
+from acts_celery.protocol.state.scopes import TooLarge
+from acts_celery.worker.agent.loop_view import LoopView, plan_of, repeats_of
+from acts_celery.worker.agent.models import KnownModels
+from acts_celery.worker.agent.openai_chat import picture_message
+from acts_celery.worker.agent.prices import estimate_of, request_tokens
+from acts_celery.worker.broker.attempts import lane_token
+from acts_celery.worker.broker.messages import pack
+from acts_celery.worker.runner.checking import Checker
+from acts_celery.worker.store.definition import (
+    LaneRecord,
+    all_places_of,
+    gather_counts,
+    pack_amended_lane,
+    pack_amendment,
+)
+from acts_celery.worker.store.loop_entries import LoopStep
+from acts_celery.worker.store.scripts import date_now
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """An answer as it was read."""
+
+    solution: Mapping[str, Any]
+    layout: Layout | None
+    """Of the calls that run."""
+    positions: tuple[int, ...]
+    """Where in the solution each of them stands."""
+    errors: tuple[TickError, ...]
+    """Why others do not, and what else is wrong."""
+
+    @property
+    def valid_calls(self) -> list[Any]:
+        """The calls that run, as they were written."""
+        return [self.solution["calls"][position] for position in self.positions]
+
+    @property
+    def runs(self) -> int:
+        """How many calls run, over all instances."""
+        return self.layout.size if self.layout is not None else 0
+
+
+_MOST_SHOWN: Final = 3
+"""How many errors of its last tick the reason of a loop's end names."""
+
+_NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
+
+
+def read_tick(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+    """What has come of the current request of a tick."""
+    if "error" in said:
+        return unanswered(said["error"])
+    try:
+        written = with_words(request, said["answer"], said.get("words", ""))
+    except Unreadable as error:
+        return unanswered({"type": "InvalidAnswer", "message": str(error)})
+    solved = read_solution(request, written, view, checker)
+    is_nothing = not solved.errors and solved.solution == _NOTHING.solution
+    return unanswered({"type": "InvalidAnswer", "message": SAYS_NOTHING}) if is_nothing else solved
+
+
+def read_beyond(said: Mapping[str, Any], view: LoopView) -> tuple[Solved, str] | None:
+    """An answer that has more calls than are left of `config.calls`, and why none of them starts; None where it has
+    not. It is not read any further, since that takes a time that grows with the calls.
+    """
+    try:
+        value = (
+            find_answer(said["answer"], is_lenient=True) if isinstance(said.get("answer"), str) else said.get("answer")
+        )
+    except Unreadable:
+        return None
+    calls = value.get("calls") if isinstance(value, Mapping) else None
+    limit = view.limits.call_limit(view.loop, len(calls)) if isinstance(calls, list) else None
+    if limit is None or view.loop.stage is Stage.OPEN:
+        return None
+    return replace(_NOTHING, solution={"calls": calls, "output": None}), limit
+
+
+def read_solution(request: Request, said: Any, view: LoopView, checker: Checker) -> Solved:
+    """What a model has written, as calls that may run and errors (SPEC R13.2)."""
+    answer = read_answer(request, said, view.messages, first=view.first, begun=view.added or None)
+    return _solved(request, answer, checker)
+
+
+def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
+    """The calls that run of an answer of which only so much has been written, those at work included (SPEC R13.8).
+
+    None where it is not to be taken: it does not go on from what is known, nothing of it can begin, or it would pass
+    the limit of calls.
+    """
+    before = view.loop.tick.text
+    if request.is_lazy or len(text) <= len(before) or not text.startswith(before):
+        return None
+    if view.loop.stage is Stage.ASKED and view.open:
+        return None  # calls that a client has added run before it
+    try:
+        layout = checker.complete(begin_answer(request, text, view.known, first=view.first))
+    except (Unreadable, Rejected):
+        return None
+    return layout if layout.calls and view.limits.call_limit(view.loop, layout.size) is None else None
+
+
+def read_end(request: Request, said: Mapping[str, Any], view: LoopView, checker: Checker) -> Solved:
+    """What an answer comes to of which calls run already: the whole of it, or what was taken of it before it broke off
+    (SPEC R13.8).
+    """
+    text, why, before = said.get("answer"), said.get("error", {}).get("message", ""), view.loop.tick.text
+    if isinstance(text, str):
+        try:
+            if not text.startswith(before):
+                raise Unreadable("it does not go on as it began")
+            solved = _solved(request, end_answer(request, text, view.begun, view.known, first=view.first), checker)
+            if solved.layout is not None:
+                return solved
+            why = solved.errors[-1].message
+        except Unreadable as error:
+            why = str(error)
+    text = f"the answer broke off or turned invalid, and counts as far as it was taken: {why}"
+    answer = break_answer(request, before, view.known, first=view.first, why=text)
+    return _solved(request, answer, checker)
+
+
+def _solved(request: Request, answer: Answer, checker: Checker) -> Solved:
+    errors = tuple(_error(error, answer, request) for error in answer.errors)
+    try:
+        return Solved(answer.solution, checker.complete(answer.layout), answer.positions, errors)
+    except Rejected as rejected:
+        refused = (TickError("InvalidCall", problem.message, problem.pointer) for problem in rejected.errors)
+        return Solved(answer.solution, None, (), (*errors, *refused))
+
+
+def unanswered(error: Mapping[str, str]) -> Solved:
+    """What a request comes to whose answer is of no use (SPEC R13.4)."""
+    return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
+
+
+def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
+    """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
+    step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
+    if layout.size > len(view.begun):
+        write_calls(step, view, layout)
+
+
+def note_output(step: LoopStep, output: str) -> bool:
+    """Write down how far an output has come that is a text (SPEC R13.12); whether that is anything new. What it does
+    not go on from is replaced: another attempt has written that.
+    """
+    before = step.after.tick.output
+    if before.startswith(output):
+        return False
+    at = len(before) if output.startswith(before) else 0
+    step.note(OutputGrew(at, output[at:]))
+    return True
+
+
+def note_solution(
+    step: LoopStep,
+    view: LoopView,
+    said: Mapping[str, Any],
+    solved: Solved,
+    *,
+    cost: Cost,
+    limit: str | None,
+    is_lazy: bool,
+) -> None:
+    """Write down what a model has said, and the calls that come of it: in their lanes, or as a plan to be approved.
+    Where a limit is reached, none of them.
+    """
+    tick = view.loop.tick
+    errors = [*solved.errors, *([TickError("LimitReached", limit, "")] if limit is not None else [])]
+    text = said.get("answer")
+    words = said.get("words") or (words_beside(text) if isinstance(text, str) else "")
+    message = {
+        "type": "solution",
+        "tick": tick.number,
+        "solution": dict(solved.solution),
+        "model": said.get("model"),
+        "request": tick.digest,
+        "usage": said.get("usage") if is_all(said.get("usage")) else None,
+        **({"words": words} if words else {}),
+        "_date": date_now(),
+    }
+    starts = limit is None and not is_lazy and solved.layout is not None
+    runs = solved.runs if starts else len(view.begun)
+    own = said.get("provider_data") if view.asks is not None and view.asks.is_native else None
+    step.note(Answered(message, view.first, runs, errors, cost.pack(), known=_known(said), provider_data=own))
+    if limit is not None or solved.layout is None or solved.runs == len(view.begun):
+        return
+    if is_lazy:
+        step.note(plan_of(solved.valid_calls))
+    else:
+        write_calls(step, view, solved.layout)
+
+
+def _known(said: Mapping[str, Any]) -> int | None:
+    """The tokens of a request and its answer, where the next one begins with them: the same model has reported them. An
+    answer of no use is shown as an empty one, of some bytes.
+    """
+    counts = reported(said.get("usage"))
+    if counts is None or not is_all(said["usage"]) or said.get("is_fallback"):
+        return None
+    input_, output, _ = counts
+    return input_ + (output if "answer" in said else len(compact(_NOTHING.solution)))
+
+
+def note_start(step: LoopStep, view: LoopView, solved: Solved) -> None:
+    """Write the calls of an approved plan into their lanes (SPEC R13.7)."""
+    step.note(Started(view.first, solved.runs, solved.errors))
+    if solved.layout is not None and solved.layout.calls:
+        write_calls(step, view, solved.layout)
+
+
+def note_closing(step: LoopStep, view: LoopView) -> None:
+    """Append the errors of a tick, and look at its output: the loop ends where that is accepted."""
+    tick, found = view.loop.tick, errors_of(view)
+    assert tick.solution is not None
+    output: Any = tick.solution["solution"]["output"]
+    verdict = judge_output(output, view.request["schema"], view.fold, [error for error, _ in found])
+    labels = output_labels(output, view.fold) if verdict.errors else TRUSTED
+    found += [(error, labels) for error in verdict.errors]
+    date = date_now()
+    for error, labels in found:
+        step.append(lane_token(error.instance), _message(error, labels, date))
+    closed = TickClosed(len(found), verdict.set_aside)
+    step.note(closed, *([LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
+
+
+def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
+    """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
+    begun: they stay as they are, so a lane to which nothing comes is left alone. So do those that clients have added.
+    """
+    plan = _told(plan, view.told)
+    lanes, begun, added = dict(plan.lanes), view.begun, view.added
+    shared = lanes.pop(None, None)
+    own = shared.calls if shared is not None else ()
+    there = {call.index for call in (*own, *added.get(None, ()))}
+    awaited = frozenset(index for lane in lanes.values() for index in lane.awaited) & there
+
+    def record_of(instance: str | None, lane: Lane | None) -> bytes:
+        places = all_places_of(lane) if lane is not None else {}
+        calls, left = lane.calls if lane is not None else (), view.left_of(instance, added)
+        return pack_amended_lane(LaneRecord(calls=calls, **places, tick=view.loop.tick.number, **left))
+
+    step.entries.append(("", ["k", record_of(None, shared), "amendment", pack_amendment(plan, awaited)]))
+    woken = [""] if any(call.index not in begun for call in own) else []
+    for instance, lane in lanes.items():
+        is_new = any(call.index not in begun for call in lane.calls)
+        if is_new or (lane.gathers is not None and lane.gathers.waiting):
+            step.entries.append((lane_token(instance), ["k", record_of(instance, lane)]))
+            woken.append(lane_token(instance))
+    step.woken = woken
+    step.added = plan.size - len(begun)
+    counts = gather_counts(lane.gathers for lane in plan.lanes.values())
+    step.gathers = [(str(index), count) for index, count in counts.items()]
+
+
+def _told(plan: Layout, labels: Labels) -> Layout:
+    """The calls, with the sources of what the model was shown that wrote them (SPEC R16.3)."""
+
+    def told(calls: Iterable[Call]) -> tuple[Call, ...]:
+        return tuple(replace(call, told=call.told | labels) for call in calls)
+
+    if not labels:
+        return plan
+    lanes = {name: replace(lane, calls=told(lane.calls)) for name, lane in plan.lanes.items()}
+    return replace(plan, calls=told(plan.calls), lanes=lanes)
+
+
+def errors_of(view: LoopView) -> list[tuple[TickError, Labels]]:
+    """Why calls of the current tick did not run, or failed, in the order of the calls (SPEC R13.1), each with the
+    sources of what it may quote.
+    """
+    placed = [(_position(error.pointer), error, TRUSTED) for error in view.loop.tick.invalid]
+    count = len(view.loop.tick.solution["solution"]["calls"]) if view.loop.tick.solution is not None else 0
+    for (instance, index), ended in view.ended.items():
+        if ended.status is Status.FAILED and ended.error is not None and not ended.messages:
+            at = view.position(index)
+            pointer = f"/calls/{at}" if 0 <= at < count else "/calls"  # a client has added it
+            said = ended.error
+            call = view.call((instance, index)).raw
+            placed.append((at, TickError(said["type"], said["message"], pointer, call, instance), ended.labels))
+    return [(error, labels) for _, error, labels in sorted(placed, key=lambda one: one[0])]
+
+
+def last_errors(view: LoopView) -> list[str]:
+    """What was wrong in the tick before the current one, the first of it: why a loop at its limit has no output."""
+    count = view.loop.last.errors if view.loop.last is not None else 0
+    said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
+    errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
+    texts = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
+    return [shortened(text) for text in texts[:_MOST_SHOWN]]
+
+
+def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:
+    """The message of an error, at the end of its tick (SPEC R13.2)."""
+    said = {TRUST: sorted(labels)} if labels else {}
+    return {**error_message({}, {}, date=date, instance=error.instance), "data": error.to_dict(), **said}
+
+
+def fates_of(view: LoopView) -> Iterator[Fate]:
+    """What became of the calls of the current tick; where others had a say in it, the reason why one was skipped, and
+    of an error its type alone, in the engine's words.
+    """
+    for (instance, index), ended in sorted(view.ended.items(), key=lambda pair: (pair[0][1], pair[0][0] or "")):
+        call = view.call((instance, index))
+        path = str(call.output) if call.output is not None else None
+        reason, type_ = ended.reason, (ended.error or {}).get("type")
+        if view.hides and ended.labels:
+            reason = reason if ended.status is Status.SKIPPED else None
+            type_ = told_type(type_) if type_ is not None else None
+        yield Fate(
+            index,
+            call.tool,
+            instance,
+            ended.status.value,
+            path,
+            reason or type_,
+            ended.messages,
+        )
+
+
+def _position(pointer: str) -> int:
+    """Which call of a solution a pointer leads to; before all of them where it leads to none."""
+    parts = pointer.split("/")
+    return int(parts[2]) if len(parts) > 2 and parts[1] == "calls" and parts[2].isdecimal() else -1
+
+
+def _error(error: Any, answer: Answer, request: Request) -> TickError:
+    """An error of an answer; it goes to the call's instance, where the context has that one."""
+    instance = error.call.get("_instance") if error.call is not None else None
+    return TickError(
+        error.type,
+        error.message,
+        error.pointer,
+        error.call,
+        instance if instance in request.instances else None,
+    )
+
+
+# The requests of a loop: what the next tick asks, made from the log alone (SPEC R12.5, R13.3, R13.5).
+
+_SENT = ("model", *SAMPLING, "request_seconds")
+"""The settings that are a model's own."""
+
+
+class PicturesUnknown(Exception):
+    """The request shows pictures of tools, by these digests, of which its view knows nothing yet."""
+
+    def __init__(self, digests: Sequence[str]) -> None:
+        super().__init__()
+        self.digests = digests
+
+
+def request_of(view: LoopView, checker: Checker) -> Request:
+    """The request that a loop asks again and again; read once for a view. Raises `protocol.Rejected`."""
+    if view.asks is None:
+        config = view.definition.config
+        whole = {
+            "context": view.context,
+            **view.request,
+            "delegates": view.definition.delegates,
+            "config": config,
+        }
+        approved, operator = config.get("approve", ()), view.definition.submitted_with
+        allow = view.definition.allow
+        request = checker.request(whole, allow=allow, approved=approved, operator=operator, wire=view.wire)
+        view.asks = replace(request, is_child=view.parent is not None)
+    return view.asks
+
+
+def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked:
+    """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
+    with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
+    `TooLarge` for another, and `PicturesUnknown`.
+    """
+    config, most_bytes = config_of(view, request), request.known.limits.call_bytes
+    repeats = repeats_of(view)
+    added = _added(view, request, repeats)
+    if models.see_pictures(config.get("model")):
+        added += _pictures(view, request, most_bytes // 2)
+    schema = view.schema if view.schema is not None else first_schema(request)
+    messages = [*view.asked, *added]
+    beside = sum(map(len, view.provider_data.values()))
+    size = len(pack(messages)) + len(pack(schema)) + beside
+    if (sent := size + sent_bytes(messages)) > most_bytes:
+        raise TooLarge(f"the request would have {sent} bytes, where {most_bytes} may be sent (ACTS_LIMIT_CALL_BYTES)")
+    most = view.limits.max_output_tokens
+    asked = models.asked(config.get("model"))
+    tokens = _estimate(view, added, schema, asked)
+    estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
+    return Asked(
+        messages=added,
+        config=config,
+        estimate=estimate.tokens,
+        nanodollars=estimate.nanodollars,
+        digest=hashlib.sha256(pack([messages, schema, config])).hexdigest(),
+        schema=schema if schema != view.schema else None,
+        repeats=repeats,
+    )
+
+
+def _pictures(view: LoopView, request: Request, most_bytes: int) -> list[dict[str, Any]]:
+    """The message that shows the pictures of tools among what the next request shows and the ones before have not; all
+    files of the requests have so many bytes. Raises `PicturesUnknown`.
+    """
+    shown = list(shown_pictures(view.messages[view.rendered :], request.budget(view.messages)))
+    if not shown:
+        return []
+    if unknown := [digest for _, digest in shown if digest not in view.pictures]:
+        raise PicturesUnknown(unknown)
+    before = set(digests(view.asked))
+    new = [(place, digest) for place, digest in shown if digest not in before]
+    message = picture_message(new, view.pictures, most_bytes - sent_bytes(view.asked))
+    return [message] if message is not None else []
+
+
+def _estimate(view: LoopView, added: Sequence[Mapping[str, Any]], schema: Any, asked: Sequence[ConfiguredModel]) -> int:
+    """The tokens that the next request may have (SPEC R13.3). Where those of the request before are known, and of its
+    answer, which is the first of the `added` messages, only what is new counts by its bytes.
+    """
+    known = view.loop.known
+    if known is None:
+        return request_tokens([*view.asked, *added], asked) + len(pack(schema))
+    is_answer = [place == 0 and message.get("role") == "assistant" for place, message in enumerate(added)]
+    new = [dict.fromkeys(each) if is_ else each for each, is_ in zip(added, is_answer, strict=True)]
+    return known + request_tokens(new, asked) + (len(pack(schema)) if schema != view.schema else 0)
+
+
+def config_of(view: LoopView, request: Request) -> dict[str, Any]:
+    """The settings that a loop's model is sent."""
+    return sent_config(request, view.definition.config, view.limits)
+
+
+def sent_config(request: Request, config: Mapping[str, Any], limits: LoopLimits) -> dict[str, Any]:
+    """The settings that a model is sent by a loop's `config`, and how the request is put; the most tokens of an answer
+    always are.
+    """
+    own = {key: config[key] for key in _SENT if key in config}
+    put = {"wire": TOOLS, "tool_choice": "auto" if request.may_say else REQUIRED} if request.is_native else {}
+    return {**own, "max_output_tokens": limits.max_output_tokens, **put}
+
+
+def _added(view: LoopView, request: Request, repeats: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    tick = view.loop.last
+    if tick is None:
+        first = render(request)
+        return [*first, *render_added(request, view.messages[len(view.context) :])]
+    assert tick.solution is not None
+    before, new = view.messages[: view.rendered], view.messages[view.rendered :]
+    answer = tick.solution["solution"]
+    times = repeats["times"] if repeats is not None else 1
+    if request.is_native:
+        turn = Turn(tick.number, answer, tick.first, tick.solution.get("words", ""), tick.set_aside, times)
+        return [*render_functions(request, turn, fates_of(view), before, new), *render_said(new)]
+    return [*render_tick(request, tick.number, answer, fates_of(view), before, new, times), *render_said(new)]

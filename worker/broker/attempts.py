@@ -1,0 +1,445 @@
+"""Attempts: one execution of a call, what may come of it, and what its code can ask about it (SPEC R7.2).
+
+from acts_celery import activity, current_call
+
+@activity(retries=3)
+def charge(amount: int) -> str:
+    return bank.charge(amount, key=current_call().idempotency_key)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import sys
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from itertools import count
+from typing import Annotated, Any, Final, Self
+from weakref import WeakKeyDictionary
+
+from pydantic import Field
+
+from acts_celery.protocol.calls.call import call_of, element_of
+from acts_celery.protocol.engine.events import Failure, Success
+from acts_celery.protocol.limits import LONGEST_INSTANCE
+
+# Where a run stands in a trace (W3C Trace Context): ids that follow from run and call.
+#
+# Whoever needs an id makes the same one, so nothing has to be sent for it, and a span that is exported twice is one
+# span. Only a run that was submitted within somebody's trace, or answers a call of another run, has its place written
+# down.
+
+_HEADER: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+_PACKED: Final = r"^([0-9a-f]{32}-[0-9a-f]{16}-(0[01])?)?$"
+_SAMPLED: Final = 1
+
+PackedPlace = Annotated[str, Field(max_length=52, pattern=_PACKED)]
+"""A place as it travels; empty where it follows from the run's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePlace:
+    """A span, as what happens below it has to know it."""
+
+    trace: str
+    span: str
+    is_sampled: bool | None = None
+    """None where nobody has decided yet whether the trace is recorded."""
+
+    @classmethod
+    def read_header(cls, text: str) -> Self | None:
+        """From a `traceparent`; None where it is none."""
+        found = _HEADER.fullmatch(text)
+        if found is None:
+            return None
+        version, trace, span, flags, more = found.groups()
+        if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
+            return None
+        return cls(trace, span, bool(int(flags, 16) & _SAMPLED))
+
+    @property
+    def header(self) -> str:
+        """As a `traceparent`. Where nobody has decided, the trace is recorded."""
+        return f"00-{self.trace}-{self.span}-{'00' if self.is_sampled is False else '01'}"
+
+    def pack(self) -> str:
+        """As a run's state and an attempt have it."""
+        return f"{self.trace}-{self.span}-{'' if self.is_sampled is None else f'{self.is_sampled:02d}'}"
+
+    @classmethod
+    def unpack(cls, text: str) -> Self | None:
+        """The inverse; None for an empty text, or one that is no place."""
+        if not text or re.fullmatch(_PACKED, text) is None:
+            return None
+        trace, span, flags = text.split("-")
+        return cls(trace, span, None if not flags else flags == "01")
+
+    def at(self, span: str) -> Self:
+        """Another span of the same trace."""
+        return replace(self, span=span)
+
+
+def place_of_run(run: str, above: TracePlace | None = None) -> TracePlace:
+    """A run's own span; `above` is what it was submitted under."""
+    span = _digest(16, "run", run)
+    return above.at(span) if above is not None else TracePlace(_digest(32, "trace", run), span)
+
+
+def call_span(run: str, member: str, again: int = 0) -> str:
+    """The span of a call, or of an element of it, by its `CallId.member`; one that is carried out again has another:
+    `again` is how often the call had ended before.
+    """
+    return _digest(16, "call", run, member, str(again))
+
+
+def part_span(span: str, part: str) -> str:
+    """The span of a part of what another one is about."""
+    return _digest(16, part, span)
+
+
+def _digest(length: int, *parts: str) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+_OWNERS: Final = count(1)
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+"""A number that Redis' scripts keep whole."""
+RunName = Annotated[str, Field(min_length=1, max_length=200)]
+InstanceName = Annotated[str, Field(min_length=1, max_length=LONGEST_INSTANCE)]
+Token = Annotated[str, Field(max_length=200)]
+WorkerName = Annotated[str, Field(max_length=200)]
+Version = Annotated[str, Field(max_length=100)]
+EntryId = Annotated[str, Field(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
+"""The id of an entry of a log."""
+Seen = tuple[EntryId, EntryId]
+"""Up to which entry of its lane, and of the global lane, the log had been read."""
+Milliseconds = Annotated[int, Field(ge=0, le=366 * 86_400_000)]
+"""A span of time, of a year at most."""
+
+
+def owner_token() -> str:
+    """The name of one more owner of claims, another one in each process."""
+    return f"{process_token()}{next(_OWNERS):x}"
+
+
+def process_token() -> str:
+    """What the names of all owners in this process begin with."""
+    return _process_token(os.getpid())
+
+
+@cache
+def _process_token(process: int) -> str:
+    return f"{secrets.token_hex(6)}."
+
+
+def lane_token(instance: str | None) -> str:
+    """How a lane is named in keys, tasks and events: the instance's token, or nothing for the global lane."""
+    return instance or ""
+
+
+def call_name(index: int, instance: str | None) -> str:
+    """How a call is named within its run: its index, and its instance where it has one; an element of it as `3[5]`."""
+    element = element_of(index)
+    name = f"{index}" if element is None else f"{call_of(index)}[{element}]"
+    return name if instance is None else f"{name}:{instance}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallId:
+    """Which call of which run."""
+
+    run: RunName
+    instance: InstanceName | None
+    index: Count
+
+    def __str__(self) -> str:
+        return f"{self.run} {self.instance or '-'} {call_name(self.index, None)}"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same text for every attempt at this call and for no other call: what an activity can pass on."""
+        return f"{self.run}:{self.name}"
+
+    @property
+    def name(self) -> str:
+        """How the call is named within its run."""
+        return call_name(self.index, self.instance)
+
+    @property
+    def member(self) -> str:
+        """How the call is named among those of its run: lane and index."""
+        return f"{lane_token(self.instance)}\x1f{self.index}"
+
+    @classmethod
+    def of_member(cls, run: str, member: str) -> CallId:
+        """The call of that `member`; a lane's name may hold anything."""
+        lane, index = member.rsplit("\x1f", 1)
+        return cls(run, lane or None, int(index))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a call."""
+
+    id: CallId
+    number: Count = 1
+    """Which execution of the call this is, counted from 1."""
+    failures: Count = 0
+    """How many of those before failed; the others were lost with their workers."""
+    is_repeated: bool = False
+    """Whether one before was lost: a repeated one is reported before it begins."""
+    token: Token = field(default="", repr=False)
+    """What shows that a result or a report is about a call that was given away (see `tokens`)."""
+    seal: Token = field(default="", repr=False)
+    """What shows that its run was really cancelled (see `cancellation`)."""
+    took_ms: Milliseconds | None = None
+    """How long its code was at work, once it has ended."""
+    worker: WorkerName | None = None
+    """Which worker has carried it out, once it has ended."""
+    version: Version | None = None
+    """Which version of the code that was; None where a model answered."""
+    again: Count = 0
+    """How often the call had ended before and was to be carried out again (SPEC R11.8)."""
+    trace: PackedPlace = field(default="", repr=False)
+    """The run's place in a trace, where it is not the root of its own."""
+    seen: Seen | None = None
+    """What a delegate, or a model, was shown of the log; None where that is no moment of it (see `Starter`)."""
+
+    @property
+    def place(self) -> TracePlace:
+        """The span of the call."""
+        above = TracePlace.unpack(self.trace) or place_of_run(self.id.run)
+        return above.at(call_span(self.id.run, self.id.member, self.again))
+
+    @property
+    def losses(self) -> int:
+        """How many executions of the call were lost."""
+        return self.number - self.failures - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """An attempt failed, and the call's policy grants another one, later; or it was given back."""
+
+    failure: Failure
+    delay_seconds: float
+    is_given_back: bool = False
+    """Whether no code has run: that of this worker does not admit the call (SPEC R17.3). How long the call rests then
+    is for whoever knows since when it is given back.
+    """
+
+
+Result = Success | Failure | Retry
+"""What comes of an attempt."""
+
+
+def lost(losses: int) -> Failure:
+    """What comes of a call whose workers have died as often as is allowed."""
+    times = "once" if losses == 1 else f"{losses} times"
+    text = f"its worker died {times} while it was at work: its end is not known, and it is not begun again"
+    return Failure("WorkerLost", f"{text} (ACTS_LIMIT_ATTEMPTS)")
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentCall:
+    """The call that an activity or a delegate is carrying out."""
+
+    run: str
+    instance: str | None
+    index: int
+    """The call's position in the solution or plan."""
+    attempt: int
+    """Which execution of the call this is, counted from 1."""
+    idempotency_key: str
+    """The same text for every attempt at this call and for no other call."""
+    element: int | None = None
+    """Which element (from 0) of a call with `_each` it is; None of any other call."""
+    traceparent: str = ""
+    """The call's span, as the header `traceparent` of W3C Trace Context."""
+
+
+_current: Final[ContextVar[Attempt]] = ContextVar("acts_current_call")
+_tasks: Final[WeakKeyDictionary[asyncio.Task[Any], tuple[Attempt, str]]] = WeakKeyDictionary()
+
+
+def current_attempt() -> Attempt | None:
+    """What the code that asks carries out."""
+    return _current.get(None)
+
+
+def current_call() -> CurrentCall:
+    """The call that this code was called for; in threads of one's own only with their context copied.
+
+    Raises `LookupError` outside of an activity or a delegate.
+    """
+    attempt = current_attempt()
+    if attempt is None:
+        raise LookupError("no call is carried out here: only activities and delegates can ask for it")
+    id_ = attempt.id
+    index, element = call_of(id_.index), element_of(id_.index)
+    place = attempt.place.header
+    return CurrentCall(id_.run, id_.instance, index, attempt.number, id_.idempotency_key, element, place)
+
+
+def enter(attempt: Attempt, name: str) -> None:
+    """What runs in this context and task from now on carries out `attempt`, with the code of that name."""
+    _current.set(attempt)
+    task = asyncio.current_task()
+    if task is not None:
+        _tasks[task] = attempt, name
+
+
+def attempt_of(task: asyncio.Task[Any] | None) -> tuple[Attempt, str] | None:
+    """What a task carries out, and the name of the code."""
+    return _tasks.get(task) if task is not None else None
+
+
+# Tokens of remote attempts: what shows that a result or a report comes from the worker that was given the call.
+#
+# Run, instance and call stand in task events and logs, for operators. A process that overhears them could answer for a
+# call that was never given to it. So the message of each remote attempt carries a token, and what comes back is refused
+# without it. It is made by HMAC-SHA256 from the log's secret, which never leaves the log: nothing needs to be stored
+# for it, and the results of earlier attempts keep theirs.
+
+_CHARACTERS: Final = 32
+"""Of a token: 128 bits in hexadecimal."""
+_LONGEST_AGAIN: Final = 16
+"""Digits."""
+_RUNS_KEPT: Final = 64
+"""The seals of so many runs are made once."""
+
+
+class Tokens:
+    """The tokens of all attempts of one backend. A run's seal says, too, when it was `born`, that is submitted: another
+    one may have its id once it is deleted.
+    """
+
+    def __init__(self, secret: bytes, born: str = "") -> None:
+        self._secret = secret
+        self._born = born
+        self._seal = lru_cache(_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
+
+    def of(self, run: str, lane: str, call: int, number: int, again: int = 0) -> str:
+        """The token of an attempt at a call; `again` as in `Attempt`."""
+        text = "\x1f".join((run, str(call), f"{number}+{again}" if again else str(number), lane)).encode()
+        return hmac.digest(self._secret, text, "sha256").hex()[:_CHARACTERS]
+
+    def given(self, attempt: Attempt) -> Attempt:
+        """The same attempt, with its token and its run's seal."""
+        return replace(attempt, token=self._of(attempt), seal=self._seal(attempt.id.run))
+
+    def of_run(self, born: str) -> Tokens:
+        """The same, with the seals of a run that was submitted then."""
+        return Tokens(self._secret, born)
+
+    def admit_shown(self, run: str, lane: str, call: int, number: int, shown: str) -> bool:
+        """Whether a report of an attempt shows the right token (see `shown_token`)."""
+        again, _, token = shown.rpartition(".")
+        if again and not (again.isascii() and again.isdecimal() and len(again) <= _LONGEST_AGAIN):
+            return False
+        return self.agree(self.of(run, lane, call, number, int(again or 0)), token)
+
+    def admit_seal(self, run: str, seal: str) -> bool:
+        """Whether a report with that seal is of the run that has its id now. Workers of versions before show none, and
+        clients of versions before made it without the run's birth.
+        """
+        return not seal or any(self.agree(seal, one._seal(run)) for one in (self, Tokens(self._secret)))
+
+    def of_probe(self, queue: str, published_ms: int) -> str:
+        """The token of a probe: it comes out of its queue, and nowhere else."""
+        text = f"\x1fprobe\x1f{published_ms}\x1f{queue}".encode()
+        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
+
+    def cancelling(self, run: str) -> str:
+        """The key of a run's cancellation: shown when the run is cancelled, and not before (see `cancellation`)."""
+        return hmac.new(self._secret, f"\x1fcancel\x1f{run}\x1f{self._born}".encode(), hashlib.sha256).hexdigest()
+
+    def admit(self, attempt: Attempt) -> bool:
+        """Whether an attempt that came from outside has the right token."""
+        return self.agree(self._of(attempt), attempt.token)
+
+    def is_of_run(self, attempt: Attempt) -> bool:
+        """Whether an attempt has the seal of the run that has its id now, and not that of one that was deleted."""
+        return self.agree(self._seal(attempt.id.run), attempt.seal)
+
+    @staticmethod
+    def agree(right: str, given: str) -> bool:
+        """Compare two tokens in a time that says nothing of them."""
+        return hmac.compare_digest(right.encode(), given.encode())
+
+    def _of(self, attempt: Attempt) -> str:
+        id_ = attempt.id
+        return self.of(id_.run, lane_token(id_.instance), id_.index, attempt.number, attempt.again)
+
+
+def shown_token(attempt: Attempt) -> str:
+    """The token of an attempt as reports show it: before it stands how often the call had ended before, where it is
+    carried out again, since nothing else in a report says so.
+    """
+    return f"{attempt.again}.{attempt.token}" if attempt.again else attempt.token
+
+
+def seal_of(key: str) -> str:
+    """What remote calls carry of the key of their run's cancellation: who has the seal cannot make the key."""
+    return hashlib.sha256(key.encode()).hexdigest()[:_CHARACTERS]
+
+
+# OpenTelemetry, where the code around us uses it: the span that a submission is under, the one that code runs in.
+#
+# It is in use where a provider of tracers is set: by an application, by an activity's module or by
+# `opentelemetry-instrument`. Nothing here loads it.
+
+
+def current_place() -> TracePlace | None:
+    """The current span, where there is one."""
+    if (api := _api()) is None:
+        return None
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return TracePlace(f"{context.trace_id:032x}", f"{context.span_id:016x}", context.trace_flags.sampled)
+
+
+def enter_place(attempt: Attempt) -> None:
+    """Spans that are begun in this context from now on are below the span of the attempt's call."""
+    if (api := _api()) is None or not _is_in_use(api):
+        return
+    from opentelemetry.context import attach
+
+    place = attempt.place
+    is_sampled = _is_sampled(api, place) if place.is_sampled is None else place.is_sampled
+    context = api.SpanContext(int(place.trace, 16), int(place.span, 16), True, api.TraceFlags(int(is_sampled)))
+    attach(api.set_span_in_context(api.NonRecordingSpan(context)))
+
+
+def header_to_send() -> str | None:
+    """The `traceparent` of a request that the current call makes; None where nobody has asked for a trace."""
+    attempt = current_attempt()
+    api = _api()
+    if attempt is None or not (attempt.trace or (api is not None and _is_in_use(api))):
+        return None
+    return (current_place() or attempt.place).header
+
+
+def _is_in_use(api: Any) -> bool:
+    return not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
+
+
+def _is_sampled(api: Any, place: TracePlace) -> bool:
+    """Whether this process's sampler records a trace that nobody has decided on."""
+    sampler = getattr(api.get_tracer_provider(), "sampler", None)
+    if sampler is None:
+        return True
+    sampled: bool = sampler.should_sample(None, int(place.trace, 16), "").decision.is_sampled()
+    return sampled
+
+
+def _api() -> Any:
+    return sys.modules.get("opentelemetry.trace")

@@ -1,0 +1,44 @@
+"""`acts doctor`: one line for each layer between a submission and its result; what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import click
+
+from acts_celery.worker.cli.options import COMPLETED, UNAVAILABLE, Common, common_options
+from acts_celery.worker.cli.output import escaped, print_json, print_text
+
+
+@click.command(short_help="Say what is wrong, and what to do.")
+@common_options
+def doctor(*, common: Common) -> int:
+    """Look at settings, versions, activities, broker, log, workers and queues, and say what is wrong.
+
+    Exit codes: 0 all is well, 3 something is not.
+    """
+    from acts_celery.worker.cli.doctor_layers import examine
+
+    layers = examine(common)
+    is_well = all(layer.ok for layer in layers)
+    if common.json:
+        print_json({"ok": is_well, "layers": [layer.to_dict() for layer in layers]})
+    else:
+        for layer in layers:
+            word, colour = ("ok", "green") if layer.ok else ("BAD", "red")
+            if layer.ok and layer.remedies:
+                word, colour = "warn", "yellow"
+            print_text(f"{click.style(f'{word:<5}', fg=colour, bold=True)} {layer.layer:<12} {escaped(layer.detail)}")
+            for remedy in layer.remedies:
+                print_text(f"      → {escaped(remedy)}")
+    return COMPLETED if is_well else UNAVAILABLE
+
+
+# `acts doctor`: what is wrong, and what to do.
+#
+# `command`  the command
+# `layer`    what is said of one thing
+# `layers`   everything that is looked at, in order
+# `mcp`      whether MCP servers can be opened, and whether their tools are those that are admitted
+# `models`   whether models can be loaded, and reached
+# `operator` what the operator says of tools
+# `servers`  broker, log, workers, queues
+# `code`     workers with different code

@@ -1,0 +1,638 @@
+"""A run, from outside: what is read of it (`readable_run`), and orders to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings, is_cluster
+from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
+from acts_celery.protocol.engine.costs import Cost
+from acts_celery.protocol.engine.events import Success
+from acts_celery.protocol.limits import plain
+from acts_celery.protocol.references import DAGGER, Reference
+from acts_celery.protocol.state.scopes import read_scope
+from acts_celery.worker.client.call_results import CallResult, LogEntry, LogReading
+from acts_celery.worker.client.control import Control
+from acts_celery.worker.client.files import File, Given, files_of
+from acts_celery.worker.client.progress import Deadline, Event, Progress
+from acts_celery.worker.client.results import (
+    FOREIGN,
+    Result,
+    deleted_instances,
+    has_few_instances,
+    read_end,
+    read_result,
+    read_state,
+    status_in,
+    status_of,
+)
+from acts_celery.worker.client.submitting import OutputT, OutputType, Texts, messages_of, typed
+from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.store.connections import PASSING, redis_errors
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
+from acts_celery.worker.store.log import History, missing
+from acts_celery.worker.store.state import RunState
+
+# A run as its log tells it: its status, its result, its log, waiting for its end (SPEC R11.1).
+
+if TYPE_CHECKING:
+    from acts_celery.worker.broker.consumer import Publisher
+    from acts_celery.worker.client.absence import Absence
+
+    OpenedRun = Callable[[], Publisher]
+    """What publishes, opened when it is first needed."""
+
+
+class ReadableRun(Generic[OutputT]):
+    """A run as its log tells it."""
+
+    def __init__(self, run: str, redis: Redis, settings: Settings, since: str | None = None) -> None:
+        """`since` is the id of the status that a run had when it was submitted here."""
+        self.id = run
+        self.output_type: OutputType | None = None  # where it was submitted here with one as its schema
+        self._since = since
+        self._redis = redis
+        self._settings = settings
+        self._keys = Keys(settings.key_prefix, run)
+        self._progress = Progress(run, redis, settings)
+
+    @cached_property
+    def _history(self) -> History:
+        return History(self._redis, self._keys)
+
+    def status(self, at: str | None = None, *, instances: bool = False) -> dict[str, Any]:
+        """The run's status, and how many calls have which status, now or at an id of the log: `acts status --json`.
+        With `instances` it reads the log of a run that has some, 1,000 at most, for its `instance_status`.
+
+        `held_below` is there while calls of child runs wait for a person, and says how many; `unanswered` while models
+        are asked again: of each request the `call` (None: the loop's own), the error's `type` and `message`, how many
+        `tries` there were, `again_in_seconds`; `waiting_for` while calls wait for what is no call, of a few of them the
+        `call` (None: the whole run), `for` what (`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`,
+        `resume`, `version`), and the `reason`.
+        """
+        if at is not None:
+            return status_in(self.result(at), instances=instances)
+        with redis_errors(self._settings):
+            told = status_of(self._redis, self._keys)
+            has_few = instances and told["status"] != FOREIGN and has_few_instances(self._redis, self._keys)
+        return told | ({"instance_status": dict(self.result().instance_status)} if has_few else {})
+
+    def result(self, at: str | None = None, *, waits: bool = False) -> Result[OutputT]:
+        """Status, values and calls of the run, now or at an id of the log (SPEC R11.2); with `waits` its calls'
+        `timing` says for how long each could have run and had not begun, which takes longer to find out.
+
+        Ids are those of messages and events. A call whose result is several messages has ended with the last of them;
+        what was under way at a past moment is not in the log, and counts as waiting. Raises `OutputUnfit` where the
+        class that was submitted as the schema refuses the output for what no schema says.
+        """
+        with redis_errors(self._settings):
+            result = read_result(self._redis, self._keys, self._progress, at=at, waits=waits)
+            if at is None and result.status != "completed":
+                result = _with_open_children(result, self._redis, self._settings)
+        return typed(result, self.output_type)
+
+    def ended(self, timeout_seconds: float | None = None) -> None:
+        """As `wait`, and read nothing of what it has come to."""
+        self._progress.wait(Deadline(self.id, timeout_seconds))
+
+    def wait(self, timeout_seconds: float | None = None) -> Result[OutputT]:
+        """Block until the run has ended. Raises `TimeoutError`; the run goes on then. `OutputUnfit` as `result`."""
+        deadline = Deadline(self.id, timeout_seconds)
+        since, self._since = self._since, None
+        if since is not None and not is_cluster(self._settings.require_redis()):
+            with redis_errors(self._settings), suppress(TimeoutError, *PASSING):
+                if (result := read_end(self._redis, self._keys, since, deadline.block_ms())) is not None:
+                    if result.status != "completed":
+                        result = _with_open_children(result, self._redis, self._settings)
+                    return typed(result, self.output_type)
+        try:
+            self._progress.wait(deadline)
+        except RunNotFound:
+            self._state()  # it may be one of another format
+            with redis_errors(self._settings):
+                raise missing(self._redis, self._keys) from None
+        return self.result()
+
+    def follow(
+        self, *, after: str = "0-0", children: bool = False, timeout_seconds: float | None = None
+    ) -> Iterator[Event]:
+        """Every event from the beginning, or behind the one of an id, as it happens, until the run has ended; with
+        `children` also those of child runs that begin behind it, which have their `run`. Raises `TimeoutError`,
+        `ValueError` for what is no id.
+        """
+        self._state()
+        yield from self._progress.events(after, has_children=children, timeout_seconds=timeout_seconds)
+
+    def explain(self, path: str, *, instance: str | None = None, at: str | None = None) -> Explanation:
+        """Which messages a value came from, as a reader in the instance sees it, now or at an id of the log.
+
+        The path may lack its dagger. Raises `protocol.ExpressionError` where it is not one reference,
+        `InstanceNotFound`.
+        """
+        reference = self._place(path, instance)
+        with redis_errors(self._settings):
+            seen = self._history.seen(instance, at)
+        logged = [Logged(entry.id, entry.message or {}, entry.call) for entry in seen]
+        return explain(reference, logged, instance=instance)
+
+    def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
+        """Why there is no value: the calls that may write it, how they ended, and which place was probably meant.
+        Raises as `explain`."""
+        from acts_celery.worker.client.absence import absence
+
+        reference = self._place(path, instance)
+        with redis_errors(self._settings):
+            return absence(self._history.definition(), self._history, reference, instance=instance, at=at)
+
+    def log(
+        self,
+        *,
+        instance: str | None = None,
+        follow: bool = False,
+        audit: bool = False,
+        every: bool = False,
+        ticks: bool = False,
+    ) -> Iterator[LogEntry]:
+        """The messages in order, of one instance or of all; with `follow`, also those to come until the run ends.
+
+        With `audit` also who did what to the run (see `worker.storage.audit`); with `every` also the ends of calls that
+        left no message: sent and forgotten, skipped, notes of a model; with `ticks` also when each tick of a loop was
+        asked and has ended. Raises `InstanceNotFound`.
+        """
+        reading = self.reading(instance, audit=audit, every=every, ticks=ticks)
+        with redis_errors(self._settings):
+            yield from reading.past()
+        for entry in self._progress.entries(reading.seen) if follow else ():
+            yield from reading.shown(entry)
+
+    def reading(self, instance: str | None, *, audit: bool, every: bool, ticks: bool) -> LogReading:
+        """What reads the log for `log`. Raises `RunNotFound`, `InstanceNotFound`."""
+        self._hold(instance)
+        with redis_errors(self._settings):
+            return LogReading(self._history, instance, audit=audit, every=every, ticks=ticks)
+
+    def export(self) -> Iterator[str]:
+        """The run as the lines of a file: its log, definition and result (see `archive`)."""
+        from acts_celery.worker.client.archive import export_lines
+
+        result = self.result(waits=True).to_dict()
+        with redis_errors(self._settings):
+            yield from export_lines(self._redis, self._keys, result)
+
+    def export_plan(self, tick: int | None = None, *, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
+        """The run's calls as a submission of one plan message, with the tools and delegates that they name, to be run
+        again with other data; of a `tick` of its loop alone, where one is given. `warn` is given a line about calls
+        that the plan runs more often than this run has. Raises `NoLoop`, `NoSuchTick`.
+        """
+        from acts_celery.worker.client.archive import plan_of
+
+        self._state()
+        with redis_errors(self._settings):
+            run = RunState(self._history.definition(), self._history.instances())
+            run.feed(self._history.entries())
+        return plan_of(run, tick, warn)
+
+    def script(self) -> str:
+        """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
+        from acts_celery.worker.client.archive import script_of
+
+        self._state()
+        with redis_errors(self._settings):
+            return script_of(self._history)
+
+    def require(self) -> None:
+        """Raise `RunNotFound`, or `OtherFormat` for a run that no version like this one has written."""
+        self._state()
+
+    @property
+    def total(self) -> int:
+        """How many calls the run has, over all instances."""
+        return int(self._state()["total"])
+
+    def _place(self, path: str, instance: str | None) -> Reference:
+        """The place of a path, which may lack its dagger, in a run that is there, and an instance of it."""
+        reference = read_scope(path if path.startswith(DAGGER) else DAGGER + path)
+        self._hold(instance)
+        return reference
+
+    def _state(self) -> dict[str, str]:
+        with redis_errors(self._settings):
+            return read_state(self._redis, self._keys)
+
+    def _hold(self, instance: str | None) -> None:
+        """Raise `RunNotFound`, or `InstanceNotFound` for an instance that the run does not have."""
+        state = self._state()
+        with redis_errors(self._settings):
+            if instance is not None and instance not in (known := self._history.instances()):
+                if instance in deleted_instances(state.get("deleted")):
+                    raise InstanceDeleted(self.id, instance)
+                raise InstanceNotFound(self.id, instance, known)
+
+
+def _with_open_children(result: Result, redis: Redis, settings: Settings) -> Result:
+    """The result of a run that has ended, its cost with that of the child runs whose calls had not ended then. Raises
+    `RedisError`.
+    """
+    cost = result.cost
+    for call in result.calls if result.status in ENDED_STATUSES else ():
+        if call.child is None or call.cost is not None:
+            continue
+        progress = Progress(call.child, redis, settings)
+        with suppress(RunNotFound):  # it is kept no longer
+            child = read_result(redis, Keys(settings.key_prefix, call.child), progress, at=None, waits=False)
+            cost = (cost or Cost()) + (_with_open_children(child, redis, settings).cost or Cost())
+    return replace(result, cost=cost)
+
+
+if TYPE_CHECKING:
+    from acts_celery.worker.broker.consumer import Publisher
+    from acts_celery.worker.client.amendment import Check
+    from acts_celery.worker.client.control import LoopControl
+    from acts_celery.worker.client.deleting import DeletableRun, Erased
+    from acts_celery.worker.client.people import People, PlanControl
+    from acts_celery.worker.client.results import Descendants
+    from acts_celery.worker.client.retrying import Retried
+
+    Opened = Callable[[], Publisher]
+    """What publishes, opened when it is first needed."""
+
+
+class Run(ReadableRun[OutputT]):
+    """A submission under way or ended. Get one from `Client.submit` or `Client.run`."""
+
+    def __init__(
+        self, run: str, redis: Redis, settings: Settings, publisher: Opened, check: Check, since: str | None = None
+    ) -> None:
+        """As `ReadableRun`."""
+        super().__init__(run, redis, settings, since)
+        self._publisher = publisher
+        self._check = check
+        self._shown: dict[str, str] = {}
+        """What `held` has shown, by the calls' ids here: what a decision is about that names nothing else."""
+
+    @cached_property
+    def _loop(self) -> LoopControl:
+        from acts_celery.worker.client.control import LoopControl
+
+        return LoopControl(self.id, self._redis, self._settings, self._publisher)
+
+    @cached_property
+    def _plans(self) -> PlanControl:
+        from acts_celery.worker.client.people import PlanControl
+
+        return PlanControl(self.id, self._redis, self._settings, self._loop, self._control)
+
+    @cached_property
+    def _control(self) -> Control:
+        return Control(self.id, self._redis, self._settings, self._publisher)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
+    def _plain(self, value: Any) -> Any:
+        """What a caller has given, with exact types."""
+        return plain(value, limits_of(self._settings))
+
+    @cached_property
+    def _people(self) -> People:
+        from acts_celery.worker.client.people import People
+
+        return People(self.id, self._redis, self._settings, self._publisher)
+
+    @cached_property
+    def _descendants(self) -> Descendants:
+        from acts_celery.worker.client.results import Descendants
+
+        return Descendants(self._redis, self._keys)
+
+    def pause(self) -> None:
+        """Begin no more calls; calls at work end, and their results count. Raises `RunOver`."""
+        self._state()
+        self._control.pause()
+
+    def resume(self, *, ticks: int | None = None) -> None:
+        """Go on where the run was paused. With `ticks` its loop may ask so many times more, also where it has reached a
+        limit (SPEC R13.3). Raises `RunOver`, `NoLoop`; `PlanWaits` where its plan is to be approved.
+        """
+        status = self._state()["status"]
+        with redis_errors(self._settings):
+            if ticks is not None:
+                self._loop.extend(ticks)
+                if status != "paused":
+                    return
+            if self._loop.plan() is not None:
+                if ticks is None:
+                    raise PlanWaits(self.id)
+                return
+        self._control.resume()
+
+    def say(
+        self,
+        message: str | Mapping[str, Any] | File | Path | bytes | Texts,
+        *,
+        files: Mapping[str, Given] | None = None,
+    ) -> None:
+        """Add a text to the context of a loop, or several, which its next request shows; one that has ended goes on. A
+        path, a `File`, and `files` are what models are shown, as in `Client.submit`.
+
+        Raises `protocol.Rejected`, and then nothing was added; `NoLoop`, `RunOver`.
+        """
+        self._state()
+        given = files_of(self._settings, files)
+        said = given.put_into(self._plain(messages_of(message)))
+        with redis_errors(self._settings):
+            self._loop.say(said, given.contents)
+
+    def asked(self, tick: int) -> dict[str, Any]:
+        """What the model was asked in a tick of a loop: `messages`, `schema`, `config`, `digest` (SPEC R12.9).
+
+        Raises `NoLoop`, `NoSuchTick`.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            return self._loop.asked(tick)
+
+    def cancel(self) -> None:
+        """End the run now: results that come later do not count. Raises `RunOver`."""
+        self._state()
+        self._control.cancel()
+
+    def send(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Add data messages, one or a list of them; the calls that wait for what was promised go on (SPEC R11.6).
+
+        Returns their ids in the log. Raises `protocol.Rejected` with everything that is wrong, and then none was added;
+        `RunOver`, `BeingAmended`.
+        """
+        from acts_celery.worker.client.control import Sender
+
+        self._state()
+        with redis_errors(self._settings):
+            value = self._plain(dict(messages) if isinstance(messages, Mapping) else list(messages))
+            return Sender(self.id, self._redis, self._settings, self._publisher).send(value, self._history.instances())
+
+    def held(self) -> list[dict[str, Any]]:
+        """The calls that wait for a person, those of child runs among them; the one that has waited longest comes
+        first: what `acts held --json` prints. By the id that they have here they are decided on here."""
+        self._state()
+        with redis_errors(self._settings):
+            found = [*self._people.held(), *self._descendants.held()]
+            calls = [call.to_dict(self.id) for call in sorted(found, key=lambda call: call.since_ms)]
+        self._shown = {call["call"]: call["shown"] for call in calls}
+        return calls
+
+    def approve(
+        self,
+        call: Mapping[str, Any] | str | int,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        scopes: Sequence[str] | None = None,
+        calls: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        by: str | None = None,
+        shown: str | None = None,
+    ) -> str:
+        """Let a held call run, as it was shown, with other `parameters` or narrower `scopes` (kinds and references), or
+        other `calls` in its place, an amendment as `amend` takes it; `call` is as `held` gives it, or its id or index
+        (SPEC R14.2).
+
+        Returns the id of the decision in the log; `by` says there who decided, else the setting `actor`. The same
+        decision twice is one. It is about what was seen: what this object's `held` last gave, or `shown`, the digest
+        there. Raises `HeldAnew` if something else waits under the id now; `protocol.Rejected` if nothing was seen, its
+        tool refuses the parameters, the scopes are wider, or the calls do not fit; `NotHeld`, `AlreadyDecided`,
+        `RunOver`, `BeingAmended`.
+        """
+        self._state()
+        call, shown = self._about(call, shown)
+        with redis_errors(self._settings):
+            child, call = self._descendants.split(call)
+            if child is not None:
+                below = self.child(child)
+                return below.approve(call, parameters=parameters, scopes=scopes, calls=calls, by=by, shown=shown)
+            if calls is None:
+                parameters = self._plain(parameters)
+                return self._people.approve(call, parameters=parameters, scopes=scopes, by=by, shown=shown)
+            if parameters is not None or scopes is not None:
+                raise ValueError("give other calls, or other parameters and scopes, not both")
+            from acts_celery.worker.client.amendment import Amender
+
+            value = self._plain({"calls": list(calls)} if isinstance(calls, Sequence) else calls)
+            amender = Amender(self.id, self._redis, self._settings, self._check)
+            return self._people.replace(call, value, amender, by=by, shown=shown, resume=self.resume)
+
+    def answer(
+        self, call: Mapping[str, Any] | str | int, value: Any, *, by: str | None = None, shown: str | None = None
+    ) -> str:
+        """Answer a question (a call of `ask_human`): the value is its result. As `approve`."""
+        self._state()
+        call, shown = self._about(call, shown)
+        with redis_errors(self._settings):
+            child, call = self._descendants.split(call)
+            if child is not None:
+                return self.child(child).answer(call, value, by=by, shown=shown)
+            return self._people.answer(call, self._plain(value), by=by, shown=shown)
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan that waits for an approval (mode lazy): `plan` its digest, `tick` of a loop, `calls`; SPEC R13.7."""
+        self._state()
+        with redis_errors(self._settings):
+            return self._plans.plan()
+
+    def approve_plan(self, digest: str, *, by: str | None = None) -> None:
+        """Let the calls of the plan of this digest run. Raises `PlanChanged` where that does not wait (any more),
+        `RunOver`, `BeingAmended`.
+        """
+        self._state()
+        with redis_errors(self._settings):
+            self._plans.approve(digest, by=by)
+
+    def reject(
+        self, call: Mapping[str, Any] | str | int, reason: str, *, by: str | None = None, shown: str | None = None
+    ) -> str:
+        """End a held call with an error of type `Rejected`, which goes where an exception would go. As `approve`."""
+        self._state()
+        call, shown = self._about(call, shown)
+        with redis_errors(self._settings):
+            child, call = self._descendants.split(call)
+            if child is not None:
+                return self.child(child).reject(call, reason, by=by, shown=shown)
+            return self._people.reject(call, self._plain(reason), by=by, shown=shown)
+
+    def _about(self, call: Mapping[str, Any] | str | int, shown: str | None) -> tuple[str | int, str | None]:
+        """The id or index of a held call, and the digest of what was seen of it, where anything was."""
+        if isinstance(call, Mapping):
+            return call["call"], shown or call["shown"]
+        from acts_celery.worker.client.people import meant_of
+
+        name = meant_of(self._shown, call) if shown is None else None
+        return call, self._shown[name] if name is not None else shown
+
+    def fork(self, at: str | None = None, *, paused: bool = False) -> Run:
+        """A new run that goes on from where this one was at an id, or is now (SPEC R11.2). Raises `RunNotFound`.
+
+        Calls that had ended then, or were sent and forgotten, are not carried out again; all others are.
+        """
+        from acts_celery.worker.client.fork import Forker
+
+        with redis_errors(self._settings):
+            run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
+        fork = self.child(run)
+        if not paused:
+            with suppress(RunOver, PlanWaits):  # nothing was left to do, or it is done already
+                fork.resume()
+        return fork
+
+    def amend(self, amendment: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, add: bool = False) -> None:
+        """Put other calls in place of those that have not begun, which end as skipped; the run goes on with them.
+
+        With `add` they come behind those that are there, which stay, also in a run that has completed or failed (SPEC
+        R11.7). Where a loop's plan waits for an approval, they are the plan instead, and it goes on waiting (SPEC
+        R13.7). `amendment` is a list of calls, or an object of `calls` and, where needed, `tools` and `delegates`.
+        Raises `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
+        `BeingAmended`.
+        """
+        from acts_celery.worker.client.amendment import Amender
+
+        value = self._plain({"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment)
+        if not add and "loop" in self._state() and self.plan() is not None:
+            with redis_errors(self._settings):
+                self._loop.replan(value, self._check)
+            return
+        with redis_errors(self._settings):
+            amender = Amender(self.id, self._redis, self._settings, self._check)
+            (amender.add if add else amender.amend)(value, resume=self.resume)
+
+    def retry(
+        self,
+        *,
+        call: int | None = None,
+        instance: str | None = None,
+        skip: bool = False,
+        value: Any = None,
+        downstream: bool = False,
+        effects: bool = False,
+    ) -> Retried:
+        """Carry out failed calls again, in this run: all, or those of an index or an instance, and what was skipped for
+        them. Calls that have read values which may change now are stale, and are carried out again with `downstream`;
+        calls with effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done
+        with `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
+        """
+        from acts_celery.worker.client.retrying import Choice, Extent, Retrier
+
+        self._state()
+        with redis_errors(self._settings):
+            choice = Choice(Extent(downstream, effects), call, instance, Success(self._plain(value)) if skip else None)
+            return Retrier(self.id, self._redis, self._settings).retry(choice, resume=self.resume)
+
+    def would_retry(
+        self, *, call: int | None = None, instance: str | None = None, downstream: bool = False, effects: bool = False
+    ) -> Retried:
+        """What `retry` would do as things stand; nothing is changed. Raises as `retry`."""
+        from acts_celery.worker.client.retrying import Choice, Extent, Retrier
+
+        self._state()
+        with redis_errors(self._settings):
+            choice = Choice(Extent(downstream, effects), call, instance)
+            return Retrier(self.id, self._redis, self._settings).planned(choice)
+
+    def delete(self, *, foreign: bool = False) -> DeletableRun:
+        """Forget a run that has ended: its log, its values, its child runs and dead letters, everything; with `foreign`
+        one whose status is that, whether it has ended or not. Returns what it held. Raises `RunNotFound`; `RunOver`
+        where it, or a run above or below it, is under way.
+        """
+        from acts_celery.worker.client.deleting import Deleter
+
+        with redis_errors(self._settings):
+            return Deleter(self._redis, self._settings).delete_one(self.id, foreign=foreign)
+
+    def delete_instances(self, *instances: str) -> Erased:
+        """Delete what this run, which has ended, holds of these instances: their messages, calls, files, child runs and
+        dead letters. Returns what was deleted, and what may hold data of theirs and stays. Raises `RunOver`,
+        `InstanceNotFound`.
+        """
+        from acts_celery.worker.client.deleting import Eraser
+
+        state = self._state()
+        with redis_errors(self._settings):
+            return Eraser(self.id, self._redis, self._settings).erase(instances, state)
+
+    def child(self, run: str) -> Run:
+        """A child run, by the id that its call names (SPEC R9.3)."""
+        return Run(run, self._redis, self._settings, self._publisher, self._check)
+
+
+# The picture of a run as a Mermaid flowchart: ticks, their calls and how these ended, child runs in their calls.
+
+_MOST: Final = 60
+"""Calls that are drawn of one run; instances of one call are one node."""
+_STYLES: Final = {
+    "failed": "stroke:#c00,stroke-width:2px",
+    "held": "stroke:#c80,stroke-width:2px",
+    "skipped": "stroke-dasharray:4 4",
+}
+"""Of the nodes of calls that stand like that, the worst first."""
+
+
+def draw(result: Result, child: Callable[[str], Result | None] = lambda _: None) -> str:
+    """The flowchart of a run; `child` gives the results of child runs, where they can be had."""
+    lines = list(_run(result, "r", child))
+    classes = {line.rpartition(" ")[2] for line in lines if line.startswith("class ")}
+    used = [f"classDef {status} {style}" for status, style in _STYLES.items() if status in classes]
+    return "\n".join(["flowchart TD", *(f"  {line}" for line in (*lines, *used))])
+
+
+def _run(result: Result, name: str, child: Callable[[str], Result | None]) -> Iterator[str]:
+    """The nodes of one run; their names begin with its own."""
+    before: list[str] = []
+    for tick in result.ticks or ():
+        node = f"{name}t{tick.tick}"
+        yield f'{node}(["tick {tick.tick}: {_text(tick.model or "model")}"])'
+        yield from (f"{one} --> {node}" for one in before)
+        before = yield from _calls([call for call in result.calls if call.tick == tick.tick], name, node, child)
+        before = before or [node]
+    if result.ticks is None:
+        before = yield from _calls(result.calls, name, None, child)
+    end = f"{name}end"
+    output = "" if result.output is None else ": " + _text(json.dumps(result.output, ensure_ascii=False))
+    yield f'{end}(["{_text(result.status)}{output}"])'
+    yield from (f"{one} --> {end}" for one in before)
+
+
+def _calls(
+    calls: Sequence[CallResult], name: str, after: str | None, child: Callable[[str], Result | None]
+) -> Generator[str, None, list[str]]:
+    """The nodes of calls, those of all instances together; returns their names."""
+    indexes = list(dict.fromkeys(call.index for call in calls))[:_MOST]
+    nodes = []
+    for index in indexes:
+        alike = [call for call in calls if call.index == index]
+        node = f"{name}c{index}"
+        nodes.append(node)
+        worst = next((call.status for status in _STYLES for call in alike if call.status == status), alike[0].status)
+        where = f" ×{len(alike)}" if len(alike) > 1 else f" {alike[0].instance}" if alike[0].instance else ""
+        inside = child(alike[0].child) if alike[0].child is not None else None
+        label = f"{index} {_text(alike[0].tool)}{_text(where)}<br/>{worst}"
+        if inside is None:
+            yield f'{node}["{label}"]'
+        else:
+            yield f'subgraph {node}["{label}"]'
+            yield from _run(inside, f"{node}_", child)
+            yield "end"
+        if worst in _STYLES:
+            yield f"class {node} {worst}"
+        if after is not None:
+            yield f"{after} --> {node}"
+    return nodes
+
+
+def _text(text: str) -> str:
+    """A text that Mermaid takes for one, and short."""
+    short = text if len(text) <= 60 else f"{text[:60]}…"
+    return "".join(each if each.isalnum() or each in " .:,!?_-×" else f"#{ord(each)};" for each in short)

@@ -1,0 +1,294 @@
+"""Setting up the log of a worker: its handlers are those of Celery; what they write is labelled, and without secrets.
+
+Handlers that somebody else has given the root logger are labelled, and write as they did.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from celery import Celery, signals
+from celery.utils.log import ColorFormatter
+
+from acts_celery.broker_config import Settings
+from acts_celery.broker_config.addresses import MASK
+from acts_celery.protocol.errors import json_text
+from acts_celery.worker.broker.attempts import Attempt, TracePlace, current_attempt, place_of_run
+
+# Log lines say what they are about: `run=… instance=… call=…`, wherever a lane or a call is at work.
+#
+# What activities, delegates and our own code log meanwhile is labelled, and what they print, which Celery sends to the
+# log. The handlers that Celery sets up show it. One of your own does with `handler.addFilter(AT_WORK)`: each record
+# then has the `LABELS` (None where there is none) and `at_work`, the text of those that are worth a person's while.
+
+LABELS: Final = ("run", "instance", "call", "attempt", "trace")
+_OURS: Final = "acts_celery."
+_LONGEST: Final = 2_000
+
+
+class _Lane(NamedTuple):
+    """What a lane is known by, before any call of it is at work."""
+
+    run: str
+    instance: str | None
+    trace: str | None = None
+    """As in `Attempt`; None where it was not read yet."""
+
+
+_subject: Final[ContextVar[_Lane | Attempt | None]] = ContextVar("acts_subject", default=None)
+
+
+@contextmanager
+def lane_at_work(run: str, instance: str | None) -> Iterator[None]:
+    """What is logged in the block, and in tasks that are begun in it, is about that lane."""
+    token = _subject.set(_Lane(run, instance))
+    try:
+        yield
+    finally:
+        _subject.reset(token)
+
+
+def note_trace(trace: str) -> None:
+    """The run of the lane that is at work here stands there in a trace (see `Attempt`)."""
+    if isinstance(found := _subject.get(), _Lane):
+        _subject.set(found._replace(trace=trace))
+
+
+def note_task(about: Attempt | tuple[str, str | None]) -> None:
+    """What is logged in this task from now on is about that call or lane, its end included."""
+    _subject.set(about if isinstance(about, Attempt) else _Lane(*about))
+
+
+class AtWork(logging.Filter):
+    """Says of each record what was at work when it was made, and brings what is ours to one line.
+
+    Our lines quote what comes from outside: names, what servers and models answer. None of it forges a line, steers a
+    terminal or fills the log. What activities log is their own.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Label the record; none is left out."""
+        if record.name.startswith(_OURS):
+            record.msg, record.args = one_line(record.getMessage()), None
+        labels = _labels(current_attempt() or _subject.get())
+        shown = (f"{name}={shown_value(value)} " for name, value in labels.items() if _is_shown(name, value))
+        record.__dict__.update({**labels, **record.__dict__, "at_work": "".join(shown)})
+        return True
+
+
+AT_WORK: Final = AtWork()
+
+
+def _labels(about: _Lane | Attempt | None) -> dict[str, Any]:
+    if about is None:
+        return dict.fromkeys(LABELS)
+    if isinstance(about, Attempt):
+        id_ = about.id
+        return {
+            "run": id_.run,
+            "instance": id_.instance,
+            "call": id_.index,
+            "attempt": about.number,
+            "trace": _trace(id_.run, about.trace),
+        }
+    trace = _trace(about.run, about.trace) if about.trace is not None else None
+    return {"run": about.run, "instance": about.instance, "call": None, "attempt": None, "trace": trace}
+
+
+def _trace(run: str, packed: str) -> str:
+    return (TracePlace.unpack(packed) or place_of_run(run)).trace
+
+
+def _is_shown(name: str, value: Any) -> bool:
+    """Whether a person reads it: the first attempt goes without saying, and a trace has no place in a line."""
+    return value is not None and name != "trace" and not (name == "attempt" and value == 1)
+
+
+def one_line(text: str) -> str:
+    """The text with what cannot be seen written as Python does in a string, and cut where it is long."""
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]} … ({len(text)} characters)"
+    return escaped(text)
+
+
+def escaped(text: str) -> str:
+    """The text with what cannot be seen written as Python does in a string."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def shown_value(value: Any) -> str:
+    """A value as it is where it is one word, else quoted: an instance's name must not forge a line."""
+    text = str(value)
+    return text if text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
+
+
+# What no line of a log may show: passwords in addresses, and the keys and passwords of the settings.
+#
+# Errors of libraries and of activities quote addresses. So it is the whole line that is looked at, as it is written.
+
+_PASSWORD: Final = re.compile(r"(?<=://)([^\s/@:\"'<>]*):[^\s/@\"'<>]+(?=@)")
+
+
+class Masking:
+    """Masks what is secret in texts."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        known = settings.secrets() if settings is not None else frozenset()
+        escaped = {json.dumps(secret)[1:-1] for secret in known}
+        self._secrets = sorted(known | escaped, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """The text without them."""
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, MASK)
+        return _PASSWORD.sub(rf"\1:{MASK}", text) if "://" in text and "@" in text else text
+
+
+# How the lines of a worker's log are written (`ACTS_LOG_FORMAT`): for people, as Celery does, or as JSON, one a line.
+#
+# Celery's and kombu's lines, ours, and what activities log all go through the handlers that Celery sets up, so one
+# formatter on these is enough. structlog writes the JSON; it is loaded only for that, or where an activity's module
+# uses it: what is logged with it goes the same way then, unless that module has configured it.
+
+_OUR_FIELDS: Final = frozenset({"data", "at_work", *LABELS})
+"""What records have beside what their caller has given: Celery's `data`, and our labels."""
+
+
+class MaskedFormatter(logging.Formatter):
+    """Writes records as another formatter does, without what is secret. In lines for people nothing that a record holds
+    begins a line: what has several, such as a traceback, goes on indented, and what cannot be seen is escaped.
+    """
+
+    def __init__(self, inner: logging.Formatter, masking: Masking, *, as_json: bool = False) -> None:
+        super().__init__()
+        self._inner = inner
+        self._masking = masking
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, or lines, of a record."""
+        if self._as_json:
+            return self._masking(self._inner.format(record))
+        plain = copy(record)
+        plain.msg, plain.args = _indented(record.getMessage()), ()
+        plain.exc_info = plain.exc_text = plain.stack_info = None
+        parts = [self._inner.format(plain)]
+        if record.exc_info:
+            parts.append(_indented("\n" + self.formatException(record.exc_info))[1:])
+        if record.stack_info:
+            parts.append(_indented("\n" + record.stack_info)[1:])
+        return self._masking("\n".join(parts))
+
+
+def _indented(text: str) -> str:
+    """Lines of which all but the first are indented, with escapes for what cannot be seen."""
+    return "\n  ".join(map(escaped, text.split("\n")))
+
+
+def json_formatter() -> logging.Formatter:
+    """Writes a record as one JSON document on one line."""
+    import structlog
+
+    return structlog.stdlib.ProcessorFormatter(
+        processors=[
+            structlog.stdlib.ExtraAdder(),
+            _in_order,
+            structlog.processors.format_exc_info,
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(serializer=_serialized),
+        ],
+    )
+
+
+def take_in_structlog(*, as_json: bool) -> None:
+    """Have what is logged with structlog go where all lines go; nothing where it is not used, or was configured."""
+    if (structlog := sys.modules.get("structlog")) is None or structlog.is_configured():
+        return
+    wrap = structlog.stdlib.ProcessorFormatter.wrap_for_formatter
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.processors.StackInfoRenderer(),
+            wrap if as_json else _for_people,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def _for_people(_: Any, __: str, event: MutableMapping[str, Any]) -> tuple[tuple[str], dict[str, Any]]:
+    """An event with its values behind it, as a message of the standard library."""
+    given = {name: event.pop(name) for name in ("exc_info", "stack_info") if name in event}
+    said = [str(event.pop("event", "")), *(f"{name}={shown_value(value)}" for name, value in event.items())]
+    return (" ".join(said),), given
+
+
+def _in_order(_: Any, __: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """What every line has, then what this one is about, then what its caller has given."""
+    record: logging.LogRecord = event["_record"]
+    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    labels = {name: value for name in LABELS if (value := getattr(record, name, None)) is not None}
+    return {
+        "timestamp": moment.replace("+00:00", "Z"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "process": record.process,
+        "event": event.pop("event", ""),
+        **labels,
+        **{name: value for name, value in event.items() if name not in _OUR_FIELDS},
+    }
+
+
+def _serialized(document: Mapping[str, Any], **_: Any) -> str:
+    return json_text({name: _plain(value) for name, value in document.items()})
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON has not, as Python shows it."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, float) and value - value == 0 else one_line(repr(value))
+
+
+_ID: Final = "acts-log"
+
+
+def set_up_logs(app: Celery, settings: Settings) -> None:
+    """Have the logs of the application's workers written so, once Celery sets them up."""
+    for option in ("worker_log_format", "worker_task_log_format"):
+        head, bracket, message = app.conf[option].partition("] ")
+        app.conf[option] = f"{head}{bracket}%(at_work)s{message}"
+    as_json = settings.log_format == "json"
+    for signal in (signals.after_setup_logger, signals.after_setup_task_logger):
+        signal.disconnect(dispatch_uid=_ID)
+        listener = partial(_set_up, masking=Masking(settings), as_json=as_json)
+        signal.connect(listener, weak=False, dispatch_uid=_ID)
+
+
+def _set_up(logger: logging.Logger, masking: Masking, as_json: bool, **_: Any) -> None:
+    for handler in logger.handlers:
+        handler.addFilter(AT_WORK)
+        if isinstance(handler.formatter, ColorFormatter):
+            inner = json_formatter() if as_json else handler.formatter
+            handler.setFormatter(MaskedFormatter(inner, masking, as_json=as_json))
+    take_in_structlog(as_json=as_json)

@@ -1,0 +1,223 @@
+"""Documents: a call of a tool whose message is large is carried out in a process of its own.
+
+To read, check and submit a document takes time and memory that grow with it; here they are bounded, and the server's
+other visitors do not wait. Each process carries out one call at a time, and each visitor has one under way. What a
+visitor's calls take of the processors is limited, too.
+
+The process gets a line of JSON that says who asks and how long the message is, and the message; it answers with a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from asyncio import IncompleteReadError, LimitOverrunError
+from asyncio.subprocess import Process
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+from weakref import WeakValueDictionary
+
+from mcp_types import CallToolResult
+
+from acts_celery.broker_config import Settings
+from acts_celery.broker_config import load as load_settings
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.plan.submission import decode
+from acts_celery.worker.fairness import FairSemaphore
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.mcp.reading import DOING, READING
+from acts_celery.worker.mcp.server import answer, failure
+from acts_celery.worker.mcp.tools import Asking, Principal, Runs
+from acts_celery.worker.registry.mcp_tools import load_code
+from acts_celery.worker.runner.checking import begun, killed
+from acts_celery.worker.ui.access import Refused
+
+SMALL_BYTES: Final = 16_000
+"""A message up to this is carried out in the server, in some tens of milliseconds."""
+NO_MESSAGE: Final = "the body should be one message of JSON-RPC"
+_TOOLS: Final = {name: tool for name, tool in {**READING, **DOING}.items() if name != "result"}
+"""Those that do not wait for a run."""
+_PROCESSES: Final = 2
+_MOST_BYTES: Final = 2**30
+"""Of memory that one may take."""
+_MOST_SECONDS: Final = 60
+"""Of processor time for one call: a document as large as one may be takes less."""
+_NICENESS: Final = 5
+_SPENT_SECONDS: Final = 60.0
+"""That a visitor's calls may take in a row; then they may take `_SHARE` of the time."""
+_SHARE: Final = 0.5
+_MOST_WAITING: Final = 8
+"""Calls of a visitor that are under way, all but one of which wait."""
+_MOST_ANSWERED: Final = 2**24
+_DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
+_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.mcp.documents import main; main()"
+"""It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """A call that was carried out: its message without the arguments, and what the tool has answered."""
+
+    message: bytes
+    result: CallToolResult
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What a visitor's calls have taken: it is forgotten as time goes by."""
+
+    seconds: float = 0.0
+    at: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        now = time.monotonic()
+        self.seconds = max(0.0, self.seconds - _SHARE * (now - self.at)) + seconds
+        self.at = now
+
+
+class Documents:
+    """The processes of one server, each begun when it is first needed. Make it in the event loop that serves."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._environment = {**os.environ, **settings.to_environment()}
+        self._idle: list[Process] = []
+        self._places = FairSemaphore(_PROCESSES)
+        self._own: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._spent: dict[str, _Spent] = {}
+        self._waiting = Counter[str]()
+
+    async def carried_out(self, body: bytes, principal: Principal) -> CarriedOut | None:
+        """Carry out the call that a message is; None where it is none, or one of a tool that waits for a run. Raises
+        `Refused`.
+        """
+        name = principal.name
+        if (own := self._own.get(name)) is None:
+            self._own[name] = own = asyncio.Lock()
+        if self._waiting[name] >= _MOST_WAITING:
+            text = f"{self._waiting[name]} of your documents are under way: send this one when they are answered"
+            raise Refused(429, "TooMuchWork", text, {"Retry-After": "5"})
+        self._waiting[name] += 1
+        try:
+            async with own, self._places.one(name):
+                self._require_time(name)
+                began = time.monotonic()
+                try:
+                    return await self._asked(body, principal)
+                finally:
+                    self._spent[name].add(time.monotonic() - began)
+        finally:
+            self._waiting[name] -= 1
+
+    async def close(self) -> None:
+        """End the processes."""
+        while self._idle:
+            await killed(self._idle.pop())
+
+    def _require_time(self, name: str) -> None:
+        spent = self._spent.setdefault(name, _Spent())
+        spent.add(0)
+        if (over := spent.seconds - _SPENT_SECONDS) > 0:
+            text = f"the documents of {name} have taken {_SPENT_SECONDS:g} s: send the next one later, or a smaller one"
+            raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / _SHARE) + 1)})
+
+    async def _asked(self, body: bytes, principal: Principal) -> CarriedOut | None:
+        process: Process | None = None
+        try:
+            while self._idle and process is None:
+                process = self._idle.pop()
+                process = process if process.returncode is None else None  # it was ended meanwhile
+            process = process or await begun(_PROGRAM, _MOST_ANSWERED, self._environment)
+            told = await _told(process, body, principal)
+        except _DIED as error:
+            if process is not None:
+                await killed(process)
+                if process.returncode == -signal.SIGPROF:
+                    text = f"takes more than {_MOST_SECONDS} s of processor time: send a smaller document"
+                    raise Refused(413, "TooLarge", text) from None
+            text = f"the process that reads documents has ended ({error!r}): send a smaller document, or try again"
+            raise Refused(503, "InfrastructureError", text, {"Retry-After": "2"}) from None
+        except BaseException:
+            if process is not None:
+                await killed(process)  # its answer is not awaited any more
+            raise
+        self._idle.append(process)
+        if told is None:
+            return None
+        if "refused" in told:
+            raise Refused(400, "BadBody", told["refused"])
+        return CarriedOut(json.dumps(told["message"]).encode(), CallToolResult.model_validate(told["result"]))
+
+
+async def _told(process: Process, body: bytes, principal: Principal) -> Any:
+    """What a process answers. Raises one of `_DIED` where it does not."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    asked = {"name": principal.name, "rights": sorted(principal.rights), "bytes": len(body)}
+    process.stdin.writelines((json.dumps(asked).encode() + b"\n", body))
+    await process.stdin.drain()
+    return json.loads(await process.stdout.readuntil())
+
+
+def main() -> None:
+    """Carry out calls until the input ends."""
+    os.nice(_NICENESS)
+    told = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what code of users prints is no answer
+    settings = load_settings(env_file=None)
+    load_code(settings)
+    with suppress(ValueError, OSError):  # not every system bounds it
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+    asyncio.run(_serve(settings, sys.stdin.buffer, told))
+
+
+async def _serve(settings: Settings, asked: BinaryIO, told: BinaryIO) -> None:
+    runs = Runs(settings)
+    identities = {token.name: token.identity for token in settings.read_mcp_tokens()}
+    told.write(b"\n")
+    told.flush()
+    while head := asked.readline():
+        who = json.loads(head)
+        principal = Principal(who["name"], frozenset(who["rights"]), identities.get(who["name"]))
+        signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)  # it ends the process
+        answered = await _answered(runs, principal, asked.read(who["bytes"]))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        told.write(json.dumps(answered).encode() + b"\n")
+        told.flush()
+    await runs.close()
+
+
+async def _answered(runs: Runs, principal: Principal, body: bytes) -> dict[str, Any] | None:
+    """What comes of a message; None for one that is not carried out here."""
+    try:
+        message = decode(body, limits_of(runs.settings))
+    except Rejected as rejected:
+        return {"refused": str(rejected)}
+    if not isinstance(message, dict):
+        return {"refused": NO_MESSAGE}
+    called = message.get("params") if message.get("method") == "tools/call" else None
+    name = called.get("name") if isinstance(called, dict) else None
+    if not isinstance(called, dict) or not isinstance(name, str) or (tool := _TOOLS.get(name)) is None:
+        return None
+    try:
+        principal.require(tool.right, name)
+        call = tool.read(called.get("arguments") or {})
+        result = answer(await call.carry_out(Asking(runs, principal, _silent)))
+    except MemoryError:
+        result = failure(Refused(413, "TooLarge", f"takes more than {_MOST_BYTES} bytes of memory"), name)
+    except Exception as error:
+        result = failure(error, name)
+    return {
+        "message": {**message, "params": {**called, "arguments": {}}},
+        "result": result.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+
+
+async def _silent(done: float, of: float | None, text: str | None) -> None:
+    """Nobody hears of the progress of a call that does not wait."""

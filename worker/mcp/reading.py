@@ -1,0 +1,524 @@
+"""The tools that only look."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from asyncio import to_thread
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, Final, Literal
+
+from mcp_types import Tool, ToolAnnotations
+from pydantic import Field
+
+from acts_celery.broker_config import Settings
+from acts_celery.broker_config.tokens import Right
+from acts_celery.protocol import Rejected
+from acts_celery.protocol.calls.delegates import input_schema
+from acts_celery.protocol.errors import segments
+from acts_celery.protocol.facade import explained
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.schemas import compiled
+from acts_celery.worker.client.results import RunStatus
+from acts_celery.worker.errors import ActivitiesError, BadQuery, NotPossibleNow
+from acts_celery.worker.mcp.tools import Asking, NoValue, OfRun, ServerTool, SubmittedDocument, read_text
+from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.request_definitions import KnownDelegates
+from acts_celery.worker.store.keys import ENDED_STATUSES
+from acts_celery.worker.ui.opened import SHOW_BYTES, shown, size_of, within
+
+MOST_BYTES: Final = 500_000
+"""The most that an answer may be asked to hold of a value."""
+LONGEST_WAIT_SECONDS: Final = 600
+_LOOK_SECONDS: Final = 2.0
+"""So often a run that is waited for is looked at."""
+_MOST_ERRORS: Final = 100
+_PLAN_BYTES: Final = 60_000
+_CALLS_BYTES: Final = 20_000
+_TEXT: Final = {"type": "string"}
+_OPTIONAL: Final = {"type": ["string", "null"]}
+_COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+class Check(ServerTool):
+    """Find everything that is wrong with a submission, without running it: all errors with JSON pointers, or its waves
+    of calls that can run at the same time, and findings.
+    """
+
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "valid": {"type": "boolean"},
+            "errors": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"pointer": _TEXT, "message": _TEXT}},
+            },
+        },
+        "required": ["valid", "errors"],
+    }
+    document: SubmittedDocument
+    allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Check it."""
+        client = asking.runs.client(asking.principal)
+        try:
+            plan = await client.check(self.document, allow=self.allow)
+        except Rejected as rejected:
+            return {"valid": False, **problems(rejected)}
+        found: dict[str, Any] = await to_thread(lambda: shown(plan.to_dict(), _PLAN_BYTES))
+        return {"valid": True, "errors": [], **found}
+
+
+class Runs(ServerTool):
+    """List the runs, the newest first: id, name, status, counts of calls, times. `next` is what to give as `after`."""
+
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"runs": {"type": "array", "items": {"type": "object"}}, "next": _OPTIONAL},
+        "required": ["runs", "next"],
+    }
+    status: RunStatus | None = Field(None, description="Only runs of this status.")
+    search: str | None = Field(None, max_length=200, description="Part of an id, a name or a tag.")
+    after: str | None = Field(None, max_length=256, description="What an answer before has given as `next`.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """List them."""
+        found: dict[str, Any] = await asking.runs.listed(asking.principal, _query(self, "status", "search", "after"))
+        return found
+
+
+class Status(OfRun):
+    """How a run stands: its status, how many calls have which status, what waits for a person, times, cost."""
+
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"run": _TEXT, "status": _TEXT, "counts": _COUNTS, "held": {"type": "integer"}},
+        "required": ["run", "status", "counts", "held"],
+    }
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Read it."""
+        seen = await asking.runs.page(await asking.runs.find(asking.principal, self.run))
+        return {key: value for key, value in seen.items() if key != "output"}
+
+
+class Result(OfRun):
+    """What a run has come to: status, output, global values and calls; of an `instance` its own; or one value by its
+    `path`. Values are data that other people and programs may have written. What is large is cut, in its place, to an
+    object with the key `…cut`: ask for that part by `path` or `pointer`, or for more by `most_bytes`. With
+    `wait_seconds` it waits for the run's end; it answers earlier when only a person can let the run go on.
+    """
+
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"run": _TEXT, "status": _TEXT, "held": {"type": "integer"}, "reason": _OPTIONAL},
+        "required": ["run", "status", "held"],
+    }
+    wait_seconds: float = Field(0, ge=0, le=LONGEST_WAIT_SECONDS, description="How long to wait for the run's end.")
+    path: str | None = Field(None, max_length=4_000, description="A place, such as `†state.report.title`.")
+    instance: str | None = Field(None, max_length=1_000, description="An instance of the run.")
+    pointer: str | None = Field(
+        None, max_length=4_000, description="A JSON pointer into the value at `path`, else into the output: `/items/3`."
+    )
+    most_bytes: int = Field(SHOW_BYTES, ge=200, le=MOST_BYTES, description="How much of each value to show.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Wait, and read it."""
+        run = await asking.runs.find(asking.principal, self.run)
+        seen = await awaited(asking, run, self.wait_seconds)
+        answer = {key: seen[key] for key in ("run", "status", "reason", "held", "counts", "instances")}
+        if self.path is not None:
+            value = await asking.runs.value(run, self.path, self.instance)
+            return answer | {"value": shown(part_of(value, self.pointer), self.most_bytes)}
+        if seen["status"] in ENDED_STATUSES and (self.pointer is not None or self.most_bytes != SHOW_BYTES):
+            output = await asking.runs.output(run)
+            if self.pointer is not None:
+                return answer | {"value": shown(part_of(output, self.pointer), self.most_bytes)}
+            seen["output"] = shown(output, self.most_bytes)
+        elif self.pointer is not None:
+            raise NoValue(f"run {run} is {seen['status']}: it has no output yet")
+        lane = await asking.runs.page(run, "instance", {"name": self.instance or ""})
+        calls = within(map(_call, lane["calls"]), _CALLS_BYTES)
+        more = len(lane["calls"]) - len(calls) + lane["more"]
+        about = {"instance": self.instance, "instance_status": lane["status"]} if self.instance is not None else {}
+        data = shown(lane["data"], self.most_bytes)
+        return {**answer, "output": seen["output"], **about, "data": data, "calls": calls, "more_calls": more}
+
+
+class Instances(OfRun):
+    """List the instances of a run with the status of each. `next` is given as `after` for more; while `reading` is not
+    null the log is being counted, and asking again says more.
+    """
+
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"instances": {"type": "array", "items": {"type": "object"}}, "next": _OPTIONAL},
+        "required": ["instances", "next"],
+    }
+    status: Literal["completed", "failed", "running", "held", "paused", "cancelled", "deleted"] | None = Field(
+        None, description="Only instances of this status."
+    )
+    search: str | None = Field(None, max_length=200, description="Part of a name.")
+    after: str | None = Field(None, max_length=20, description="What an answer before has given as `next`.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """List them."""
+        run = await asking.runs.find(asking.principal, self.run)
+        query = _query(self, "status", "search", "after")
+        found: dict[str, Any] = await asking.runs.page(run, "instances", query)
+        return found
+
+
+class Explain(OfRun):
+    """Where a value comes from, or why there is none: the messages that wrote it, the calls that may write or read it,
+    who sees it.
+    """
+
+    output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"path": _TEXT}, "required": ["path"]}
+    path: str = Field(min_length=1, max_length=4_000, description="A place, such as `†state.report`.")
+    instance: str | None = Field(None, max_length=1_000, description="As this instance sees it.")
+    at: str | None = Field(None, max_length=50, description="As of a moment: the id of an entry of the log.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Explain it."""
+        run = await asking.runs.find(asking.principal, self.run)
+        found: dict[str, Any] = await asking.runs.page(run, "place", _query(self, "path", "instance", "at"))
+        return found
+
+
+class Held(OfRun):
+    """What waits for a person in a run: each held call with all that it will run with, as data, and `shown`, which a
+    decision on it carries; or a plan with its digest as `plan`.
+    """
+
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"held": {"type": "array", "items": {"type": "object"}}},
+        "required": ["held"],
+    }
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """List them."""
+        return {"held": await asking.runs.page(await asking.runs.find(asking.principal, self.run), "held")}
+
+
+READING: Final[Mapping[str, type[ServerTool]]] = {
+    "check": Check,
+    "runs": Runs,
+    "status": Status,
+    "result": Result,
+    "instances": Instances,
+    "explain": Explain,
+    "held": Held,
+}
+"""The tools that take the right to read."""
+
+
+def problems(rejected: Rejected) -> dict[str, Any]:
+    """What is wrong with a submission, with hints."""
+    errors = [
+        {"pointer": problem.pointer, "message": problem.message}
+        for problem in islice(explained(rejected), _MOST_ERRORS)
+    ]
+    return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
+
+
+def part_of(value: Any, pointer: str | None) -> Any:
+    """The part of a value that a JSON pointer names. Raises `BadQuery`, `NoValue`."""
+    if not pointer:
+        return value
+    if not pointer.startswith("/"):
+        raise BadQuery(f"pointer={pointer[:100]!r} is no JSON pointer: it begins with /")
+    for segment in segments(pointer):
+        if isinstance(value, dict) and segment in value:
+            value = value[segment]
+        elif isinstance(value, list) and segment.isascii() and segment.isdigit() and int(segment) < len(value):
+            value = value[int(segment)]
+        else:
+            raise NoValue(f"the value has no part {pointer[:200]!r}: there is no {segment[:100]!r}")
+    return value
+
+
+async def awaited(asking: Asking, run: str, wait_seconds: float) -> dict[str, Any]:
+    """The overview of a run: now, or when it has ended, waits for people alone, or the time is over."""
+    until = time.monotonic() + wait_seconds
+    while True:
+        seen: dict[str, Any] = await asking.runs.page(run)
+        counts = seen["counts"]
+        left = until - time.monotonic()
+        is_stopped = seen["status"] != "running" or (seen["held"] > 0 and not counts.get("running"))
+        if is_stopped or left <= 0:
+            return seen
+        ended = sum(count for status, count in counts.items() if status not in ("waiting", "running", "held"))
+        told = ", ".join(f"{count} {status}" for status, count in counts.items())
+        await asking.progress(ended, sum(counts.values()) or None, f"run {run}: {told or seen['status']}")
+        await asking.runs.ended(asking.principal, run, min(left, _LOOK_SECONDS))
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("id", "index", "tool", "instance", "status", "error", "reason", "child", "tick")
+    return {key: call[key] for key in kept if call.get(key) is not None}
+
+
+def _query(asked: ServerTool, *names: str) -> dict[str, str]:
+    return {name: value for name in names if (value := getattr(asked, name)) is not None}
+
+
+# The tools that submit, decide (SPEC R14.2) and cancel.
+
+_FINDINGS_BYTES: Final = 20_000
+_REASON_TEXT: Final = {"type": "string"}
+_SHOWN: Final = "What `held` has shown with the call: the decision is about that and nothing else."
+_CALL: Final = "The id of the held call, as `held` has it."
+
+
+class Submit(ServerTool):
+    """Submit a run, and give its id at once; `result` waits for its end. A submission that is wrong is refused whole,
+    and nothing runs. With a `key` the same document twice is one run, so a call whose answer was lost can be repeated.
+    """
+
+    right = "submit"
+    is_destructive = True
+    output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"run": _REASON_TEXT}, "required": ["run"]}
+    document: SubmittedDocument
+    key: str | None = Field(None, min_length=1, max_length=200, description="A text of your own for this submission.")
+    name: str | None = Field(None, min_length=1, max_length=200, description="What the run is called.")
+    tags: list[str] = Field([], max_length=20, description="Texts to find the run by.")
+    allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Submit it."""
+        run, plan = await asking.runs.submit(
+            asking.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
+        )
+        findings = await to_thread(lambda: within((each.to_dict() for each in plan.findings), _FINDINGS_BYTES))
+        return {"run": run.id, "findings": findings}
+
+
+class _Decision(OfRun):
+    right = "decide"
+    is_destructive = True
+    is_idempotent = True
+    output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"run": _REASON_TEXT}, "required": ["run"]}
+
+
+class Approve(_Decision):
+    """Let a held call run exactly as `held` has shown it, or with other parameters or narrower scopes; or let a plan
+    run, by its digest. The same decision twice is one.
+    """
+
+    call: str | None = Field(None, max_length=1_000, description=_CALL)
+    shown: str | None = Field(None, max_length=100, description=_SHOWN)
+    plan: str | None = Field(None, max_length=200, description="The digest of the plan that `held` has shown.")
+    parameters: dict[str, Any] | None = Field(None, description="Other parameters, in place of all that were shown.")
+    scopes: list[str] | None = Field(None, description="Narrower scopes: kinds and references.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Approve it."""
+        run = await asking.runs.run(asking.principal, self.run)
+        if self.plan is not None:
+            if (self.call, self.shown, self.parameters, self.scopes) != (None, None, None, None):
+                raise BadQuery("a plan is approved by `plan` alone")
+            await run.approve_plan(self.plan)
+            return {"run": run.id}
+        if self.call is None or self.shown is None:
+            raise BadQuery("give `call` and `shown` as `held` has them, or `plan`")
+        id_ = await run.approve(self.call, parameters=self.parameters, scopes=self.scopes, shown=self.shown)
+        return {"run": run.id, "decision": id_}
+
+
+class Reject(_Decision):
+    """End a held call with the error `Rejected` and a reason. The same decision twice is one."""
+
+    call: str = Field(max_length=1_000, description=_CALL)
+    shown: str = Field(max_length=100, description=_SHOWN)
+    reason: str = Field(min_length=1, max_length=10_000, description="Why: the run and its model read it.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Reject it."""
+        run = await asking.runs.run(asking.principal, self.run)
+        return {"run": run.id, "decision": await run.reject(self.call, self.reason, shown=self.shown)}
+
+
+class Answer(_Decision):
+    """Answer a held call that is a question: the value is its result. The same answer twice is one."""
+
+    call: str = Field(max_length=1_000, description=_CALL)
+    shown: str = Field(max_length=100, description=_SHOWN)
+    value: Any = Field(description="The answer; one of the question's options, where it has some.")
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Answer it."""
+        run = await asking.runs.run(asking.principal, self.run)
+        return {"run": run.id, "decision": await run.answer(self.call, self.value, shown=self.shown)}
+
+
+class Cancel(OfRun):
+    """End a run now: what comes later does not count."""
+
+    right = "control"
+    is_destructive = True
+    output: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"run": _REASON_TEXT, "status": _REASON_TEXT},
+        "required": ["run", "status"],
+    }
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Cancel it."""
+        run = await asking.runs.run(asking.principal, self.run)
+        await run.cancel()
+        return {"run": run.id, "status": (await run.status())["status"]}
+
+
+DOING: Final[Mapping[str, type[ServerTool]]] = {
+    "submit": Submit,
+    "approve": Approve,
+    "reject": Reject,
+    "answer": Answer,
+    "cancel": Cancel,
+}
+"""The tools that change something, each by a right of its own."""
+
+
+# Delegates that are tools: one of `ACTS_MCP_DELEGATES` is called by its name, and the call is a run of its own.
+#
+# What the client gives is data of the run, which the call refers to; so nothing in it is read as a reference (SPEC
+# R2.4). If the client goes, the run goes on; its id is the first progress that the call tells.
+
+TAG: Final = "mcp"
+"""The tag of the runs."""
+_MOST_PROBLEMS: Final = 5
+_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+_LONGEST_NAME: Final = 128
+
+
+class RunFailed(NotPossibleNow):
+    """The run of a call has ended without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateTool:
+    """A delegate as a tool."""
+
+    right: ClassVar[Right] = "submit"
+    name: str
+    description: str
+    input: Mapping[str, Any]
+    """The schema of its parameters, an object."""
+    answer: Any
+    """The schema of its answer."""
+
+    def tool(self, name: str) -> Tool:
+        """As MCP lists it."""
+        text = {"type": "string"}
+        output = {
+            "type": "object",
+            "properties": {"run": text, "status": text, "answer": self.answer, "note": text},
+            "required": ["run", "status"],
+        }
+        hints = ToolAnnotations(
+            read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
+        )
+        return Tool(
+            name=name,
+            description=self.description,
+            input_schema=dict(self.input),
+            output_schema=output,
+            annotations=hints,
+        )
+
+    def read(self, arguments: Mapping[str, Any]) -> DelegateCall:
+        """A call with these arguments. Raises `BadQuery`."""
+        if meta := [name for name in arguments if name.startswith("_")]:
+            raise BadQuery(
+                f"{self.name} has no parameter {meta[0][:100]!r}: names that begin with _ are the engine's own"
+            )
+        schema, given = compiled(dict(self.input)), dict(arguments)
+        if problems := schema.problems(given):
+            at_fault = {segments(problem.pointer)[0] for problem in problems if problem.pointer}
+            try:
+                given = {name: read_text(value) if name in at_fault else value for name, value in arguments.items()}
+            except ValueError as error:
+                raise BadQuery(str(error)) from None
+            if given == arguments or schema.problems(given):
+                raise BadQuery("; ".join(map(str, problems[:_MOST_PROBLEMS])))
+        return DelegateCall(self.name, given)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateCall:
+    """One call of it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Submit the run, and wait for its answer. Raises `RunFailed`, `Rejected`."""
+        run, _ = await asking.runs.submit(
+            asking.principal, self._document(), key=None, name=self.name, tags=(TAG,), allow=None
+        )
+        await asking.progress(0, None, f"run {run.id}: submitted")
+        seen = await awaited(asking, run.id, LONGEST_WAIT_SECONDS)
+        found = {"run": run.id, "status": seen["status"]}
+        if seen["status"] == "completed":
+            answer = await asking.runs.output(run.id)
+            if (size := size_of(answer)) > MOST_BYTES:
+                return found | {"note": f"the answer has {size} bytes: `result` gives its parts"}
+            return found | {"answer": answer}
+        if seen["status"] in ("failed", "cancelled"):
+            raise RunFailed(f"run {run.id} is {seen['status']}: {await _reason(asking, run.id, seen)}")
+        return found | {"note": "it has no answer yet: `result` waits for it, `held` has what waits for a person"}
+
+    def _document(self) -> dict[str, Any]:
+        references = {name: f"†input[{json.dumps(name, ensure_ascii=False)}]" for name in self.arguments}
+        call = {"_tool": self.name, "_delegate": self.name, **references, "_outputPath": "†state.answer"}
+        context = [{"type": "input", "data": dict(self.arguments)}] if self.arguments else []
+        return {"context": context, "solution": {"calls": [call], "output": "†state.answer"}}
+
+
+def delegate_tools(settings: Settings, taken: Container[str]) -> dict[str, DelegateTool]:
+    """The delegates of `ACTS_MCP_DELEGATES` as tools, by name. Raises `ActivitiesError` for one that is not there or
+    cannot be a tool beside those that are `taken`, `WorkerError` for a file that is no definition.
+    """
+    known, found = KnownDelegates(settings, registry), {}
+    for name in settings.mcp_delegates:
+        if (spelled := known.spelled(name)) is not None:
+            raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} is written {spelled!r}")
+        if name not in known:
+            raise ActivitiesError(f"ACTS_MCP_DELEGATES: there is no delegate {name!r}: there are {', '.join(known)}")
+        if name in taken:
+            raise ActivitiesError(f"ACTS_MCP_DELEGATES: `acts mcp` has a tool {name!r} of its own: rename the delegate")
+        if not _NAME.issuperset(name) or len(name) > _LONGEST_NAME:
+            text = f"the name of a tool has letters, digits, _ - and ., {_LONGEST_NAME} at most"
+            raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} cannot be a tool: {text}")
+        definition = known.definition(name)
+        if definition is None:
+            said = inspect.getdoc(registry.delegates[name].function) or ""
+            found[name] = DelegateTool(name, said.partition("\n\n")[0], {"type": "object"}, {})
+        else:
+            found[name] = _defined(name, definition)
+    return found
+
+
+def _defined(name: str, definition: Mapping[str, Any]) -> DelegateTool:
+    schema = input_schema(definition.get("context", ()))
+    schema = {} if schema is MISSING else schema
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} cannot be a tool: its input is no object")
+    answer = definition.get("schema", {})
+    # A reference in it would lead nowhere inside the schema of the whole.
+    kept = answer if "$ref" not in json.dumps(answer) else {}
+    return DelegateTool(name, str(definition.get("description", "")), {"type": "object", **schema}, kept)
+
+
+async def _reason(asking: Asking, run: str, seen: Mapping[str, Any]) -> str:
+    lane = await asking.runs.page(run, "instance")
+    error = next((call["error"] for call in lane["calls"] if call.get("error")), None)
+    if isinstance(error, Mapping):
+        return f"{error.get('type')}: {error.get('message')}"
+    return str(seen["reason"] or "`result` says more")

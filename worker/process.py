@@ -1,0 +1,243 @@
+"""What every process of ours does beside its work.
+
+`duties`       what a process does again and again in a thread of its own
+`batching`     sending together what is handed in at the same time
+`silence`      connections that were dropped without a reset
+`watchdog`     whether an event loop turns, and what blocks it
+`problems`     what is wrong with this process
+`health_file`  the file in which it says so
+`outages`      one line when something stops working, one when it works again
+`refusals`     how much it has refused
+`figures`      what is counted and timed of its calls
+`names`        a bounded number of names for labels of figures
+`log_context`  which run, instance and call a log line is about
+`log_lines`    how a line is written: for people, or as JSON
+`log_secrets`  what no line may show
+`log_setup`    setting these up in a worker
+`open_telemetry`  the span that code is under, where OpenTelemetry is in use
+`limits`       the settings' limits, as the core takes them
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from celery import bootsteps
+from celery.worker import WorkController
+
+from acts_celery.worker.broker.attempts import Attempt, attempt_of
+
+# What is wrong with this process, for `celery inspect stats`, `acts doctor` and `acts health`.
+#
+# Whatever is done again and again in a thread of its own is watched (`outages`): a thread that has ended, or that has
+# not succeeded for long, leaves a worker that takes tasks and does only half of its work.
+
+Problem = Callable[[], str | None]
+"""Says what is wrong, where something is: the rest of a sentence that begins with what it concerns."""
+
+_watched: Final[dict[str, Problem]] = {}
+_lock: Final = threading.Lock()
+
+
+def watch(what: str, problem: Problem) -> None:
+    """Have something asked from now on, in place of what was watched under that name. May be called from any thread."""
+    with _lock:
+        _watched[what] = problem
+
+
+def forget(what: str, problem: Problem) -> None:
+    """Ask no more: it was stopped."""
+    with _lock:
+        if _watched.get(what) == problem:
+            del _watched[what]
+
+
+def problems() -> dict[str, str]:
+    """What is wrong in this process, by what it concerns."""
+    with _lock:
+        watched = dict(_watched)
+    found = {what: problem() for what, problem in watched.items()}
+    return {what: said for what, said in found.items() if said is not None}
+
+
+# What this process has refused, counted for `celery inspect stats`; each refusal is one line in the log as well.
+
+_counts: Counter[str] = Counter()
+_refusals_lock = threading.Lock()
+
+
+def count_refusal(kind: str, number: int = 1) -> None:
+    """Count what was refused; `kind` is one of few words. May be called from any thread."""
+    with _refusals_lock:
+        _counts[kind] += number
+
+
+def refusals() -> dict[str, int]:
+    """How much of each kind was refused in this process."""
+    with _refusals_lock:
+        return dict(_counts)
+
+
+class RefusalsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
+    """Shows the counts among a worker's statistics, as `refused`."""
+
+    def info(self, _: WorkController) -> dict[str, Any]:
+        """Called by Celery for `inspect stats`."""
+        return {"refused": refusals()}
+
+
+# What is counted and timed of a process's calls.
+#
+# The parts of a worker say here what happens, as it happens. Who keeps figures takes the place of `Figures`, which
+# keeps none (`worker.metrics.process_figures`, where a port is set). So nothing is loaded and next to nothing done for
+# figures that nobody reads.
+
+
+class Tokens(NamedTuple):
+    """What an answer of a model took; none of them is counted twice."""
+
+    input: int
+    """Of the request, but for those that were read from a cache."""
+    cached: int
+    output: int
+
+
+class Figures:
+    """Keeps none. Each method may be called from any thread."""
+
+    def call_ended(self, tool: str, status: str) -> None:
+        """A call has ended: its outcome was committed here."""
+
+    def attempt_began(self, code: str) -> None:
+        """An activity or a delegate in code was called, or a model is asked for a delegate."""
+
+    def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
+        """That is over: `done`, `failed`, `retried` or `cancelled`."""
+
+    def task_taken(self, queue: str) -> None:
+        """A task was taken from a queue."""
+
+    def task_answered(self, queue: str) -> None:
+        """It is done with, and the broker knows."""
+
+    def waited(self, queue: str, code: str, seconds: float) -> None:
+        """A task has lain in a queue for so long; `code` is what carries its call out, or nothing."""
+
+    def committed(self, seconds: float) -> None:
+        """A step was written to the log."""
+
+    def run_ended(self, status: str) -> None:
+        """A run has ended, and was taken from the list of those under way here."""
+
+    def model_answered(self, model: str, tokens: Tokens | None, nanodollars: int | None, seconds: float) -> None:
+        """A model has answered; None for what its provider does not report, or no price is known of."""
+
+    def model_failed(self, model: str, error: str) -> None:
+        """A model was asked, and failed with an error of that type."""
+
+
+_current: list[Figures] = [Figures()]
+
+
+def figures() -> Figures:
+    """Who keeps the figures of this process."""
+    return _current[-1]
+
+
+def keep_figures(keeper: Figures) -> None:
+    """Have somebody keep them from now on."""
+    _current[:] = [keeper]
+
+
+# The watchdog of an event loop: whether the loop turns, and which call keeps it from turning.
+#
+# A process speaks for the calls on its loop from threads, since the loop may be busy. But a loop that a coroutine
+# blocks serves none of them: what it cannot serve is not spoken for, and goes on elsewhere. The call that blocks it is
+# at work.
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A loop does not turn."""
+
+    attempt: Attempt | None
+    """The call that blocks it, where it is one."""
+
+
+class LoopWatchdog:
+    """Asks one event loop, from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, most_silent_seconds: float) -> None:
+        self._loop = loop
+        self._most_silent_seconds = most_silent_seconds
+        self._lock = threading.Lock()
+        self._asked: float | None = None
+        """When the loop was asked, where it has not answered yet."""
+        self._is_reported = False
+        self.is_blocked = False
+        """What `blocked` has found the last time."""
+
+    def blocked(self) -> Blocked | None:
+        """Whether the loop has not turned for too long. It is asked now, and should have answered the next time."""
+        with self._lock:
+            if self._asked is None:
+                self._is_reported = self.is_blocked = False
+                self._asked = time.monotonic()
+                self._loop.call_soon_threadsafe(self._answer)
+                return None
+            silent_seconds = time.monotonic() - self._asked
+            if silent_seconds <= self._most_silent_seconds:
+                return None
+            self.is_blocked = True
+            is_news, self._is_reported = not self._is_reported, True
+        at_work = attempt_of(asyncio.current_task(self._loop))
+        if is_news:
+            what = f"{at_work[1]}, call {at_work[0].id.idempotency_key}," if at_work else "a task that is no call"
+            logger.warning(
+                "%s blocks the event loop for %.0f s and longer: the calls beside it go on elsewhere. An activity that "
+                "does not await should be a plain function, not a coroutine",
+                what,
+                silent_seconds,
+            )
+        return Blocked(at_work[0] if at_work else None)
+
+    def _answer(self) -> None:
+        self._asked = None
+        self.is_blocked = False
+
+
+# Names that come from outside and become labels of figures: a bounded number of them, of a bounded form.
+#
+# What keeps figures has a series for each name. Whoever submits runs can make up names of tools, so what is beyond the
+# bound has no name of its own.
+
+_NAME: Final = re.compile(r"\w[\w.:/@+-]{0,99}")
+_MOST_NAMES: Final = 200
+"""How many names a process gives out, unless another number is given."""
+
+
+class BoundedNames:
+    """The names that were given out: those that are known beforehand, and the first others that were asked for."""
+
+    def __init__(self, most: int = _MOST_NAMES, known: Iterable[str] = ()) -> None:
+        self._given = {name for name in known if _NAME.fullmatch(name)}
+        self._most = most + len(self._given)
+
+    def bounded(self, name: str) -> str | None:
+        """The name, where it is one of those given out; None where it is too long, too odd or one too many."""
+        if name in self._given:
+            return name
+        if len(self._given) >= self._most or not _NAME.fullmatch(name):
+            return None
+        self._given.add(name)
+        return name

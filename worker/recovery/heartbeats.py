@@ -1,0 +1,455 @@
+"""Heartbeats: what a process that sees only the broker says of its calls while it lives.
+
+Once a second it reports all remote calls it has at work in one small message, and those that have ended since. The
+process that consumes likewise reports what it has taken from the broker and not begun: remote calls that wait for a
+free thread or pool process. Where as many messages are taken as can be begun (`worker_prefetch_multiplier` 1, our
+setting), there are none. The sweep reads that before it judges who is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
+from itertools import takewhile
+from typing import Any, Final
+
+from celery import Celery, bootsteps
+from celery.worker import WorkController, state
+from kombu.utils.json import loads
+from redis import Redis
+from redis.exceptions import RedisError
+
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings, reports_queue
+from acts_celery.protocol import Limits
+from acts_celery.worker.broker.attempts import Attempt, Result, current_attempt, owner_token
+from acts_celery.worker.broker.messages import (
+    LONGEST_WHY,
+    AttemptRef,
+    Completion,
+    Probe,
+    Report,
+    Unanswered,
+    attempt_in,
+    pack,
+    pack_report,
+    unpack_report,
+)
+from acts_celery.worker.broker.transport import broker_failures, retry_while_unavailable
+from acts_celery.worker.errors import InfrastructureError, MalformedMessage
+from acts_celery.worker.fairness import Quarantine, alone_from
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.outages import Batcher, Duty, on_threads, watch_connections
+from acts_celery.worker.process import LoopWatchdog
+from acts_celery.worker.recovery.sidecar import Sidecar, Voice
+from acts_celery.worker.store.keys import Keys, processes
+from acts_celery.worker.store.scripts import server_ms
+
+# The queue of reports: any process adds to it, the sweep reads it a page at a time.
+
+logger = logging.getLogger(__name__)
+
+_FAILURE: Final = "the broker takes or gives no reports"
+_OUTDATED_SECONDS: Final = 600
+"""A report of calls at work is of no use when it is that old: a broker that can drops it."""
+_PAGE: Final = 100
+"""How many reports are read at a time."""
+
+
+class ReportQueue:
+    """The reports' queue. May be used from any thread."""
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._app = app
+        self._queue = reports_queue(settings)
+        self._limits = limits_of(settings)
+
+    def send(self, report: Report) -> None:
+        """Add a report. Raises `InfrastructureError`."""
+        with broker_failures(_FAILURE), self._app.producer_or_acquire() as producer:
+            producer.publish(
+                pack_report(report),
+                exchange="",
+                routing_key=self._queue.name,
+                content_type="application/msgpack",
+                content_encoding="binary",
+                expiration=None if report.completed else _OUTDATED_SECONDS,  # a completion is reported once
+                retry=False,
+            )
+
+    def pages(self) -> Iterator[list[Report]]:
+        """The reports that there are now, a page at a time. Raises `InfrastructureError`.
+
+        A page is removed when the next one is asked for: what a reader had that died, another one reads.
+        """
+        with broker_failures(_FAILURE), self._app.connection_or_acquire() as connection:
+            queue = self._queue(connection.default_channel)
+            page_of = _peeked if connection.transport.driver_type == "redis" else _taken
+            left = queue.queue_declare().message_count
+            while left > 0:
+                with page_of(queue, min(left, _PAGE)) as bodies:
+                    yield [report for body in bodies if (report := self._read(body)) is not None]
+                left = left - _PAGE if len(bodies) == min(left, _PAGE) else 0
+
+    def _read(self, body: object) -> Report | None:
+        try:
+            return unpack_report(body, self._limits)
+        except MalformedMessage as error:
+            logger.error("a report is refused: %s", error)
+            return None
+
+
+@contextmanager
+def _peeked(queue: Any, most: int) -> Iterator[list[object]]:
+    """The oldest messages of a queue in Redis; they stay in it until the block has ended well.
+
+    What is taken from there in the usual way would come back after the visibility timeout only, an hour.
+    """
+    channel = queue.channel
+    with channel.conn_or_acquire() as client:
+        key = f"{channel.global_keyprefix}{queue.name}"  # kombu prefixes neither LRANGE nor LREM
+        found = client.lrange(key, -most, -1)[::-1]
+        yield [_body(channel, item) for item in found]
+        with client.pipeline(transaction=False) as pipeline:
+            for item in found:
+                pipeline.lrem(key, -1, item)
+            pipeline.execute()
+
+
+def _body(channel: Any, item: bytes) -> object:
+    """The body of a message as it lies in Redis, or None: a stranger may have put it there."""
+    try:
+        return channel.Message(loads(item.decode()), channel=channel).body
+    except Exception:
+        return None
+
+
+@contextmanager
+def _taken(queue: Any, most: int) -> Iterator[list[object]]:
+    """The oldest messages of a queue; acknowledged when the block has ended well, else the broker has them again."""
+    messages = list(takewhile(lambda message: message is not None, (queue.get(no_ack=False) for _ in range(most))))
+    try:
+        yield [message.body for message in messages]
+    except BaseException:
+        for message in messages:
+            message.requeue()
+        raise
+    for message in messages:
+        message.ack()
+
+
+_LONGEST_INTERVAL_SECONDS: Final = 1.0
+_MOST_UNANSWERED: Final = 100
+"""Of how many requests to models a report says that they were not answered; more are like these."""
+_MOST_BYTES: Final = 32 * 1024
+"""What a report may say of errors: more is said in another one."""
+_REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
+
+
+def report_interval_seconds(settings: Settings) -> float:
+    """How often a process reports what it has at work."""
+    return min(settings.lease_seconds / 3, _LONGEST_INTERVAL_SECONDS)
+
+
+class Heartbeat:
+    """Speaks for the remote calls of one process."""
+
+    def __init__(
+        self,
+        queue: ReportQueue,
+        *,
+        interval_seconds: float,
+        watchdog: LoopWatchdog | None = None,
+        quarantine: Quarantine | None = None,
+        limit_attempts: int = 5,
+        sidecar: Sidecar | None = None,
+    ) -> None:
+        self._queue = queue
+        self._sidecar = sidecar
+        self._watchdog = watchdog
+        self._quarantine = quarantine or Quarantine()
+        self._alone_from = alone_from(limit_attempts)
+        self._waiting: set[AttemptRef] = set()
+        """What waits for its turn in the quarantine: it was taken, and has not begun."""
+        self._at_work: dict[AttemptRef, bool] = {}
+        """What is at work, and whether that was reported."""
+        self._ended: list[AttemptRef] = []
+        """What has ended since the last report and was in one."""
+        self._unanswered: dict[AttemptRef, tuple[Unanswered, float]] = {}
+        """What is not reported yet of requests to models, each with the time of its next try."""
+        self._lock = threading.Lock()
+        self._duty = Duty(
+            "reporting the calls at work",
+            self.beat,
+            thread="acts-heartbeat",
+            interval_seconds=interval_seconds,
+            passing=(InfrastructureError,),
+        )
+        self._sending = ThreadPoolExecutor(1, thread_name_prefix="acts-reports")
+        self._at_once = Batcher[Report, None](on_threads(self._sending, self._send))
+
+    def stop(self) -> None:
+        """Report nothing any more."""
+        self._duty.stop()
+        self._sending.shutdown()
+
+    @asynccontextmanager
+    async def at_work(self, attempt: Attempt) -> AsyncIterator[None]:
+        """While the block lasts, the attempt is at work here; then its result has been sent.
+
+        A repeated one is reported before it begins: a call that kills its worker at once would otherwise never be seen
+        to begin, and be sent again for ever. Raises `InfrastructureError` where that is not possible.
+        """
+        ref = AttemptRef.of(attempt)
+        async with self._turn(attempt, ref) if attempt.losses >= self._alone_from else nullcontext():
+            if attempt.is_repeated:
+                await self._at_once.send(Report(begun=(ref,)))
+            with self._lock:
+                if not self._at_work and self._sidecar is not None:
+                    self._sidecar.note(Voice.REPORTS)  # nothing was to be reported until now
+                self._at_work[ref] = attempt.is_repeated
+                self._duty.start()
+            is_sent = False
+            try:
+                with self._sidecar.at_work(ref) if self._sidecar is not None else nullcontext():
+                    yield
+                is_sent = True
+            finally:
+                self._end(ref, is_sent=is_sent)
+
+    @asynccontextmanager
+    async def _turn(self, attempt: Attempt, ref: AttemptRef) -> AsyncIterator[None]:
+        """Wait for the attempt's turn, where its workers may have died of it; it is reported as taken until then."""
+        with self._lock:
+            self._waiting.add(ref)
+            self._duty.start()
+        try:
+            async with AsyncExitStack() as turn:
+                with self._sidecar.at_work(ref, is_begun=False) if self._sidecar is not None else nullcontext():
+                    await turn.enter_async_context(self._quarantine.turn(attempt.id.run))
+                with self._lock:
+                    self._waiting.discard(ref)
+                yield
+        finally:
+            with self._lock:
+                self._waiting.discard(ref)
+
+    def _end(self, ref: AttemptRef, *, is_sent: bool) -> None:
+        """Take note that an attempt is at work here no more."""
+        with self._lock:
+            was_reported = self._at_work.pop(ref, False)
+            self._unanswered.pop(ref, None)
+            if was_reported and is_sent:
+                self._ended.append(ref)
+
+    async def came_out(self, probe: Probe) -> None:
+        """Report that a probe was taken from its queue. Raises `InfrastructureError`."""
+        await self._at_once.send(Report(probes=(probe,)))
+
+    async def complete(self, attempt: Attempt, result: Result) -> None:
+        """Report what came of a fire-and-forget call; waits minutes for a broker that is away or full.
+
+        Raises `InfrastructureError`.
+        """
+        await self._at_once.send(Report(completed=(Completion.of(attempt, result),)))
+
+    def unanswered(self, error: Exception, tries: int, wait_seconds: float) -> None:
+        """Have the next report say that a model has not answered the current attempt, and is asked again."""
+        attempt = current_attempt()
+        if attempt is None:
+            return
+        ref = AttemptRef.of(attempt)
+        noted = Unanswered(ref, type(error).__name__, " ".join(str(error).split())[:LONGEST_WHY], tries, 0)
+        with self._lock:
+            if ref in self._at_work:
+                self._unanswered[ref] = noted, time.monotonic() + wait_seconds
+
+    def beat(self) -> None:
+        """Report what is at work now and served by the loop, and what has ended since. Raises `InfrastructureError`."""
+        self._report()
+        if self._sidecar is not None:
+            self._sidecar.note(Voice.REPORTS)
+
+    def _report(self) -> None:
+        blocked = self._watchdog.blocked() if self._watchdog is not None else None
+        now = time.monotonic()
+        with self._lock:
+            begun, reserved = tuple(self._at_work), tuple(self._waiting)
+            if blocked is not None:
+                reserved = ()
+                blocking = AttemptRef.of(blocked.attempt) if blocked.attempt is not None else None
+                begun = tuple(ref for ref in begun if ref == blocking)
+            self._at_work.update(dict.fromkeys(begun, True))
+            ended = tuple(self._ended)
+            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:_MOST_UNANSWERED]
+        if begun or ended or reserved:
+            unanswered = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
+            self._queue.send(Report(begun=begun, ended=ended, reserved=reserved, unanswered=tuple(unanswered)))
+            with self._lock:
+                del self._ended[: len(ended)]
+
+    def _send(self, reports: Sequence[Report]) -> None:
+        for report in _merged(reports):
+            send = partial(self._queue.send, report)
+            retry_while_unavailable(send) if report.completed else send()
+
+
+def _merged(reports: Sequence[Report]) -> Iterator[Report]:
+    """The same in few, as much at a time as a report may say."""
+    merged, free = Report(), _MOST_BYTES
+    for report in reports:
+        size = sum(len(text.encode()) for one in report.completed for text in one.error or ())
+        if free < min(size, _MOST_BYTES):
+            yield merged
+            merged, free = Report(), _MOST_BYTES
+        merged += report
+        free -= size
+    yield merged
+
+
+class ReservedStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
+    """Reports that the worker has begun, and what is reserved: in every worker, from the process that consumes."""
+
+    def __init__(self, parent: WorkController, **options: object) -> None:
+        super().__init__(parent, **options)
+        self._duty: Duty | None = None
+        self._started = 1
+
+    def start(self, parent: WorkController) -> None:
+        """Called by the worker when it starts."""
+        settings: Settings = parent.app.conf.acts_settings
+        watch_connections()
+        self._duty = Duty(
+            "reporting the calls that are reserved",
+            partial(self._report, ReportQueue(parent.app, settings), limits_of(settings)),
+            thread="acts-reserved",
+            interval_seconds=report_interval_seconds(settings),
+            passing=(InfrastructureError,),
+        )
+        self._duty.start()
+
+    def stop(self, parent: WorkController) -> None:
+        """Called by the worker when it stops."""
+        if self._duty is not None:
+            self._duty.stop()
+
+    def _report(self, queue: ReportQueue, limits: Limits) -> None:
+        reserved = tuple(_reserved(limits))
+        if reserved or self._started:
+            queue.send(Report(reserved=reserved, started=self._started))
+            self._started = 0
+
+
+def _reserved(limits: Limits) -> Iterator[AttemptRef]:
+    """The remote calls that were taken and not begun."""
+    for request in list(state.requests.values()):  # at once: the consumer goes on meanwhile
+        if request.name in _REMOTE and request not in state.active_requests:
+            try:
+                yield AttemptRef.of(attempt_in(request.args[0] if request.args else None, limits))
+            except MalformedMessage:
+                pass  # it is refused when it is begun
+
+
+# Presence: a process that sees the log says there once a second that it lives, and which lanes it drives.
+#
+# A claim has its lease once; nobody renews it. When it runs out the sweep looks who has made it: what a driver holds
+# that is present is at work. So a call costs nothing while it runs, and a driver that has ended, however, is in no
+# record any more. Where a coroutine blocks the event loop, only the call that blocks it is at work: the others go on
+# elsewhere.
+
+_NOTICE_SECONDS: Final = 1.0
+"""After so long at most it is known here that a run was cancelled."""
+
+
+class Presence:
+    """What this process drives; said three times in a lease's length.
+
+    Going round, it also looks whether the runs were cancelled, those of remote calls at work too, and calls
+    `on_cancelled`.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        prefix: str,
+        lease_seconds: float,
+        on_cancelled: Callable[[str], None],
+        remote_runs: Callable[[], Iterable[str]] = tuple,
+        watchdog: LoopWatchdog | None = None,
+        sidecar: Sidecar | None = None,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._on_cancelled = on_cancelled
+        self._remote_runs = remote_runs
+        self._watchdog = watchdog
+        self._sidecar = sidecar
+        self._name = owner_token()
+        self._drivers: dict[str, set[str]] = defaultdict(set)
+        self._is_said = self._is_connected = False
+        self._lock = threading.Lock()
+        self._duty = Duty(
+            "saying that this process lives",
+            self.beat,
+            thread="acts-presence",
+            interval_seconds=min(lease_seconds / 3, _NOTICE_SECONDS),
+            passing=(RedisError,),
+        )
+        if sidecar is not None:
+            sidecar.note(Voice.PRESENCE)
+        self._duty.start()
+
+    def close(self) -> None:
+        """Say nothing any more."""
+        self._duty.stop()
+
+    def enter(self, run: str, owner: str) -> None:
+        """A driver of a lane is at work from now on."""
+        with self._lock:
+            self._drivers[run].add(owner)
+
+    def leave(self, run: str, owner: str) -> None:
+        """It is not any more."""
+        with self._lock:
+            self._drivers[run].discard(owner)
+            if not self._drivers[run]:
+                del self._drivers[run]
+
+    def beat(self) -> None:
+        """Say what is at work now that the loop can serve. Raises `RedisError`."""
+        self._say()
+        if self._sidecar is not None:
+            self._sidecar.note(Voice.PRESENCE)
+
+    def _say(self) -> None:
+        with self._lock:
+            holds = {run: sorted(owners) for run, owners in self._drivers.items()}
+        drives, key = bool(holds), processes(self._prefix)
+        runs = list({**holds, **dict.fromkeys(self._remote_runs())})
+        if not runs and not self._is_said:
+            if not self._is_connected:
+                self._is_connected = self._redis.ping()  # the connection is there, should the server be full later
+            return
+        blocked = self._watchdog.blocked() if self._watchdog is not None else None
+        if blocked is not None:
+            id_ = blocked.attempt.id if blocked.attempt is not None else None
+            holds = {id_.run: [id_.member]} if id_ is not None and id_.run in holds else {}
+        said = pack({"at": server_ms(self._redis), "holds": holds}) if drives else b""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in runs:
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            if said:
+                pipeline.hset(key, self._name, said)
+            elif self._is_said:
+                pipeline.hdel(key, self._name)
+            statuses = pipeline.execute()[: len(runs)]
+        self._is_said = drives
+        for run, status in zip(runs, statuses, strict=True):
+            if status == b"cancelled":
+                self._on_cancelled(run)

@@ -1,0 +1,193 @@
+"""The sidecar: a small process beside each worker process, which reports for it what it cannot report itself.
+
+Reports of what is at work come from threads of the process that works. An extension in C that keeps the interpreter's
+lock stops them, and so does a connection that has gone silent; neither means that the process is dead. So the process
+notes in memory that both share when it has reported, and which remote calls it has at work. Where it falls silent and
+is still there, the sidecar reports in its place (`sidecar_process`). It ends when the process ends, however that
+happens.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import IO, Final
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.broker.attempts import process_token
+from acts_celery.worker.broker.messages import AttemptRef, pack
+from acts_celery.worker.outages import Duty
+from acts_celery.worker.recovery.sidecar_process import FIRST_SLOT, LENGTH, PLACE_BYTES, SLOT_BYTES
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM: Final = str(Path(__file__).with_name("sidecar_process.py"))
+_MORE_SLOTS: Final = 64
+"""Calls that may be at work beside those that `concurrency` counts."""
+_LOOK_SECONDS: Final = 1.0
+_AWAKE_SECONDS: Final = 2.0
+"""How long after a silence messages may arrive that were taken during it: a blocking read of the broker takes 1 s."""
+
+
+class Voice(IntEnum):
+    """What reports that this process is alive."""
+
+    PRESENCE = 0
+    """To the log: see `presence`."""
+    REPORTS = 1
+    """By the broker: see `heartbeats`."""
+
+
+class Sidecar:
+    """The sidecar of one worker process. May be used from any thread."""
+
+    def __init__(self, settings: Settings, worker: str, *, sees_log: bool) -> None:
+        """Start it; where that fails, the log says so and it is tried again. `worker` is the name in its reports;
+        `sees_log` says whether it reports to the log, too.
+        """
+        self._sees_log = sees_log
+        self._settings = settings
+        self._worker = worker
+        self._owner = os.getpid()
+        self._file = _shared_file()
+        slots = settings.concurrency + _MORE_SLOTS
+        self._file.truncate(FIRST_SLOT + slots * SLOT_BYTES)
+        self._memory = mmap.mmap(self._file.fileno(), FIRST_SLOT + slots * SLOT_BYTES)
+        self._free = list(range(slots))
+        self._counts = [0 for _ in Voice]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._silent_seconds = settings.lease_seconds * 2 / 3
+        self._looked_at = time.monotonic()
+        self._woke_at = -_AWAKE_SECONDS
+        _sidecars.add(self)
+        self._duty = Duty(
+            "the process that reports for this one while it cannot",
+            self._look,
+            thread="acts-sidecar",
+            interval_seconds=min(settings.lease_seconds / 6, _LOOK_SECONDS),
+            passing=(OSError,),
+        )
+        with suppress(OSError):  # the duty tries again, and says so
+            self._start()
+        self._duty.start()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, while there is one."""
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def has_just_woken(self) -> bool:
+        """Whether nothing of this process has run for so long that calls whose messages it had taken, and not begun,
+        may have been sent again: so it may begin none of those that reach it now.
+        """
+        now = time.monotonic()
+        if now - self._looked_at > self._silent_seconds:
+            self._woke_at = now  # this runs before the thread that looks
+        return now - self._woke_at < _AWAKE_SECONDS
+
+    def note(self, voice: Voice) -> None:
+        """This process has reported by itself."""
+        self._counts[voice] += 1
+        struct.pack_into("<Q", self._memory, 8 * voice, self._counts[voice])
+
+    @contextmanager
+    def at_work(self, ref: AttemptRef, *, is_begun: bool = True) -> Iterator[None]:
+        """While the block lasts, the sidecar would report the remote call, as at work or as taken and not begun."""
+        packed = pack([is_begun, *ref])
+        slot = self._free.pop() if self._free and len(packed) <= SLOT_BYTES - PLACE_BYTES else None
+        if slot is not None:
+            self._write(slot, packed)
+        try:
+            yield
+        finally:
+            if slot is not None:
+                self._write(slot, b"")
+                self._free.append(slot)
+
+    def close(self) -> None:
+        """End it."""
+        self._duty.stop(waits=True)
+        self._end()
+        self._file.close()  # the memory stays: a call that ends late may still note it
+
+    def _write(self, slot: int, packed: bytes) -> None:
+        at = FIRST_SLOT + slot * SLOT_BYTES
+        LENGTH.pack_into(self._memory, at, 0, 0)  # what is half written is not read
+        self._memory[at + PLACE_BYTES : at + PLACE_BYTES + len(packed)] = packed
+        LENGTH.pack_into(self._memory, at, len(packed), zlib.crc32(packed))
+
+    def _look(self) -> None:
+        """Start it again where it has ended. Raises `OSError`."""
+        now = time.monotonic()
+        if now - self._looked_at > self._silent_seconds:
+            self._woke_at = now
+        self._looked_at = now
+        if self._process is not None and (code := self._process.poll()) is not None:
+            logger.warning("the process that reports for this one while it cannot has ended with %d", code)
+            self._end()
+        if self._process is None:
+            self._start()
+
+    def _start(self) -> None:
+        control, theirs = socket.socketpair()
+        memory = self._file.fileno()
+        own = (theirs.fileno(), memory, self._owner, self._settings.lease_seconds, int(self._sees_log))
+        command = [sys.executable, "-I", "-S", _PROGRAM, *map(str, own), process_token(), self._worker, *sys.path]
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    command,
+                    env={**os.environ, **self._settings.to_environment()},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), memory),
+                    start_new_session=True,  # a signal for the worker's group is not for it
+                )
+        except BaseException:
+            control.close()
+            raise
+        self._control = control
+
+    def _end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+_sidecars: weakref.WeakSet[Sidecar] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """Close a forked child's copies, or the sidecars would not see their own processes end before it does."""
+    for sidecar in _sidecars:
+        if sidecar._control is not None:
+            sidecar._control.close()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def _shared_file() -> IO[bytes]:
+    """A file without a name, in memory where the system has such a thing."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("acts-sidecar"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)

@@ -1,0 +1,374 @@
+"""Connections to MCP servers: one session with a server, opened when it is first needed.
+
+A server that is stateless has one for each event loop, which is opened again by the next call when it has ended; with
+others each run has its own (`sessions`). While a server cannot be opened, calls fail at once between attempts that are
+further and further apart. What a server lists is read when a session is opened, when the server says
+that it has changed, after a call that was given up, and at the latest after `LISTED_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, Final
+
+from acts_celery.broker_config import McpServer
+from acts_celery.broker_config.addresses import MASK
+from acts_celery.broker_config.mcp import expanded
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.registry.listing import Sieve, listed
+from acts_celery.worker.registry.mcp_tools import (
+    Declaration,
+    Keep,
+    McpRefused,
+    McpToolChanged,
+    McpUnavailable,
+    NotAsked,
+    Origin,
+    Told,
+    value_of,
+)
+from acts_celery.worker.registry.mcp_transports import stdio
+
+logger = logging.getLogger(__name__)
+
+LISTED_SECONDS: Final = 30.0
+_OPENING_SECONDS: Final = 30.0
+_LISTING_SECONDS: Final = 10.0
+_PROGRESS_SECONDS: Final = 1.0
+_CLOSING_SECONDS: Final = 10.0
+_LONGEST_ERROR: Final = 2_000
+_LAST_LINES: Final = 5
+_REOPENING: Final = Backoff(0.5, 30.0)
+
+
+@dataclass
+class Opening:
+    """How it went to open sessions with a server: between attempts that fail there is more and more time."""
+
+    failures: int = 0
+    not_before: float = 0.0
+    why: str = ""
+
+
+class Connection:
+    """A session with one server, on one event loop. With `reopens` another one takes its place when it has ended."""
+
+    def __init__(
+        self, name: str, server: McpServer, most_bytes: int, opening: Opening | None = None, *, reopens: bool = True
+    ) -> None:
+        self._name = name
+        self._server = server
+        self._most_bytes = most_bytes
+        self._reopens = reopens
+        self._session: _Session | None = None
+        self._opening: asyncio.Future[_Session] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._attempts = opening or Opening()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its session was open, and is not any more."""
+        return self._session is not None and self._session.ended.is_set()
+
+    @property
+    def why(self) -> str:
+        """Why it has ended."""
+        return (self._session.ended.why if self._session is not None else "") or "the server had ended it"
+
+    async def tools(self) -> Mapping[str, Declaration]:
+        """What the server lists now. Raises `McpUnavailable`, `McpRefused`."""
+        session = await self._opened()
+        session.is_stale = True
+        return await self._listed(session)
+
+    async def call(self, tool: Declaration, arguments: Mapping[str, Any], keep: Keep) -> Any:
+        """Carry out a tool that is admitted as it is given here; `keep` keeps the pictures that it answers. Raises an
+        `errors` of ours.
+        """
+        from mcp_types import CallToolRequest, CallToolRequestParams
+
+        session = await self._opened()
+        try:
+            listed = await self._listed(session)
+        except McpUnavailable:
+            # The tool was not asked for anything yet: a server that has begun anew, and refuses a session that it does
+            # not know, may carry it out.
+            session = await self._opened()
+            listed = await self._listed(session)
+        require_same(self._name, tool, listed.get(tool.name))
+        asked = CallToolRequest(params=CallToolRequestParams(name=tool.name, arguments=dict(arguments)))
+        began = asyncio.get_running_loop().time()
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal began
+            if (now := asyncio.get_running_loop().time()) - began >= _PROGRESS_SECONDS:
+                began = now
+                of = "" if total is None else f" of {total:g}"
+                logger.info("%s.%s: %g%s %.200r", self._name, tool.name, progress, of, message or "")
+
+        session.at_work += 1
+        try:
+            # Not `call_tool`, which holds the answer against the server's own schema on this event loop, with Python's
+            # regular expressions: the engine does that.
+            answer = await session.client.session.send_request(asked, _answers(), progress_callback=tell)
+        except asyncio.CancelledError:
+            session.is_stale = True  # it may hang: whoever comes next asks first
+            raise
+        except Exception as error:
+            raise self._failed(session, error) from error
+        finally:
+            session.at_work -= 1
+        # Not as JSON, which would make null of a number that is none: what is measured is what is kept, or an error.
+        said = answer.model_dump(by_alias=True, exclude_none=True)
+        if "content" not in said:
+            raise McpRefused(f"MCP server {self._name} asks for what a worker cannot give: {said.get('resultType')!r}")
+        return await value_of(said, keep, is_wrapped=tool.wraps_result)
+
+    async def close(self) -> None:
+        """End the session, and the server's process where it is one."""
+        if self._task is None:
+            return
+        if self._session is not None:
+            self._session.ended.set()
+            await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
+
+    async def _opened(self) -> _Session:
+        if self._session is not None and not self._session.ended.is_set():
+            return self._session
+        if self._session is not None and not self._reopens:
+            raise NotAsked(f"MCP server {self._name} did not answer: {self.why}")
+        if self._opening is None:
+            loop = asyncio.get_running_loop()
+            if (wait := self._attempts.not_before - loop.time()) > 0:
+                raise McpUnavailable(f"{self._attempts.why}; it is tried again in {wait:.1f} s")
+            self._opening = loop.create_future()
+            # In a task of its own: whoever came first may be cancelled, and a session ends in the task that began it.
+            self._task = loop.create_task(self._serve(self._opening), name=f"acts-mcp-{self._name}")
+        return await asyncio.shield(self._opening)
+
+    async def _serve(self, opening: asyncio.Future[_Session]) -> None:
+        await asyncio.to_thread(_load_sdk)  # seconds on a cold disk, in which the loop has other calls to serve
+        # The specification of 2026-07-28 has no sessions: what a server keeps for one needs the handshake before that.
+        modes = ("auto",) if self._reopens else ("legacy", "auto")
+        for mode in modes:
+            if await self._served(opening, mode, is_last=mode == modes[-1]):
+                return
+
+    async def _served(self, opening: asyncio.Future[_Session], mode: str, *, is_last: bool) -> bool:
+        """Open a session and keep it until it ends; False where the server refuses this way of opening one."""
+        ended, sieve = _Ended(), Sieve()
+        try:
+            client = sieve.client = self._client(ended, sieve, mode)
+            timer = asyncio.timeout(_OPENING_SECONDS)
+            async with timer, client:
+                session = _Session(client, ended, sieve)
+                session.tools = await listed(client, session.sieve, self._name, self._most_bytes)
+                timer.reschedule(None)
+                self._attempts.failures, self._session, self._opening = 0, session, None
+                opening.set_result(session)
+                await ended.wait()
+        except BaseException as error:
+            if not opening.done() and not is_last and _origin(error) is Origin.SERVER:
+                return False
+            if not opening.done():
+                self._refuse(opening, f"{ended.why or self._text(error)}{self._last_words(ended)}")
+            elif isinstance(error, Exception):
+                logger.info("MCP server %s: its session has ended: %s", self._name, self._text(error))
+            if isinstance(error, (asyncio.CancelledError, SystemExit, KeyboardInterrupt)):
+                raise
+        finally:
+            ended.set()
+        return True
+
+    def _refuse(self, opening: asyncio.Future[_Session], why: str) -> None:
+        """Tell those who wait that the server cannot be opened, and those who come for a while."""
+        self._opening = None
+        attempts = self._attempts
+        attempts.failures += 1
+        attempts.not_before = asyncio.get_running_loop().time() + _REOPENING.seconds(attempts.failures)
+        attempts.why = f"MCP server {self._name} cannot be opened: {why}"
+        logger.warning("%s", attempts.why)
+        opening.set_exception(McpUnavailable(attempts.why))
+        opening.exception()  # whoever waited may be gone
+
+    async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
+        async with session.listing:
+            now = asyncio.get_running_loop().time()
+            if session.is_stale or now - session.listed_at > LISTED_SECONDS:
+                session.is_stale = False
+                try:
+                    async with asyncio.timeout(_LISTING_SECONDS):
+                        session.tools = await listed(session.client, session.sieve, self._name, self._most_bytes)
+                except asyncio.CancelledError:
+                    session.is_stale = True
+                    raise
+                except TimeoutError as error:
+                    session.is_stale = True
+                    if session.at_work == 0:  # else it may be busy, and the next one to ask finds out
+                        session.ended.set()
+                    text = f"MCP server {self._name} did not list its tools: {self._text(error)}"
+                    raise McpUnavailable(text) from error
+                except Exception as error:
+                    session.is_stale = True
+                    raise self._failed(session, error) from error
+                session.listed_at = now
+        return session.tools
+
+    def _failed(self, session: _Session, error: Exception) -> Exception:
+        """What an error of a session is for a call."""
+        if isinstance(error, McpRefused):
+            return error
+        if isinstance(error, (RuntimeError, ValueError)):  # the SDK's words for an answer that is not by the protocol
+            return McpRefused(f"MCP server {self._name} answered what its tool does not give: {self._text(error)}")
+        origin = _origin(error)
+        if origin is Origin.SERVER:
+            return McpRefused(f"MCP server {self._name} refused: {self._text(error)}")
+        if origin is Origin.UNFIT:
+            return McpRefused(f"MCP server {self._name} gave no usable answer: {self._text(error)}")
+        session.is_stale = True
+        # Over HTTP one request may fail beside others: if the server is gone, its list is not read either.
+        if origin is not Origin.UNREACHABLE:
+            session.ended.set()
+        why = session.ended.why or self._text(error)
+        return McpUnavailable(f"MCP server {self._name} did not answer: {why}")
+
+    def _text(self, error: BaseException) -> str:
+        """What an error says, on one line, without the keys of the server; of a group its first error."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, TimeoutError):
+            return "it does not answer in time"
+        text = " ".join((getattr(error, "message", "") or str(error)).split()) or type(error).__name__
+        return self._masked(text)[:_LONGEST_ERROR]
+
+    def _masked(self, text: str) -> str:
+        """A text without the keys of the server."""
+        for secret in self._server.secrets():
+            text = text.replace(secret, MASK)
+        return text
+
+    def _last_words(self, ended: _Ended) -> str:
+        """What the server's process has written last on standard error, escaped, on one line."""
+        lines = [repr(self._masked(line))[1:-1] for line in ended.said]
+        return f"; it wrote: {' | '.join(lines)[-_LONGEST_ERROR:]}" if lines else ""
+
+    def _client(self, ended: _Ended, sieve: Sieve, mode: str) -> Any:
+        try:
+            from mcp import Client
+            from mcp_types import Implementation
+        except ImportError:
+            raise McpUnavailable("the library for MCP is missing here: pip install 'acts-celery[mcp]'") from None
+
+        async def hear(message: Any) -> None:
+            if self._session is not None and getattr(message, "method", "") == "notifications/tools/list_changed":
+                self._session.is_stale = True
+
+        return Client(
+            sieve.over(self._streams(ended)),
+            message_handler=hear,
+            client_info=Implementation(name="acts-celery", version=version("acts-celery")),
+            cache=None,
+            mode=mode,
+        )
+
+    def _streams(self, ended: _Ended) -> AbstractAsyncContextManager[Any]:
+        name, server = self._name, self._server
+
+        def on_end(why: str) -> None:
+            ended.why = ended.why or why
+            ended.set()
+
+        if server.url is not None:
+            from acts_celery.worker.registry.mcp_transports import web
+
+            headers = {key: expanded(value, name) for key, value in server.headers.items()}
+            return web(
+                expanded(server.url, name),
+                headers,
+                most_bytes=self._most_bytes,
+                timeout_seconds=max(server.timeout_seconds, _OPENING_SECONDS) + _LISTING_SECONDS,
+            )
+        from mcp.client.stdio import get_default_environment
+
+        own = {key: expanded(value, name) for key, value in server.env.items()}
+        assert server.command is not None
+        return stdio(
+            name,
+            [server.command, *(expanded(each, name) for each in server.args)],
+            env={**get_default_environment(), **own},
+            cwd=server.cwd,
+            most_bytes=self._most_bytes,
+            on_end=on_end,
+            said=ended.said,
+        )
+
+
+class _Ended(asyncio.Event):
+    """Set when a session has ended; `why`, where that is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = ""
+        self.said = deque[str](maxlen=_LAST_LINES)
+        """The last lines that a server's process has written on standard error."""
+
+
+@dataclass(eq=False)
+class _Session:
+    client: Any
+    ended: _Ended
+    sieve: Sieve
+    tools: Mapping[str, Declaration] = field(default_factory=dict)
+    listed_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    is_stale: bool = False
+    at_work: int = 0
+    """How many calls wait for the server."""
+    listing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+def require_same(server: str, admitted: Declaration, live: Declaration | None) -> None:
+    """Raise `McpToolChanged` for a tool that is not as it was admitted."""
+    if live is None:
+        raise McpToolChanged(f"MCP server {server} has no tool {admitted.name} any more: see `acts mcp tools {server}`")
+    if live.fault:
+        raise McpToolChanged(f"MCP server {server} lists {admitted.name} as something else than a tool: {live.fault}")
+    if live.digest != admitted.digest:
+        changed = [key for key in {**live.said, **admitted.said} if live.said.get(key) != admitted.said.get(key)]
+        raise McpToolChanged(
+            f"MCP server {server} says something else of {admitted.name} than was admitted ({', '.join(changed)}): "
+            f"look at it with `acts mcp tools {server}`, and admit it with `acts mcp admit {server}.{admitted.name}`"
+        )
+
+
+def _load_sdk() -> None:
+    """Have the SDK imported; whether it is there is seen where it is used."""
+    with suppress(ImportError):
+        import_module("mcp")
+        import_module(".web", __package__)
+
+
+def _origin(error: BaseException) -> Origin | None:
+    """Where an error of a session comes from; None where the session itself has ended."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    data = getattr(error, "data", None)
+    return data.origin if isinstance(data, Told) else None
+
+
+@cache
+def _answers() -> Any:
+    """What may be the answer to a call."""
+    from mcp_types import CallToolResult, InputRequiredResult
+    from pydantic import TypeAdapter
+
+    return TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)

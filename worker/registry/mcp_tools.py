@@ -1,0 +1,490 @@
+"""The tools of MCP servers as activities: those of `ACTS_MCP` that are admitted, under `SERVER.TOOL`.
+
+Their results are untrusted, and they have effects (SPEC R16.1), unless the operator or the tool says otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from acts_celery.broker_config import McpServer, Settings
+from acts_celery.protocol.calls.declarations import read_tools
+from acts_celery.protocol.calls.tools import WHO
+from acts_celery.protocol.limits import Limits, value_problems
+from acts_celery.protocol.messages import TRUST
+from acts_celery.protocol.paths import copied
+from acts_celery.protocol.schemas.walk import DEFINITIONS, misfits, modern
+from acts_celery.worker.errors import ActivitiesError, CallFailed
+from acts_celery.worker.registry.activities import Activity, Policy, Registry, registry
+from acts_celery.worker.registry.loading import load_activities
+
+if TYPE_CHECKING:
+    from acts_celery.worker.registry.mcp_sessions import Connections
+
+
+_VERSION_DIGITS: Final = 12
+_SHOWN: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""What may stand in a command that a person is to copy."""
+
+
+def load_code(settings: Settings) -> None:
+    """Register everything that the settings name: modules of activities, and admitted tools of MCP servers.
+
+    No server is asked. Raises `ActivitiesError`.
+    """
+    load_activities(settings)
+    register_tools(settings, registry)
+
+
+def register_tools(settings: Settings, known: Registry) -> None:
+    """Register the admitted tools of the servers that the settings name. Raises `ActivitiesError`."""
+    if not settings.mcp:
+        return
+    from acts_celery.worker.registry.mcp_sessions import Connections
+
+    connections, admitted = Connections(settings), read_admitted(settings)
+    for name, server in settings.mcp.items():
+        for tool in admitted.get(name, {}).values():
+            known.add_activity(activity_of(name, server, tool, connections))
+
+
+def unadmitted(settings: Settings, name: str) -> str:
+    """What to do about a tool that is not registered, where its name is one of an MCP server."""
+    server, _, tool = name.partition(".")
+    if server not in settings.mcp or not _SHOWN.fullmatch(tool):
+        return ""
+    return f": it is not admitted; if MCP server {server} has it, `acts mcp admit {name}` does that"
+
+
+def activity_of(name: str, server: McpServer, tool: Declaration, connections: Connections) -> Activity:
+    """The activity that carries out a tool of a server."""
+    policy = Policy(
+        retries=server.retries, timeout_seconds=server.timeout_seconds, max_concurrency=server.max_concurrency
+    )
+    return Activity(
+        f"{name}.{tool.name}",
+        _asking(name, tool, connections),
+        tool.schema(None if server.trusted else f"mcp.{name}"),
+        scopes=(),
+        takes_call=True,
+        queue=server.queue,
+        policy=policy,
+        given_version=tool.digest[:_VERSION_DIGITS],
+    )
+
+
+def _asking(
+    name: str, tool: Declaration, connections: Connections
+) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Any]]:
+    async def ask(call: Mapping[str, Any], _context: Mapping[str, Any]) -> Any:
+        arguments = {key: value for key, value in call.items() if not key.startswith("_")}
+        return await connections.call(name, tool, arguments)
+
+    return ask
+
+
+# What an MCP server says of a tool: its digest, and the schema of the activity that it becomes.
+#
+# The digest is over all that a model or the engine goes by: a tool that changes any of it is another tool.
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""A tool's name, as the specification has it (SEP-986)."""
+_SAID: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_NOT_OURS: Final = ("$schema", "title", "$id")
+_SCHEMAS: Final = ("inputSchema", "outputSchema")
+_WRAPS: Final = "x-fastmcp-wrap-result"
+_SHOWN_TEXT: Final = 100
+_WRAPPED: Final = "result"
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One tool of a server, in the words of the server (`tools/list`)."""
+
+    said: Mapping[str, Any]
+    only_reads: bool = False
+    """Whether the operator who admitted it says that it only reads (SPEC R16.8)."""
+
+    fault: str = ""
+    """Why it is no declaration by the protocol."""
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> Declaration:
+        """What counts of a tool as a server lists it."""
+        said = {key: raw[key] for key in _SAID if raw.get(key) is not None}
+        hints = {key: said["annotations"][key] for key in _HINTS if key in (said.get("annotations") or {})}
+        return cls({**said, "annotations": hints} if "annotations" in said else said)
+
+    @property
+    def name(self) -> str:
+        """The server's name for it."""
+        return str(self.said["name"])
+
+    @property
+    def description(self) -> str:
+        """What the server says that it does."""
+        return str(self.said.get("description") or "")
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it may change something: so it is unless the server, or the operator, says that it only reads."""
+        return not self.only_reads and (self.said.get("annotations") or {}).get("readOnlyHint") is not True
+
+    @cached_property
+    def text(self) -> str:
+        """All of it as JSON, the same for the same declaration."""
+        return json.dumps(self.said, sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hexadecimal digits."""
+        return sha256(self.text.encode()).hexdigest()
+
+    def schema(self, source: str | None) -> dict[str, Any]:
+        """The schema of the activity; its results have that source, where there is one (SPEC R16.1)."""
+        given, result = self._schema_of("inputSchema") or {}, self._schema_of("outputSchema")
+        if result is not None and self.wraps_result:
+            kept = {key: result[key] for key in DEFINITIONS if key in result}
+            result = {**result["properties"][_WRAPPED], **kept}
+        schema = {key: value for key, value in given.items() if key not in _NOT_OURS}
+        output = {} if result is None else {"_output": {k: v for k, v in result.items() if k not in _NOT_OURS}}
+        trust = {
+            **({"effects": True} if self.has_effects else {}),
+            **({"result": [source]} if source is not None else {}),
+        }
+        return {
+            **schema,
+            "type": "object",
+            **({"description": self.description} if self.description else {}),
+            "properties": {**(given.get("properties") or {}), **output},
+            **({TRUST: trust} if trust else {}),
+        }
+
+    @property
+    def wraps_result(self) -> bool:
+        """Whether its server puts each result into an object of its own, and says so, as FastMCP does."""
+        schema = self.said.get("outputSchema")
+        if not isinstance(schema, dict) or schema.get(_WRAPS) is not True:
+            return False
+        properties = schema.get("properties")
+        return isinstance(properties, dict) and isinstance(properties.get(_WRAPPED), dict) and len(properties) == 1
+
+    @property
+    def notes(self) -> list[str]:
+        """What of its schemas is left out, since it says nothing about values."""
+        return [
+            f"{key}{place} is left out: it is {json.dumps(part[name])[:_SHOWN_TEXT]}"
+            for key in _SCHEMAS
+            for place, part, name in misfits(self.said.get(key))
+        ]
+
+    def _schema_of(self, key: str) -> Any:
+        """One of its schemas, of 2020-12, without annotations that are not of their type."""
+        if self.said.get(key) is None:
+            return None
+        schema = copied(modern(self.said[key]))
+        for _, part, name in list(misfits(schema)):
+            del part[name]
+        return schema
+
+    def problems(self) -> Iterator[str]:
+        """Why it cannot be a tool here, in a few words each."""
+        if self.fault:
+            yield self.fault
+            return
+        if not _NAME.fullmatch(self.name):
+            yield f"its name {self.name[:128]!r} is none that the protocol admits"
+        if (problem := next(value_problems(dict(self.said), Limits()), None)) is not None:
+            yield f"its declaration is {problem.message}"
+            return
+        given = self.said.get("inputSchema")
+        if not isinstance(given, dict) or not isinstance(given.get("properties", {}), dict):
+            yield "its inputSchema is no JSON Schema of an object"
+            return
+        if meta := [key for key in (*given, *given.get("properties", {})) if str(key).startswith("_")]:
+            yield f"it has a parameter {meta[0][:100]!r}: names that begin with _ are the engine's"
+            return
+        _, problems = read_tools([], {self.name: self.schema("mcp")})
+        yield from (problem.message for problem in problems)
+        if not problems and self._speaks_of_the_engine():
+            yield "a part of its inputSchema speaks of names that begin with _, which are the engine's"
+
+    def _speaks_of_the_engine(self) -> bool:
+        """Whether the server's schema says something of meta-properties, anywhere in it (SPEC R4.1)."""
+        given = {key: value for key, value in self._schema_of("inputSchema").items() if key not in _NOT_OURS}
+        declared, _ = read_tools([], {self.name: {**given, "type": "object"}})
+        tool = declared.tools[self.name]
+        return tool.pins or any(map(tool.mentions, WHO))
+
+
+# The file of the tools of MCP servers that an operator has admitted (`ACTS_MCP_ADMITTED`).
+#
+# It is text, for a repository and for review: what a model is told of a tool is what stands there, whatever the server
+# says by now.
+#
+#     {"files": {"read_file": {"name": "read_file", "description": "…", "inputSchema": {…}, "annotations": {…}}}}
+#
+# Beside what the server says there may stand `"effects": false`: the operator says that the tool only reads (SPEC
+# R16.8).
+
+Admitted = Mapping[str, Mapping[str, Declaration]]
+"""Server to tool to what was admitted of it."""
+
+_EFFECTS: Final = "effects"
+
+UNSET: Final = "ACTS_MCP_ADMITTED is not set: set it to a file for the tools that are admitted, such as mcp-tools.json"
+
+
+def read_admitted(settings: Settings) -> Admitted:
+    """What is admitted. Nothing where no file is named, or it is not there yet. Raises `ActivitiesError`."""
+    if settings.mcp_admitted is None:
+        return {}
+    path = Path(settings.mcp_admitted)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            str(server): {str(name): _read(str(name), said) for name, said in tools.items()}
+            for server, tools in found.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        text = f"{path} is no file of admitted tools (ACTS_MCP_ADMITTED): {error}; `acts mcp admit` writes one"
+        raise ActivitiesError(text) from None
+
+
+def admit(settings: Settings, server: str, tools: Iterable[Declaration], gone: Iterable[str] = ()) -> None:
+    """Write down that these tools of a server are admitted as they are, and that those names are not any more.
+
+    The file is replaced at once, or not at all. Raises `ActivitiesError`.
+    """
+    if settings.mcp_admitted is None:
+        raise ActivitiesError(UNSET)
+    known = {name: dict(declared) for name, declared in read_admitted(settings).items()}
+    own = known.setdefault(server, {})
+    for name in gone:
+        own.pop(name, None)
+    own.update({tool.name: tool for tool in tools})
+    document = {
+        name: {tool: _written(declared[tool]) for tool in sorted(declared)}
+        for name, declared in sorted(known.items())
+        if declared
+    }
+    path = Path(settings.mcp_admitted)
+    try:
+        with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as written:
+            written.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        Path(written.name).chmod(0o644)
+        Path(written.name).replace(path)
+    except OSError as error:
+        raise ActivitiesError(f"{path} cannot be written (ACTS_MCP_ADMITTED): {error}") from error
+
+
+def _written(tool: Declaration) -> dict[str, Any]:
+    return {**tool.said, **({_EFFECTS: False} if tool.only_reads else {})}
+
+
+def _read(name: str, said: object) -> Declaration:
+    if not isinstance(said, dict) or said.get("name") != name:
+        raise ValueError(f"tool {name!r} has no declaration of that name")
+    if said.get(_EFFECTS, False) is not False:
+        raise ValueError(f'tool {name!r}: "effects" can only be false; without it the server\'s word counts')
+    return replace(Declaration.read(said), only_reads=_EFFECTS in said)
+
+
+# What can go wrong with an MCP server: the type of a call's error is the name of one of these.
+
+
+def too_large(most_bytes: int) -> str:
+    """What is said of a message beyond the limit."""
+    return (
+        f"more than {most_bytes:,} bytes in one message: have the tool give less, or raise ACTS_LIMIT_CALL_BYTES "
+        "where workers run"
+    )
+
+
+class Origin(Enum):
+    """Who says that a request has failed. The transports tell; the number of an error does not."""
+
+    SERVER = "the server, in its answer to the request"
+    UNFIT = "the transport: there is an answer, and it cannot be taken"
+    UNREACHABLE = "the transport: there is no answer, and another attempt may help"
+    SESSION_GONE = "the transport: the server does not know the session any more"
+
+
+class Told(dict[str, Any]):
+    """The `data` of an error of JSON-RPC, with its origin. No server can send one."""
+
+    def __init__(self, origin: Origin, data: object = None) -> None:
+        super().__init__(data if isinstance(data, dict) else {})
+        self.origin = origin
+
+
+class McpError(CallFailed):
+    """What went wrong with an MCP server: nothing of it is a fault of our code."""
+
+
+class McpUnavailable(McpError):
+    """A server that cannot be started or reached, has ended, or answers no more: another attempt may help."""
+
+
+class NotAsked(McpUnavailable):
+    """A session that has ended before the tool was asked for anything."""
+
+
+class McpRefused(McpError):
+    """A server that answers with an error of the protocol, or not by the protocol."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry=False)
+
+
+class McpToolFailed(McpRefused):
+    """A tool that says that it has failed (`isError`). That is its result: it is not asked again."""
+
+
+class McpToolChanged(McpRefused):
+    """A tool that is not, or not any more, as it was admitted."""
+
+
+# What a tool of an MCP server answers, as the value of a call.
+#
+# Structured content is the value as it is. Texts are a text. Where there is anything else, the value is a list of
+# parts: pictures, sounds and files are named there by type, size and digest, and links by their address. Pictures are
+# kept as files of the run, other bytes are not. All of it is data: no text in it is a reference (SPEC R2.4).
+
+Keep = Callable[[bytes], Awaitable[str]]
+"""Keeps a picture; returns why it is not kept, or nothing."""
+_LONGEST_ERROR: Final = 2_000
+
+
+async def value_of(answer: Mapping[str, Any], keep: Keep, *, is_wrapped: bool = False) -> Any:
+    """The value of a `CallToolResult`; `is_wrapped` where its tool says that (see `declarations`).
+
+    Raises `McpToolFailed` where the tool says that it has failed.
+    """
+    blocks = answer.get("content") or ()
+    texts = [block["text"] for block in blocks if block.get("type") == "text"]
+    if answer.get("isError"):
+        raise McpToolFailed("\n".join(texts)[:_LONGEST_ERROR] or "the tool has failed and does not say why")
+    if (found := answer.get("structuredContent")) is not None:
+        return found["result"] if is_wrapped and isinstance(found, dict) and found.keys() == {"result"} else found
+    return "\n".join(texts) if len(texts) == len(blocks) else [await _part(block, keep) for block in blocks]
+
+
+async def _part(block: Mapping[str, Any], keep: Keep) -> dict[str, Any]:
+    match block.get("type"):
+        case "text":
+            return {"text": block["text"]}
+        case "image" | "audio" as kind:
+            own = {"type": kind, **_kept(block, ("mimeType",))}
+            return {**own, **await _digested(block["data"], keep if kind == "image" else None)}
+        case "resource":
+            resource = block["resource"]
+            own = {"type": "resource", **_kept(resource, ("uri", "mimeType"))}
+            if "blob" not in resource:
+                return {**own, "text": resource.get("text", "")}
+            is_image = str(resource.get("mimeType")).startswith("image/")
+            return {**own, **await _digested(resource["blob"], keep if is_image else None)}
+        case "resource_link":
+            return {"type": "resource_link", **_kept(block, ("uri", "name", "description", "mimeType", "size"))}
+    return {"type": str(block.get("type"))[:100]}
+
+
+def _kept(block: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: block[key] for key in keys if block.get(key) is not None}
+
+
+async def _digested(data: str, keep: Keep | None) -> dict[str, Any]:
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return {"bytes": None}
+    why = await keep(content) if keep is not None else ""
+    return {"bytes": len(content), "sha256": sha256(content).hexdigest(), **({"notKept": why} if why else {})}
+
+
+# How the tools that an MCP server lists stand to those that are admitted.
+
+State = Literal["admitted", "new", "changed", "gone", "unfit"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One tool: what the server says of it now, and what was admitted."""
+
+    server: str
+    live: Declaration | None
+    admitted: Declaration | None
+
+    @property
+    def tool(self) -> Declaration:
+        """What the server says now; of one that is gone what it said."""
+        found = self.live or self.admitted
+        assert found is not None
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name of the activity."""
+        return f"{self.server}.{self.tool.name}"
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it cannot be admitted."""
+        return [] if self.live is None else list(self.live.problems())
+
+    @property
+    def state(self) -> State:
+        """In one word."""
+        if self.live is None:
+            return "gone"
+        if self.admitted is not None and self.admitted.digest == self.live.digest:
+            return "admitted"
+        if self.problems:
+            return "unfit"
+        return "new" if self.admitted is None else "changed"
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether a call of it has effects: as the operator says now or has said, or else as the server says."""
+        is_kept = self.state == "admitted" and self.admitted is not None and self.admitted.only_reads
+        return self.tool.has_effects and not is_kept
+
+    @property
+    def newly_only_reads(self) -> bool:
+        """Whether the operator says now, and did not say before, that it only reads."""
+        return self.tool.only_reads and not (self.admitted is not None and self.admitted.only_reads)
+
+    def as_only_reading(self) -> Standing:
+        """The same, where the operator says now that it only reads."""
+        return self if self.live is None else replace(self, live=replace(self.live, only_reads=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "effects": self.has_effects,
+            "digest": self.tool.digest,
+            "problems": self.problems,
+            "notes": self.tool.notes,
+            "declaration": dict(self.tool.said),
+        }
+
+
+def standings(server: str, live: Mapping[str, Declaration], admitted: Mapping[str, Declaration]) -> list[Standing]:
+    """All of a server's tools, by name."""
+    return [Standing(server, live.get(name), admitted.get(name)) for name in sorted({**live, **admitted})]

@@ -1,0 +1,390 @@
+"""A lane runner: ask the core what is ready, claim it, carry it out, commit, ask again.
+
+Calls in line run concurrently on the event loop; remote ones are published and not waited for. Every commit is one
+round trip that also claims the calls that come next, so a chain of five costs five, and no broker hop.
+
+A call whose attempt failed rests until it is due again. That stands in the run's records and holds nothing up: a runner
+stays for the next attempt only where it comes soon, else the sweep publishes the lane when the time has come.
+
+A runner may find that others have written to its lane (`Committed.is_fresh`): it then reads the lane anew, so that
+what is folded is always in the log's order. As long as it has not left, it holds a lease of its own, so that a lane
+with something left to do is never without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, Final
+
+from acts_celery.protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.schemas.costs import METER, Meter
+from acts_celery.worker.broker.attempts import Attempt, CallId, owner_token
+from acts_celery.worker.broker.messages import Delivery, TaskMessage, lane_task, pack
+from acts_celery.worker.runner.deciding import Admission, Decider
+from acts_celery.worker.runner.starting import HEAVY_BYTES, InlineCalls, Starter
+from acts_celery.worker.runner.step import MOST_BYTES, Mailbox, Services, Step, count_ended
+from acts_celery.worker.store.commits import ALONE, Commit, Committed
+from acts_celery.worker.store.lane import LaneView, RunGone
+from acts_celery.worker.store.loop_entries import LOOP
+
+logger = logging.getLogger(__name__)
+
+_UNDER_WAY: Final = ("running", "paused")
+_MOST_FAILED: Final = 10
+"""How many failed calls the end of a lane's task can name."""
+
+
+class LaneRunner:
+    """One process's time with one lane."""
+
+    def __init__(self, services: Services, lane: LaneView) -> None:
+        self._services = services
+        self._lane = lane
+        """The lane as the log has it, plus outcomes about to be committed."""
+        self._mailbox = Mailbox(services.quarantine, lane.run.run)
+        self._admission = Admission(services, lane, self._mailbox.end_turns)
+        self._owner = owner_token()
+        self._is_marked = False
+        self._inline = InlineCalls(services, lane.run.run, self._mailbox)
+        self._starter = Starter(services, lane.run, lane.instance, self._inline, self._mailbox.has_turn)
+        self._decider = Decider(services, self._starter, self._mailbox)
+        self._meter = Meter()
+        self._takes_up = True
+        self.gets_on: asyncio.Event | None = None
+        """To be set when something was committed: the lane is not what its last worker died of."""
+        self.failed: list[str] = []
+        """The calls that have failed here, each with its error's type."""
+        self.next_lane: str | None = None
+        """The lane that goes on when this one is left, in the same task: one that is woken alone needs no message."""
+        self.is_stopped = False
+        """Whether it was said from outside that the run is over."""
+        self._run_status = "running"
+        """As the last commit reported it, or a task that says that there is something new."""
+
+    def deliver(self, delivery: Delivery) -> asyncio.Future[bool]:
+        """Hand in the result of a remote call. The receipt: whether it is in the log, or the runner failed before."""
+        return self._mailbox.deliver(delivery)
+
+    def look_again(self) -> None:
+        """A task says that there is something new in the lane."""
+        self._mailbox.look_again()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is, as far as it is known here."""
+        return self._run_status not in _UNDER_WAY
+
+    def wake(self) -> None:
+        """Look at what is so now, though nothing has come."""
+        self._mailbox.ring()
+
+    def stop(self) -> None:
+        """The run is over: leave, and take everything along that is at work here."""
+        self._run_status = "cancelled"
+        self.is_stopped = True
+        self._mailbox.ring()
+
+    async def run(self) -> LaneView:
+        """Go on until nothing more can be done here. Returns the lane as the log has it then."""
+        METER.set(self._meter)
+        self._services.presence.enter(self._lane.run.run, self._owner)
+        try:
+            while await self._step() or self._mailbox.has_news or await self._stays() or self._mailbox.has_news:
+                pass
+        finally:
+            self._inline.dismiss()
+            self._mailbox.close()
+            self._services.presence.leave(self._lane.run.run, self._owner)
+        return self._lane
+
+    @property
+    def _execution(self) -> Execution:
+        return self._lane.execution
+
+    def _status(self, index: int) -> Status:
+        return self._execution.status(index) if self._execution.call(index) is not None else Status.DONE
+
+    async def _step(self) -> bool:
+        """Commit what has ended, start what is ready; else wait for what is running, else leave."""
+        await self._decider.judge(self._lane.run.run, lambda: self.is_over)
+        await self._take_news()
+        step, results = Step.begin(self._meter), self._decider.results
+        if self.is_over:
+            results.clear()  # nothing more is taken
+        await self._gather(attempt.id.index for attempt, _ in results)
+        self._decider.take_results(self._lane, step)
+        await self._starter.charge(step.outcomes, self._lane)
+        await self._gather()
+        if self._run_status == "running" and not self._services.leaving.is_set():
+            self._decider.decide(self._lane, step)
+        is_all = not self._decider.is_left and not step.is_full
+        step.starts = await self._admission.admit(step.starts)
+        if step.starts:
+            self._services.turns.begin()
+        step.settled = self._lane.newly_settled()
+        if not step.is_empty:
+            indexes = (*(outcome.index for outcome in step.outcomes), *(rest.index for rest in step.rests))
+            ended = [call for index in indexes if (call := self._execution.call(index)) is not None]
+            async with self._place(step):
+                await self._commit(step, is_all=is_all)
+            self._mailbox.end_turns((*indexes, *(one.index for one in step.delegated)))
+            for index in await self._admission.release(ended):
+                self._execution.reconsider(index)
+            return True
+        if not is_all:
+            return True
+        self._mailbox.give_receipts(committed=True)
+        if self.is_over:
+            return False
+        if self._services.leaving.is_set():
+            return await self._hand_on()
+        if self._lane.waits_for_global and await self._park():
+            return True
+        if self._inline or (self._mailbox.resting and self._run_status == "running"):
+            results += await self._inline.wait()
+            return True
+        return await self._finds_lost()
+
+    async def _hand_on(self) -> bool:
+        """Wait for what is at work here, and then leave the rest of the lane to another worker: this one ends."""
+        if self._inline:
+            self._decider.results += await self._inline.wait()
+            return True
+        if self._run_status == "running" and not self._lane.is_finished:
+            await self._let_out(await self._write(hands_on=True))
+        return False
+
+    async def _finds_lost(self) -> bool:
+        """Whether calls at work elsewhere are so no more. One that waits for what is carried out again cannot begin
+        anew at once where it is lost: whoever takes up the lane for it leaves, and counts on those who do that.
+        """
+        if not (self._lane.was_retried and Status.RUNNING in self._execution.statuses.values()):
+            return False
+        before = self._execution.statuses
+        await self._reload()
+        return self._execution.statuses != before
+
+    async def _gather(self, ended: Iterable[int] = ()) -> None:
+        """Read the values of all instances for the calls that need them, once each has what they wait for."""
+        if self._run_status == "running" and (calls := self._lane.gathering(ended)):
+            await self._lane.gather(self._services.log, calls)
+
+    def _place(self, step: Step) -> AbstractAsyncContextManager[None]:
+        """What is held while a commit is under way, and what it starts is sent: a place, where that is much."""
+        leaving = [start for start in step.starts if self._services.remote.leaves(start.call)]
+        view = self._lane.run
+        view.sends_much = view.sends_much or any(len(pack(start.parameters)) >= HEAVY_BYTES for start in leaving)
+        if step.load < HEAVY_BYTES and not (leaving and view.sends_much):
+            return nullcontext()
+        return self._services.heavy.one(self._lane.run.run)
+
+    async def _commit(self, step: Step, *, is_all: bool) -> None:
+        """Write a step down, and take in what has come of that."""
+        outcomes, starts = step.outcomes, step.starts
+        committed = await self._write(
+            endings=step.endings(self._execution, self._waking(outcomes)),
+            rests=step.rests,
+            delegated=step.delegated,
+            settled=step.settled,
+            claims=[self._starter.claim(start.call) for start in starts],
+            holds=step.held(),
+            output_fault=self._lane.output_fault() if outcomes else None,
+            leaves=is_all and not self._stays_for(starts),
+        )
+        self._note_ends(outcomes, committed)
+        sent = step.sent(committed)
+        if committed.status not in _UNDER_WAY:
+            if sent:
+                await self._services.publish(sent)
+            return
+        if committed.woken == (LOOP,) and self._lane.run.definition.request is not None:
+            self.next_lane, committed = LOOP, committed._replace(woken=())
+        woken = self._woken(committed)
+        is_ours = all(committed.accepted)
+        messages = await self._start(starts, committed) if is_ours else []
+        self._hold(step.holds, committed)
+        self._lane.let_go()
+        if is_ours:
+            self._lane.note_settled(step.settled)
+        if woken or sent or messages:
+            await self._services.publish([*woken, *sent, *messages])
+        if not is_ours:
+            await self._reload()
+            self._reconsider(starts, committed)
+        elif not committed.is_fresh:
+            await self._reload()
+        else:
+            self._lane.seen = committed.last_id
+            await self._note_global(committed)
+
+    def _stays_for(self, starts: Sequence[Start]) -> bool:
+        """Whether there is something to wait for here, once these calls have been started."""
+        waits = self._inline or self._mailbox.resting or starts or self._lane.waits_for_global
+        return bool(waits) or self._services.leaving.is_set()
+
+    def _hold(self, holds: Sequence[Hold | FanOut], committed: Committed) -> None:
+        """Take in which calls are held now, or spread; those of a run that was paused meanwhile are when it goes on."""
+        for hold, is_held in zip(holds, committed.held, strict=True):
+            if is_held and isinstance(hold, FanOut):
+                self._execution.apply(FanOutBegun(hold.call.index, hold.snapshot))
+            elif is_held:
+                self._execution.apply(CallHeld(hold.call.index, hold.snapshot))
+            elif committed.status == "paused":
+                self._execution.reconsider(hold.call.index)
+
+    def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
+        ended = count_ended(outcomes, committed, self._execution)
+        failed = [outcome for outcome in ended if outcome.status is Status.FAILED]
+        for outcome in failed[: _MOST_FAILED - len(self.failed)]:
+            self.failed.append(f"{self._id(outcome.index)}: {(outcome.error or {}).get('type')}")
+
+    def _reconsider(self, starts: Sequence[Start], committed: Committed) -> None:
+        """Decide anew about calls claimed with values that are not in the log: it has another's."""
+        for start, attempt in zip(starts, committed.attempts, strict=True):
+            if attempt:
+                self._execution.record(start.call.index, Status.WAITING)
+
+    async def _start(self, starts: Sequence[Start], committed: Committed) -> list[TaskMessage]:
+        """Begin the claimed calls. Returns the messages that are still to be published."""
+        messages: list[TaskMessage] = []
+        size = 0
+        at = committed.last_id if committed.is_fresh else None
+        for start, number, attempt in zip(starts, committed.attempts, self._attempts(starts, committed), strict=True):
+            if committed.status == "paused":
+                self._execution.reconsider(start.call.index)
+                continue
+            self._execution.record(start.call.index, Status.RUNNING)
+            if attempt is None:
+                self._mailbox.refuse(start.call.index, asks=number == ALONE)
+                continue
+            begun = await self._starter.begin(start, attempt, self._execution, at)
+            if isinstance(begun, TaskMessage):
+                messages.append(begun)
+                size += len(begun.body)
+            elif begun is not None:
+                self._decider.results.append((attempt, begun))
+            if size >= MOST_BYTES:
+                await self._services.publish(messages)
+                messages, size = [], 0
+        return messages
+
+    def _attempts(self, starts: Sequence[Start], committed: Committed) -> list[Attempt | None]:
+        """The attempts that were granted; None where a call is in other hands, or rests."""
+        ids = (self._id(start.call.index) for start in starts)
+        granted = zip(ids, committed.attempts, committed.failures, committed.repeated, strict=True)
+        lane = self._lane
+        return [
+            Attempt(id_, number, failures, is_lost, again=lane.again(id_.index), trace=lane.run.trace)
+            if number > 0
+            else None
+            for id_, number, failures, is_lost in granted
+        ]
+
+    def _id(self, index: int) -> CallId:
+        return CallId(self._lane.run.run, self._lane.instance, index)
+
+    async def _take_news(self) -> None:
+        """Take in what came while something else was done."""
+        news = self._mailbox.take()
+        if news.is_told:
+            self._run_status = "running"
+            self._takes_up = True
+            await self._reload()
+        for index in news.due:
+            self._execution.record(index, Status.WAITING)
+        if any(map(self._is_unknown, news.deliveries)):
+            await self._reload()  # begun by another runner, after outcomes that are to be judged by and not known here
+        for delivery in news.deliveries:
+            index, attempt = delivery.attempt.id.index, delivery.attempt
+            if delivery.child is not None:  # a call that is carried out again waits for another one
+                attempt = replace(attempt, again=self._lane.again(index))
+            self._decider.results.append((attempt, delivery.result))
+
+    def _is_unknown(self, delivery: Delivery) -> bool:
+        """Whether it is the result of a call that is not known here to have begun."""
+        attempt = delivery.attempt
+        is_newer = attempt.again > self._lane.again(attempt.id.index)
+        return is_newer or self._status(attempt.id.index) is Status.WAITING
+
+    async def _stays(self) -> bool:
+        """Take back the runner's lease and the task's mark before leaving; news in the lane are a reason to stay."""
+        if not (self._is_marked or self._takes_up):
+            return False
+        await self._let_out(await self._write(leaves=True))
+        if self._is_marked:
+            self.look_again()
+        return True
+
+    async def _park(self) -> bool:
+        """Let a global call wake the lane, also while calls run in line; says whether it has come already."""
+        committed = await self._write(park=True, leaves=not self._inline)
+        await self._let_out(committed)
+        if not committed.is_fresh:
+            await self._reload()
+            return True
+        return await self._note_global(committed)
+
+    async def _write(self, **parts: Any) -> Committed:
+        """One commit, of these parts (see `Commit`). Raises `RunGone`."""
+        lane = self._lane
+        commit = Commit(
+            instance=lane.instance,
+            seen=lane.seen,
+            global_seen=lane.global_seen,
+            owner=self._owner,
+            takes_up=lane.mark if self._takes_up else None,
+            work=self._meter.read(),
+            born=lane.run.born,
+            **parts,
+        )
+        committed = await self._services.log.commit(lane.run.run, commit)
+        self._takes_up = False
+        self._run_status = committed.status
+        if committed.status == "gone":
+            raise RunGone(lane.run.run)
+        if self.gets_on is not None:
+            self.gets_on.set()
+        nothing_new = committed.is_fresh and (lane.instance is None or committed.global_id == lane.global_seen)
+        self._is_marked = not (commit.hands_on or (commit.leaves and nothing_new))
+        return committed
+
+    async def _note_global(self, committed: Committed) -> bool:
+        """Read what is new in the global lane, where there is anything new; says so."""
+        if self._lane.instance is None or committed.global_id in (self._lane.global_seen, "0-0"):
+            return False
+        view = self._lane.run
+        if view.seen != committed.global_id:
+            await view.catch_up(self._services.log)
+        self._lane.note_global()
+        return True
+
+    async def _reload(self) -> None:
+        """Another process wrote to the lane: read it anew, so that everything is applied in the log's order."""
+        view = self._lane.run
+        await view.catch_up(self._services.log)
+        self._lane = await LaneView.open(self._services.log, view, self._lane.instance)
+        ours = (*self._inline.attempts, *(attempt for attempt, _ in self._decider.results))
+        ours = tuple(filter(self._lane.is_of_now, ours))
+        for index in (*(attempt.id.index for attempt in ours), *self._mailbox.resting):
+            self._execution.record(index, Status.RUNNING)
+
+    def _waking(self, outcomes: Iterable[Outcome]) -> frozenset[int]:
+        if self._lane.instance is not None:
+            return frozenset()
+        if self._lane.run.definition.request is not None:  # calls that wait may have come since the lane was read
+            return frozenset(outcome.index for outcome in outcomes)
+        return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
+
+    async def _let_out(self, committed: Committed) -> None:
+        """Publish the lanes whose turn came when this one's task was taken up (see window.lua)."""
+        if committed.woken:
+            await self._services.publish(self._woken(committed))
+
+    def _woken(self, committed: Committed) -> list[TaskMessage]:
+        queue = self._services.settings.queue_instances
+        return [lane_task(self._lane.run.run, lane or None, queue, committed.queued) for lane in committed.woken]

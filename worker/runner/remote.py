@@ -1,0 +1,510 @@
+"""Remote calls: what leaves a lane's task, and what carries it out elsewhere.
+
+The first half runs where the log is and makes messages of calls; the second half runs on delegate, activity and
+background workers and sees nothing but its message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from redis import Redis
+
+from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from acts_celery.protocol import Limits, Message, Output, Plan, Rejected
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.delegates import child_context, declares_tools, delegate_context
+from acts_celery.protocol.calls.outputs import Alternative, chosen, names_of
+from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
+from acts_celery.protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
+from acts_celery.protocol.engine.costs import dollars_of
+from acts_celery.protocol.engine.events import Failure, Start, Success
+from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
+from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS, LoopLimits
+from acts_celery.protocol.messages import digests, is_promise, pictures_in, render_data, sent_bytes
+from acts_celery.protocol.requests.data_blocks import Budget, shown_pictures
+from acts_celery.protocol.requests.rendering import ResultRequest, result_request, result_schema
+from acts_celery.protocol.trust import Flow, doubt
+from acts_celery.worker.agent.asking import Models, PartialAnswers
+from acts_celery.worker.agent.model_calls import about, ask_for_tick, request_config, solve
+from acts_celery.worker.agent.models import TRACEPARENT, KnownModels, Reported
+from acts_celery.worker.agent.openai_chat import described, picture_message
+from acts_celery.worker.broker.attempts import Attempt, Result, Retry, header_to_send
+from acts_celery.worker.broker.messages import (
+    WRITTEN,
+    ActivityCall,
+    DelegateCall,
+    Delivery,
+    TaskMessage,
+    Untrusted,
+    given_back,
+    pack_message,
+    unknown_code,
+)
+from acts_celery.worker.registry.activities import Policy, Registry
+from acts_celery.worker.runner.calls import Threads, fitting, invoke
+from acts_celery.worker.runner.checking import Checker, most_of
+from acts_celery.worker.store.definition import Definition
+from acts_celery.worker.store.held_calls import Actor, AuditRecord
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.loop_entries import loop_alarm
+from acts_celery.worker.store.run_list import (
+    DELEGATE,
+    PARENT,
+    TRACE,
+    Parent,
+    budgets_of,
+    child_id,
+    filled,
+    note_child,
+    result_of,
+)
+from acts_celery.worker.store.run_writer import RunWriter
+from acts_celery.worker.store.scripts import server_ms
+from acts_celery.worker.store.slots import SPENT, left_of, sum_fields
+from acts_celery.worker.store.slots import Budget as RunBudget
+
+_MOST_RETRIES: Final = 1_000
+"""Of a call whose code is not known here: a request to a model, an activity that another worker has."""
+
+
+class Remote:
+    """Decides which calls leave the lane's task, and makes their messages."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._models = KnownModels(settings, registry)
+
+    def leaves(self, call: Call) -> bool:
+        """Whether the call goes to a task of its own."""
+        if call.runner.executor is not Executor.ACTIVITY or call.is_fire_and_forget:
+            return True
+        activity = self._registry.activities.get(call.runner.name)
+        return activity is not None and activity.queue is not None
+
+    def received(self, call: Call, attempt: Attempt, result: Result, definition: Definition) -> Result:
+        """A result as far as it is believed: another process has sent it, and may say what its code may not.
+
+        A delegate's is a value, and a model's may be the choice of one of several places; an attempt is followed by
+        another only as often as the code's policy grants.
+        """
+        if isinstance(result, Retry) and not result.is_given_back and attempt.failures >= self._most_retries(call):
+            return result.failure
+        if call.runner.executor is Executor.ACTIVITY:
+            return result
+        groups = call.alternatives
+        if isinstance(result, Success) and len(groups) > 1 and self.asks(call, definition):  # it was shown them
+            if isinstance(result.value, Output):
+                return result
+            if (choice := chosen(result.value, names_of(map(Alternative, groups)))) is not None:
+                return replace(result, value=choice)
+        return _plain(result)
+
+    def _most_retries(self, call: Call) -> int:
+        name = call.runner.name
+        is_activity = call.runner.executor is Executor.ACTIVITY
+        code = self._registry.activities.get(name) if is_activity else self._registry.delegates.get(name)
+        return code.policy.retries if code is not None else _MOST_RETRIES
+
+    def queue(self, call: Call) -> str:
+        """The queue of a call that leaves."""
+        if call.runner.executor is Executor.ACTIVITY:
+            activity = self._registry.activities.get(call.runner.name)
+            if activity is not None and activity.queue is not None:
+                return activity.queue
+        return self._settings.queue_background if call.is_fire_and_forget else self._settings.queue_delegates
+
+    def message(
+        self,
+        start: Start,
+        attempt: Attempt,
+        execution: Execution,
+        definition: Definition,
+        files: Mapping[str, bytes],
+    ) -> TaskMessage:
+        """The task that carries the call out; with the files that its context shows, of these. Raises `Conflict` where
+        a scope cannot be read, `FileGone`.
+        """
+        call = start.call
+        if call.runner.executor is Executor.ACTIVITY:
+            return self.activity_task(start, attempt, execution, definition.contracts)
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        own = definition.delegates.get(call.runner.name, {}) if is_delegate else {}
+        most = {"max_output_tokens": MAX_OUTPUT_TOKENS} if definition.request is not None else {}
+        asked = self._asked(start, execution, definition)
+        config = request_config(definition.config, own.get("config") or {})
+        context, shown = list(asked.context), self.pictures(start, execution, definition)
+        known = {digest: described(files[digest]) for _, digest in shown if digest in files}
+        room = int(self._settings.limit_call_bytes) // 2 - sent_bytes(context)
+        if (message := picture_message(shown, known, room)) is not None:
+            context.insert(len(context) - asked.is_rendered, message)  # a latent call comes last
+        body = DelegateCall(
+            attempt=attempt,
+            delegate=self._delegate_name(call, definition),
+            context=filled(context, files),
+            schema=asked.schema,
+            config={**most, **config, **about(asked)},
+            awaited=not call.is_fire_and_forget,
+            untrusted=_untrusted(call, execution),
+            definition=call.runner.name,
+        )
+        return self._task(EXECUTE_DELEGATE, body, call)
+
+    def pictures(self, start: Start, execution: Execution, definition: Definition) -> list[tuple[str, str]]:
+        """The places, and digests, of the pictures of tools that the model that a call asks is shown."""
+        call = start.call
+        own = definition.delegates.get(call.runner.name, {}) if call.runner.executor is Executor.DELEGATE else {}
+        name = request_config(definition.config, own.get("config") or {}).get("model")
+        if not self.asks(call, definition) or not self._models.see_pictures(name):
+            return []
+        given = [*execution.scoped_messages(call), render_data("input", dict(start.parameters))]
+        return list(shown_pictures(given, Budget()))
+
+    def _asked(self, start: Start, execution: Execution, definition: Definition) -> ResultRequest:
+        """What a delegate in code, or a model, is given."""
+        call = start.call
+        if not self.asks(call, definition):
+            return ResultRequest(delegate_context([], execution.scoped_messages(call), start.parameters), None, {})
+        return result_request(
+            call,
+            start.parameters,
+            execution.scoped_messages(call),
+            execution.alternatives(call),
+            tool=definition.tools.get(call.tool),
+            definition=definition.delegates.get(call.runner.name, {}),
+            show_bytes=definition.config.get("show_bytes"),
+        )
+
+    def asks(self, call: Call, definition: Definition) -> bool:
+        """Whether a remote call is a request of its own to a model."""
+        if call.runner.executor is Executor.ACTIVITY:
+            return False
+        name = self._delegate_name(call, definition)
+        return name in ("", ANONYMOUS) and name not in self._registry.delegates
+
+    def request(
+        self,
+        attempt: Attempt,
+        messages: Sequence[Mapping[str, Any]],
+        schema: Any,
+        config: Mapping[str, Any],
+        *,
+        streams: bool,
+        provider_data: Mapping[str, str],
+    ) -> TaskMessage:
+        """The task that asks a model for a loop's tick (SPEC R13.9)."""
+        said: dict[str, Any] = {"streams": streams, "provider_data": provider_data}
+        body = DelegateCall(attempt, "", messages, schema, config, awaited=True, is_tick=True, **said)
+        return TaskMessage(EXECUTE_DELEGATE, self._settings.queue_delegates, pack_message(body), f"{attempt.id} model")
+
+    def activity_task(
+        self, start: Start, attempt: Attempt, execution: Execution, contracts: Mapping[str, str]
+    ) -> TaskMessage:
+        """The task that carries out a call of an activity; `contracts` are the marks of those that the run's calls were
+        checked under. Raises `Conflict` where a scope cannot be read.
+        """
+        call, context = start.call, execution.scoped(start.call)
+        task = EXECUTE_BACKGROUND if call.is_fire_and_forget else EXECUTE_ACTIVITY
+        name, properties = call.runner.name, dict(call.properties)
+        mark, untrusted = contracts.get(name, ""), _untrusted(call, execution)
+        body = ActivityCall(attempt, name, properties, start.parameters, context, mark, untrusted)
+        return self._task(task, body, call)
+
+    def _task(self, task: str, body: ActivityCall | DelegateCall, call: Call) -> TaskMessage:
+        shown = f"{body.attempt.id} {call.runner.name}"
+        return TaskMessage(task, self.queue(call), pack_message(body), shown, call.is_fire_and_forget)
+
+    def _delegate_name(self, call: Call, definition: Definition) -> str:
+        """The code that runs it, or nothing where a model solves it; a submission's own definition comes first."""
+        name = call.runner.name
+        return "" if name in definition.delegates or call.runner.executor is Executor.LATENT else name
+
+
+class RemoteExecutor:
+    """Carries out remote calls; it has no connection to the log. `deliver` sends what is told before the end."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        models: Models,
+        limits: Limits,
+        threads: Threads,
+        deliver: Callable[[Delivery], Awaitable[None]],
+        operator: OperatorTrust,
+        worker: str = "acts",
+    ) -> None:
+        self._worker = worker
+        self._operator = operator
+        self._deliver = deliver
+        self._registry = registry
+        self._models = models
+        self._limits = limits
+        self._threads = threads
+
+    def version(self, message: ActivityCall | DelegateCall) -> str | None:
+        """Which version of the code carries a call out; None where a model does."""
+        if isinstance(message, ActivityCall):
+            activity = self._registry.activities.get(message.activity)
+            return activity.version if activity is not None else None
+        delegate = self._registry.delegates.get(message.delegate)
+        return delegate.version if delegate is not None else None
+
+    async def activity(self, message: ActivityCall) -> Result:
+        """Carry out an activity's call."""
+        name = message.activity
+        known = self._registry.activities.get(name)
+        activity = fitting(known, name, self._worker, message.call, message.parameters, message.mark)
+        if isinstance(activity, Retry):
+            return activity
+        said = ToolTrust.together((activity.contract.tool.trust, self._operator.of(name)))
+        if (refused := self._refused(message.untrusted, said)) is not None:
+            return refused
+        result = await invoke(
+            activity.bind(message.call, message.parameters, message.context),
+            message.attempt,
+            name=message.activity,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._limits,
+            threads=self._threads,
+        )
+        return _labelled(result, said)
+
+    def _refused(self, untrusted: Untrusted | None, said: ToolTrust = NOTHING) -> Failure | None:
+        """Why a call is not carried out that the labels of this worker would hold, and those of its run's worker did
+        not; `said` is what is known here of its code.
+        """
+        if untrusted is None:
+            return None
+        names = (untrusted.tool, untrusted.code)
+        trust = ToolTrust.together((said, *map(self._operator.of, names)))
+        labels = untrusted.chosen.union(*untrusted.given.values())
+        found = doubt(trust, Flow(untrusted.chosen, untrusted.given, labels))
+        if found is None:
+            return None
+        text = f"{found}; {self._worker} says that {untrusted.code!r} has effects, and the worker of the run does not"
+        return Failure(UNTRUSTED, f"{text}: give both the same code and the same ACTS_TRUST, then retry")
+
+    async def delegate(self, message: DelegateCall) -> Result:
+        """Carry out a delegate's call: with the registered code, or with the model."""
+        if (refused := self._refused(message.untrusted)) is not None:
+            return refused
+        context = [dict(item) for item in message.context]
+        delegate = self._registry.delegates.get(message.delegate)
+        if delegate is not None:
+            function = delegate.function
+            result = await invoke(
+                lambda: function(context),
+                message.attempt,
+                name=message.delegate,
+                is_async=delegate.is_async,
+                policy=delegate.policy,
+                limits=self._limits,
+                threads=self._threads,
+            )
+            return _labelled(_plain(result), self._operator.of(message.delegate))
+        if message.delegate and message.delegate != ANONYMOUS:
+            return given_back(unknown_code("delegate", message.delegate, self._worker))
+        paid: list[Mapping[str, Any]] = []
+
+        async def ask() -> Any:
+            TRACEPARENT.set(header_to_send())
+            if message.is_tick:
+                parts = PartialAnswers(partial(self._send_part, message.attempt), tells_text=message.streams)
+                asked = (context, message.schema, message.config)
+                return await ask_for_tick(self._models, *asked, parts, message.provider_data)
+            return await solve(self._models, context, message.schema, message.config, paid.append)
+
+        result = await invoke(
+            ask,
+            message.attempt,
+            name=message.delegate or "model",
+            is_async=True,
+            policy=Policy(),
+            limits=self._limits,
+            threads=self._threads,
+        )
+        result = replace(result, cost=paid[0]) if paid and not isinstance(result, Retry) else result
+        return _labelled(result, self._operator.of(message.definition)) if message.definition else result
+
+    async def _send_part(self, attempt: Attempt, text: str, reported: Reported | None) -> None:
+        """Send what has been written so far of an answer, and what was reported of its usage."""
+        said: dict[str, Any] = {WRITTEN: text}
+        if reported is not None:
+            said |= {"usage": reported.usage.to_dict(), "nanodollars": reported.nanodollars}
+        await self._deliver(Delivery(attempt, Success(said)))
+
+
+def _plain(result: Result) -> Result:
+    """The result of a delegate: a value, which names no path (SPEC R4.4, R13.10)."""
+    if isinstance(result, Success) and isinstance(result.value, (Output, Message)):
+        return Failure("OutputError", f"a delegate returns a value, and no {type(result.value).__name__}")
+    return result
+
+
+def _untrusted(call: Call, execution: Execution) -> Untrusted | None:
+    flow = execution.undecided_by(call)
+    return Untrusted(call.tool, call.runner.name, flow.chosen, flow.given) if flow.chosen or flow.given else None
+
+
+def _labelled(result: Result, said: ToolTrust) -> Result:
+    """A result with the sources that the worker knows which has made it."""
+    return replace(result, labels=said.result) if said.result and not isinstance(result, Retry) else result
+
+
+# Child runs: a delegate that declares tools is a loop of its own (SPEC R9.3, R13.10).
+#
+# The runner of such a call writes the child down, with a log of its own and what the call's scopes and parameters give
+# it, and leaves. The child's end answers the call; no worker waits meanwhile.
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A child run that answers a call."""
+
+    run: str
+    lanes: tuple[str, ...] = ()
+    """Those to be published."""
+
+
+class Children:
+    """Starts the child runs of calls."""
+
+    def __init__(self, redis: Redis, settings: Settings, checker: Checker) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._checker = checker
+        self._writer = RunWriter(redis, settings)
+
+    @staticmethod
+    def answers(call: Call, definition: Definition) -> bool:
+        """Whether a call is answered by a run of its own."""
+        is_delegate = call.runner.executor is Executor.DELEGATE
+        return is_delegate and declares_tools(definition.delegates.get(call.runner.name, {}))
+
+    async def start(
+        self, start: Start, attempt: Attempt, execution: Execution, definition: Definition
+    ) -> Started | Success | Failure:
+        """Start the run that answers a call, or take up the one that was started before. Raises `Conflict`,
+        `RedisError`.
+        """
+        own = definition.delegates[start.call.runner.name]
+        if alternatives := execution.alternatives(start.call):
+            own = {**own, "schema": result_schema(own.get("schema", {}), alternatives)}
+        given, labels = execution.scoped_messages(start.call), execution.labels_given(start.call)
+        context = child_context(own.get("context", []), given, start.parameters, labels)
+        return await asyncio.to_thread(self._start, attempt, start.call.runner.name, own, context, definition)
+
+    def _start(
+        self,
+        attempt: Attempt,
+        delegate: str,
+        own: Mapping[str, Any],
+        context: list[dict[str, Any]],
+        definition: Definition,
+    ) -> Started | Success | Failure:
+        above, budgets, left = self._above(attempt.id.run, definition)
+        most = self._settings.limit_child_depth
+        depth = above.depth + 1 if above is not None else 1
+        if depth > most:
+            return Failure("TooDeep", f"child runs can be nested {most} deep, and not deeper (ACTS_LIMIT_CHILD_DEPTH)")
+        keys, status = self._child(attempt)
+        if status is not None and status in ENDED_STATUSES:
+            return result_of(status, History(self._redis, keys).entries())
+        if status is not None:
+            return Started(keys.run)
+        if spent := next((key for key, number in left.items() if number <= 0), None):
+            return Failure("LimitReached", f"config.{spent} has nothing left for a child run")
+        try:
+            plan = self._plan(own, context, definition, left)
+        except Rejected as rejected:
+            return Failure("InvalidRequest", "; ".join(map(str, rejected.errors)))
+        order = AuditRecord("submitted", Actor(f"call {attempt.id.idempotency_key}", "workers"))
+        fields = Parent(attempt.id, attempt.number, depth, budgets).to_fields()
+        fields |= {TRACE: attempt.place.pack(), DELEGATE: delegate}
+        files = self._files(plan, Keys(keys.prefix, attempt.id.run))
+        now_ms = server_ms(self._redis)
+        note_child(self._redis, keys, attempt.id.run, now_ms)
+        lanes = self._writer.write(plan, keys, now_ms, order, fields, files=files).lanes
+        return Started(keys.run, tuple(lanes))
+
+    def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
+        """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
+        keys = Keys(self._settings.key_prefix, run)
+        fields: Any = self._redis.hmget(keys.state, PARENT, *SPENT)
+        above = Parent.read(fields[0])
+        if definition.request is None:
+            return above, (), {}
+        budgets = budgets_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
+        taken: Any = self._redis.hmget(Keys(keys.prefix, budgets[-1].run).budget, sum_fields(budgets))
+        left: dict[str, float] = {**left_of(budgets, taken)}
+        if "money" in left:
+            left["money"] = float(dollars_of(int(left["money"])))
+        due: Any = self._redis.zscore(keys.leases, loop_alarm())
+        if due is not None:
+            left["seconds"] = (due - server_ms(self._redis)) / 1000
+        return above, budgets, left
+
+    def _files(self, plan: Plan, parent: Keys) -> dict[str, bytes]:
+        """The files that a child may show: those that its context, and its delegates', name of its parent's, and the
+        pictures of tools that it is given.
+        """
+        own = (each.get("context", ()) for each in plan.submission.delegates.values())
+        messages = plan.context.messages
+        named = list({*digests(messages, *own), *(digest for _, digest in pictures_in([*messages]))})
+        found = dict[str, bytes]()
+        for key in (parent.files, parent.pictures) if named else ():
+            contents: Any = self._redis.hmget(key, named)
+            found |= {digest: content for digest, content in zip(named, contents, strict=True) if content is not None}
+        return found
+
+    def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
+        """The keys of the run that is to answer a call, and its status where it is there: an attempt before may have
+        written it, whose worker was lost.
+        """
+        keys = Keys(self._settings.key_prefix, child_id(attempt.id, attempt.again))
+        found: Any = self._redis.hget(keys.state, "status")
+        return keys, found.decode() if found is not None else None
+
+    def _plan(
+        self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition, left: Mapping[str, float]
+    ) -> Plan:
+        """The child's request, checked. Raises `Rejected`. What a delegate declares of its input promises nothing: its
+        model bridges the gap to what it is given (SPEC R9.2).
+        """
+        value = {
+            "context": [message for message in context if not is_promise(message)],
+            "schema": own.get("schema", {}),
+            "tools": own.get("tools", {}),
+            "delegates": definition.delegates,
+            "config": child_config(definition.config, own.get("config") or {}, left, self._settings),
+        }
+        approved, operator = definition.config.get("approve", ()), definition.submitted_with
+        return self._checker.check_submission(
+            value, definition.delegates, allow=definition.allow, approved=approved, operator=operator
+        )
+
+
+def child_config(
+    parent: Mapping[str, Any], own: Mapping[str, Any], left: Mapping[str, float], settings: Settings
+) -> dict[str, Any]:
+    """The settings of a child: its own, tightened by what its parent has left and what the operator allows."""
+    config = {key: value for key, value in own.items() if value is not None}
+    for key in ("calls", "tokens", "seconds", "money"):
+        limits = [one for one in (config.get(key), left.get(key), most_of(settings).get(key)) if one is not None]
+        if limits:
+            config[key] = min(limits)
+    if (ticks := most_of(settings)["ticks"]) is not None and "ticks" in config:
+        config["ticks"] = min(config["ticks"], ticks)
+    for key in ("model", "approve_seconds"):
+        if key in parent:
+            config.setdefault(key, parent[key])
+    if approve := [*dict.fromkeys((*parent.get("approve", ()), *config.get("approve", ())))]:
+        config["approve"] = approve
+    return config

@@ -1,0 +1,301 @@
+"""How a claimed call is begun: in line, as a run of its own, or as a message that carries it away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.calls.tools import Executor
+from acts_celery.protocol.engine.costs import Cost, Estimate
+from acts_celery.protocol.engine.events import Failure, Outcome, Start
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.engine.loop import PRICE_REMEDY, LoopLimits
+from acts_celery.protocol.errors import Conflict
+from acts_celery.protocol.state.scopes import TooLarge
+from acts_celery.worker.agent.model_calls import most_tokens
+from acts_celery.worker.agent.models import KnownModels
+from acts_celery.worker.agent.prices import estimate_of
+from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry, lost
+from acts_celery.worker.broker.messages import TaskMessage, lane_task, unpack
+from acts_celery.worker.registry.activities import Activity
+from acts_celery.worker.runner.calls import CANCELLED_ITSELF, fitting, invoke
+from acts_celery.worker.runner.checking import most_of
+from acts_celery.worker.runner.remote import Started
+from acts_celery.worker.runner.step import Mailbox, Services
+from acts_celery.worker.store.commits import Claim
+from acts_celery.worker.store.definition import Definition
+from acts_celery.worker.store.lane import LaneView, RunView
+from acts_celery.worker.store.log import MessageLog
+from acts_celery.worker.store.run_list import FileGone
+from acts_celery.worker.store.run_writer import TakenOver
+from acts_celery.worker.store.slots import Reservation, Shortfall
+
+# What calls that ask a model take from a loop's budget (SPEC R13.3): reserved before they are sent, charged when they
+# have ended. A request that does not fit what is left waits as long as others may give something back.
+
+_FREE: Final = Cost()
+WAIT_SECONDS: Final = 0.5
+"""How long a request waits for others to give back what they have reserved and not needed."""
+
+
+class CallBudget:
+    """The tokens of one run's calls."""
+
+    def __init__(self, log: MessageLog, settings: Settings, definition: Definition, models: KnownModels) -> None:
+        self._log = log
+        self._models = models
+        self._settings = settings
+        self._limits = LoopLimits.of(definition.config, most_of(settings)) if definition.request is not None else None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether they are counted while they run; where they are not, the log alone says what they have cost."""
+        return self._limits is not None and self._limits.counts_spending
+
+    async def reserve(self, attempt: Attempt, message: TaskMessage) -> Failure | Retry | None:
+        """Reserve what a request may cost; else why it is not sent. An attempt that was lost is charged whole."""
+        call = unpack(message.body)
+        estimate = await asyncio.to_thread(self._estimate, call)
+        if self._limits is not None and self._limits.money is not None and estimate.nanodollars is None:
+            return Failure("LimitReached", f"no price is known of its model, which config.money needs: {PRICE_REMEDY}")
+        whole = Cost.of_request(None, estimate, attempt.losses)
+        shortfall = await self._take(attempt.id, attempt.again, whole, Cost.of_request(None, estimate))
+        if shortfall is None:
+            return None
+        failure = Failure("LimitReached", shortfall.text)
+        return Retry(failure, WAIT_SECONDS) if waits(shortfall, attempt.failures, self._settings) else failure
+
+    async def charge(self, id_: CallId, again: int, outcome: Outcome) -> None:
+        """Put what a call has cost in the place of what it has reserved; `again` as in `Attempt`."""
+        await self._take(id_, again, Cost.read(outcome.cost) if outcome.cost is not None else Cost())
+
+    def _estimate(self, call: Mapping[str, Any]) -> Estimate:
+        """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
+        asked = self._models.asked(call["config"].get("model"))
+        tokens = most_tokens(call["context"], call["schema"], call["config"], asked)
+        counts_money = self._limits is not None and self._limits.money is not None
+        return estimate_of(asked if counts_money else (), *tokens)
+
+    async def _take(self, id_: CallId, again: int, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
+        """What a call has taken before it was carried out again stays."""
+        assert self._limits is not None
+        member = f"{id_.run}\x1f{id_.member}" + (f"\x1f{again}" if again else "")
+        budgets = await self._log.budgets(id_.run, self._limits)
+        taken = {"tokens": cost.tokens, "open": reserved.tokens}
+        money = {"money": cost.nanodollars, "open_money": reserved.nanodollars}
+        return await self._log.reserve(budgets, Reservation(member, **taken, **money))
+
+
+def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:
+    """Whether a request is tried again that does not fit what is left, after so many attempts."""
+    return shortfall.may_pass and failures * WAIT_SECONDS < settings.model_request_seconds
+
+
+# Inline calls: those that a lane runner carries out itself, concurrently.
+
+_Ended = tuple[Result | Started, int]
+"""What has come of an attempt, and how long it took in ms."""
+
+
+class InlineCalls:
+    """The calls of one lane that are at work in this process."""
+
+    def __init__(self, services: Services, run: str, mailbox: Mailbox) -> None:
+        self._services = services
+        self._run = run
+        self._mailbox = mailbox
+        self._tasks: dict[asyncio.Task[_Ended], Attempt] = {}
+        self._done: list[asyncio.Task[_Ended]] = []
+        """Those of them that have ended since `wait`."""
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """What is at work."""
+        return tuple(self._tasks.values())
+
+    def begin(self, activity: Activity, function: Callable[[], Any], attempt: Attempt) -> None:
+        """Carry out an attempt; `function` is the activity's with its arguments."""
+        working = invoke(
+            function,
+            attempt,
+            name=activity.name,
+            is_async=activity.is_async,
+            policy=activity.policy,
+            limits=self._services.limits,
+            threads=self._services.threads,
+        )
+        self.watch(working, replace(attempt, worker=self._services.worker, version=activity.version))
+
+    def watch(self, working: Coroutine[Any, Any, Result | Started], attempt: Attempt) -> None:
+        """Take note of an attempt that a coroutine is at work on."""
+        task = asyncio.ensure_future(self._services.turns.take(self._run, _timed(working), is_new=False))
+        self._tasks[task] = attempt
+        task.add_done_callback(self._ring)
+
+    async def wait(self) -> list[tuple[Attempt, Result | Started]]:
+        """Wait for a call to end, or for something in the mailbox. What has ended, in the order of the plan."""
+        if not self._done:
+            await self._mailbox.wait()
+        done, self._done = self._done, []
+        ended = list[tuple[Attempt, Result | Started]]()
+        for task in done:
+            result, took_ms = task.result() if not task.cancelled() else (CANCELLED_ITSELF, 0)
+            ended.append((replace(self._tasks.pop(task), took_ms=took_ms), result))
+        return sorted(ended, key=lambda pair: pair[0].id.index)
+
+    def dismiss(self) -> None:
+        """Stop what is at work."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _ring(self, task: asyncio.Task[_Ended]) -> None:
+        self._done.append(task)
+        self._mailbox.ring()
+
+
+async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:
+    begun = time.monotonic()
+    result = await working
+    return result, int((time.monotonic() - begun) * 1000)
+
+
+HEAVY_BYTES: Final = 2**16
+"""What is as large as this takes one of the process's few places for it, in which runs take turns."""
+_UNAVAILABLE_SECONDS: Final = 1.0
+
+
+class Starter:
+    """Begins the calls of one lane."""
+
+    def __init__(
+        self,
+        services: Services,
+        view: RunView,
+        instance: str | None,
+        inline: InlineCalls,
+        has_turn: Callable[[int], bool],
+    ) -> None:
+        """`has_turn` says whether a call has its turn in the quarantine."""
+        self._services = services
+        self._view = view
+        self._instance = instance
+        self._inline = inline
+        self._has_turn = has_turn
+        self._budget = CallBudget(
+            services.log, services.settings, view.definition, KnownModels(services.settings, services.checker.registry)
+        )
+
+    def claim(self, call: Call) -> Claim:
+        """What is claimed of a call before it is begun: it begins again where nothing is heard of it for so long."""
+        settings, remote = self._services.settings, self._services.remote
+        if remote.leaves(call) and not self._is_for_child(call):
+            return Claim(call.index, settings.sweep_interval_seconds, remote.queue(call))
+        return Claim(call.index, settings.lease_seconds, alone=self._has_turn(call.index))
+
+    async def begin(
+        self, start: Start, attempt: Attempt, execution: Execution, at: str | None
+    ) -> TaskMessage | Result | None:
+        """Begin a claimed call: in line (None), or as the message that carries it away; or what has come of it already.
+        The execution has read its lane up to the entry `at`; None where it was without entries that others wrote.
+
+        Raises `RedisError`.
+        """
+        if attempt.losses >= self._services.settings.limit_attempts:
+            return lost(attempt.losses)
+        call = start.call
+        if self._is_for_child(call):
+            self._inline.watch(self._begin_child(start, attempt, execution), attempt)
+            return None
+        if not self._services.remote.leaves(call):
+            return self._begin_inline(start, attempt, execution)
+        is_shown = call.runner.executor is not Executor.ACTIVITY
+        if is_shown:
+            await self._read_pictures(start, execution)
+        if is_shown and at is not None and execution.sees_what_is_there(start):
+            message = self.message(start, replace(attempt, seen=(at, self._view.seen)), execution)
+        else:
+            message = self.message(start, attempt, execution)
+        if isinstance(message, TaskMessage) and self._is_charged(call):
+            return await self._budget.reserve(attempt, message) or message
+        return message
+
+    async def _read_pictures(self, start: Start, execution: Execution) -> None:
+        """Read the pictures of tools that a call shows: they are beside the log, and not in its entries."""
+        view = self._view
+        try:
+            shown = self._services.remote.pictures(start, execution, self._definition)
+        except (Conflict, TooLarge):
+            return  # which its message says
+        if missing := [digest for _, digest in shown if digest not in view.files]:
+            view.files = {**view.files, **await self._services.log.files(view.run, missing)}
+
+    def message(self, start: Start, attempt: Attempt, execution: Execution) -> TaskMessage | Failure:
+        """The message that carries a call away, or why there is none."""
+        given = self._view.tokens.given(attempt)
+        try:
+            files = self._view.files
+            message = self._services.remote.message(start, given, execution, self._definition, files)
+        except (Conflict, TooLarge, FileGone) as error:
+            return Failure(type(error).__name__, str(error))
+        if (size := len(message.body)) > (most := self._services.limits.call_bytes):
+            text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
+            return Failure("TooLarge", text)
+        self._view.sends_much |= size >= HEAVY_BYTES
+        return message
+
+    async def charge(self, ended: Sequence[Outcome], lane: LaneView) -> None:
+        """Charge the loop's tokens with what the calls that have ended have asked models. Raises `RedisError`."""
+        for outcome in ended if self._budget.is_limited else ():
+            call = lane.execution.call(outcome.index)
+            if call is not None and self._is_charged(call) and not self._is_for_child(call):
+                id_ = CallId(self._view.run, self._instance, outcome.index)
+                await self._budget.charge(id_, lane.again(outcome.index), outcome)
+
+    @property
+    def _definition(self) -> Definition:
+        return self._view.definition
+
+    def _is_for_child(self, call: Call) -> bool:
+        return self._services.children.answers(call, self._definition)
+
+    def _is_charged(self, call: Call) -> bool:
+        """Whether what a call asks a model has to fit what is left of its loop's tokens."""
+        return self._budget.is_limited and self._services.remote.asks(call, self._definition)
+
+    def _begin_inline(self, start: Start, attempt: Attempt, execution: Execution) -> Failure | Retry | None:
+        name, services = start.call.runner.name, self._services
+        mark = self._definition.contracts.get(name)
+        activity = fitting(
+            services.activity(name), name, services.worker, start.call.properties, start.parameters, mark
+        )
+        if isinstance(activity, Retry):
+            return activity
+        try:
+            function = activity.bind(start.call.properties, start.parameters, execution.scoped(start.call))
+        except Conflict as conflict:
+            return Failure("Conflict", str(conflict))
+        self._inline.begin(activity, function, attempt)
+        return None
+
+    async def _begin_child(self, start: Start, attempt: Attempt, execution: Execution) -> Result | Started:
+        """Have the run started that answers a call, and its lanes published."""
+        try:
+            started = await self._services.children.start(start, attempt, execution, self._definition)
+        except Conflict as conflict:
+            return Failure("Conflict", str(conflict))
+        except (RedisError, TakenOver) as error:  # one that is taken over finds the other's run the next time
+            return Retry(Failure("Unavailable", str(error)), _UNAVAILABLE_SECONDS)
+        if isinstance(started, Started):
+            queue = self._services.settings.queue_instances
+            await self._services.publish([lane_task(started.run, lane or None, queue) for lane in started.lanes])
+        return started

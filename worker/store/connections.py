@@ -1,0 +1,406 @@
+"""Connections to Redis: every one of ours is made here, but for the broker's, which kombu makes
+(`broker_config.transport_options`).
+
+An address with `rediss://` is held against a certificate; over TCP the system is asked to notice a dead peer. What the
+system cannot notice a worker does: its pools are watched (`silence`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, cast
+
+import hiredis
+import redis
+import redis.asyncio
+import redis.asyncio.connection
+import redis.cluster
+import redis.connection
+from redis import Redis as AsyncRedis
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.cluster import ClusterNode
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    SlotNotCoveredError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry as SyncRetry
+from redis.sentinel import Sentinel
+
+from acts_celery.broker_config import (
+    KEEPALIVE,
+    Settings,
+    is_cluster,
+    is_sentinel,
+    mask_url,
+    read_cluster,
+    read_sentinels,
+)
+from acts_celery.worker.broker.attempts import Tokens
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.outages import Batcher, Outage, watched
+from acts_celery.worker.store.keys import secret
+
+_CONNECTIONS: Final = 32
+_KEEPS: Final = "noeviction"
+SILENT_SECONDS: Final = 30
+"""How long a server may owe an answer: longer than any of our blocking reads."""
+_OPTIONS: Final[dict[str, Any]] = {
+    "socket_connect_timeout": 5,
+    "socket_timeout": SILENT_SECONDS,
+    "socket_keepalive": True,
+    "socket_keepalive_options": KEEPALIVE,
+    "health_check_interval": 15,
+    "max_connections": 1_000_000,  # as many as are needed: redis-py refuses the hundred and first otherwise
+}
+
+
+class NotNow(ResponseError):
+    """A server cannot write at the moment: its disk is full (MISCONF), or it lacks replicas (NOREPLICAS)."""
+
+
+class AnswerLost(RedisConnectionError):
+    """A script was sent to a node of a cluster, and no answer came: it may have been carried out, or not."""
+
+
+_SCRIPTS: Final = ("EVALSHA", "EVAL")
+_NAMED: Final = {"MISCONF": NotNow, "NOREPLICAS": NotNow}
+"""What redis-py takes for an error of the command."""
+
+
+class _Parser(redis.connection.DefaultParser):  # type: ignore[misc, valid-type]  # chosen at import
+    """Reads answers as redis-py does, and names these."""
+
+    EXCEPTION_CLASSES: ClassVar = {**redis.connection.DefaultParser.EXCEPTION_CLASSES, **_NAMED}
+
+
+class _AsyncParser(redis.asyncio.connection.DefaultParser):  # type: ignore[misc, valid-type]  # as above
+    """The same for an event loop."""
+
+    EXCEPTION_CLASSES: ClassVar = {**redis.asyncio.connection.DefaultParser.EXCEPTION_CLASSES, **_NAMED}
+
+
+PASSING: Final = (
+    *(RedisConnectionError, RedisTimeoutError, OutOfMemoryError, BusyLoadingError, ReadOnlyError, NotNow),
+    *(ClusterDownError, TryAgainError, SlotNotCoveredError),
+)
+"""What a server says that will take the same command later."""
+
+
+def connect(settings: Settings) -> redis.Redis:
+    """A client for threads. Connects when it is first used; where there are Sentinels, to the master they name then."""
+    return _connect(settings, settings.require_redis(), _OPTIONS)
+
+
+def connect_soon(settings: Settings, *, timeout_seconds: float) -> redis.Redis:
+    """A client that waits for an answer no longer than that, and tries once more on a new connection."""
+    timeouts = {"socket_connect_timeout": timeout_seconds, "socket_timeout": timeout_seconds}
+    retry = SyncRetry(NoBackoff(), 1)
+    return _connect(settings, settings.require_redis(), {**_OPTIONS, **timeouts, "retry": retry})
+
+
+def connect_once(settings: Settings, url: str, *, timeout_seconds: float) -> redis.Redis:
+    """A client that says at once what is wrong with a server: it waits no longer than that, and tries once."""
+    retry = SyncRetry(NoBackoff(), 0)
+    timeouts = {"socket_connect_timeout": timeout_seconds, "socket_timeout": timeout_seconds}
+    return _connect(settings, url, {**timeouts, "retry": retry})
+
+
+def _connect(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.Redis:
+    if is_cluster(url):
+        first, others = read_cluster(url)
+        nodes = [ClusterNode(*place) for place in others]  # type: ignore[no-untyped-call]  # redis has none here
+        return cast("redis.Redis", _Cluster.from_url(first, startup_nodes=nodes, **options))
+    if not is_sentinel(url):
+        direct = redis.Redis.from_url(url, parser_class=_Parser, **_fitting(url, options))
+        watched(direct.connection_pool)
+        return direct
+    places, master = _sentinels(url)
+    sentinel = Sentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # redis has none here
+    client: redis.Redis = sentinel.master_for(  # type: ignore[no-untyped-call]  # as above
+        settings.sentinel_master, parser_class=_Parser, **master, **options
+    )
+    watched(client.connection_pool)
+    return client
+
+
+def _fitting(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that connections to an address take: a unix socket has none of TCP's."""
+    return {name: value for name, value in options.items() if not url.startswith("unix:") or "keepalive" not in name}
+
+
+def connect_async(settings: Settings) -> redis.asyncio.Redis:
+    """A client for a worker's event loop. Connects when it is first used.
+
+    It outlasts a server that is away, full or starting: a commit is repeated until it is taken, since all of ours may
+    be sent twice. Who needs a connection while all are in use waits for one.
+    """
+    options: dict[str, Any] = {
+        **_OPTIONS,
+        "socket_timeout": None,  # `grouping` sees to it, once for many answers
+        "retry": Retry(ExponentialBackoff(cap=2.0, base=0.05), retries=-1),
+        "retry_on_error": [*PASSING],
+    }
+    url = settings.require_redis()
+    if is_cluster(url):
+        return _connect_async_to_cluster(url)
+    if is_sentinel(url):
+        return _connect_async_to_master(settings, url, options)
+    few = {**_fitting(url, options), "parser_class": _AsyncParser, "max_connections": _CONNECTIONS, "timeout": None}
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
+    watched(pool)
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+def connect_async_client(settings: Settings) -> redis.asyncio.Redis:
+    """A client for an event loop that waits for runs: a blocked reading has a connection, and there may be many."""
+    url = settings.require_redis()
+    if is_cluster(url):
+        return _connect_async_to_cluster(url)
+    if is_sentinel(url):
+        return _connect_async_to_master(settings, url, _OPTIONS)
+    pool = redis.asyncio.ConnectionPool.from_url(url, parser_class=_AsyncParser, **_fitting(url, _OPTIONS))
+    return redis.asyncio.Redis.from_pool(pool)
+
+
+class _Cluster(redis.cluster.RedisCluster):
+    """The client of a cluster, as far as it is not like that of one server.
+
+    It sends a command again whose answer was lost with a node. A script of ours may have been carried out then, and a
+    message that is said twice is there twice: who waits for the answer is told, as with one server.
+    """
+
+    def _execute_command(self, target_node: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return super()._execute_command(target_node, *args, **options)  # type: ignore[no-untyped-call]  # as above
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if args[0] in _SCRIPTS:
+                raise AnswerLost(str(error)) from error
+            raise
+
+    def time(self, **_: Any) -> Any:
+        """The time of one node: their clocks are held together, and all of them would be asked."""
+        return self.execute_command("TIME", target_nodes=redis.RedisCluster.DEFAULT_NODE)  # type: ignore[no-untyped-call]  # as above
+
+
+def _connect_async_to_cluster(url: str) -> redis.asyncio.Redis:
+    """Commands that fail are repeated by the group they are in (see `grouping`), which outlasts a failover."""
+    first, places = read_cluster(url)
+    nodes = [AsyncClusterNode(*place) for place in places]
+    client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, **_OPTIONS)
+    return cast("redis.asyncio.Redis", client)
+
+
+def _connect_async_to_master(settings: Settings, url: str, options: Mapping[str, Any]) -> redis.asyncio.Redis:
+    places, master = _sentinels(url)
+    sentinel = AsyncSentinel(places, sentinel_kwargs=_of_sentinels(settings))  # type: ignore[no-untyped-call]  # as above
+    client: redis.asyncio.Redis = sentinel.master_for(
+        settings.sentinel_master, parser_class=_AsyncParser, **master, **options
+    )
+    watched(client.connection_pool)
+    return client
+
+
+def _sentinels(url: str) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """Where the Sentinels are, and how the master is entered."""
+    read = read_sentinels(url)
+    return [*read.places], {"username": read.username, "password": read.password, "db": read.database}
+
+
+def _of_sentinels(settings: Settings) -> dict[str, Any]:
+    """How the Sentinels themselves are entered."""
+    password = settings.sentinel_password
+    return {
+        "password": password.get_secret_value() if password is not None else None,
+        "socket_connect_timeout": _OPTIONS["socket_connect_timeout"],
+        "socket_timeout": _OPTIONS["socket_connect_timeout"],
+    }
+
+
+def eviction_warning(redis: redis.Redis, settings: Settings) -> str | None:
+    """What is said where the log's server may throw keys away; None where it may not, or may not be asked."""
+    try:
+        found: Any = redis.info("memory")
+    except (RedisError, RedisClusterException):
+        return None
+    policy = found.get("maxmemory_policy", _KEEPS)
+    if policy == _KEEPS:
+        return None
+    where = mask_url(settings.require_redis())
+    return (
+        f"the log at {where} has maxmemory-policy {policy}: when its memory is full it throws away parts of runs. "
+        "CONFIG SET maxmemory-policy noeviction, and in its file"
+    )
+
+
+@contextmanager
+def redis_errors(settings: Settings) -> Iterator[None]:
+    """Turn what the Redis client raises into an `InfrastructureError` that says what to do."""
+    try:
+        yield
+    except (RedisError, RedisClusterException) as error:
+        raise InfrastructureError(_advice(error, mask_url(settings.require_redis()))) from error
+
+
+def _advice(error: Exception, where: str) -> str:
+    match error:
+        case AuthenticationError():
+            return f"the log at {where} needs the right password ({error}): redis://:PASSWORD@HOST:PORT/0"
+        case RedisConnectionError() if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            advice = "name the authority that signed it with ?ssl_ca_certs=FILE in the URL"
+            return f"the certificate of the log at {where} is not to be trusted ({error}): {advice}"
+        case RedisConnectionError() | RedisTimeoutError():
+            return f"no answer from the log at {where} ({error}): does the server run? see `acts doctor`"
+        case OutOfMemoryError():
+            advice = (
+                "raise its maxmemory, or delete runs that have ended (`acts delete --free 500MB`); see `acts doctor`"
+            )
+            return f"the log at {where} is full ({error}): {advice}"
+        case NotNow():
+            advice = "give its disk room (MISCONF), or bring back its replicas (NOREPLICAS)"
+            return f"the log at {where} takes nothing at the moment ({error}): {advice}"
+        case MovedError():
+            return "the log's server is part of a Redis Cluster: write ACTS_REDIS_URL=redis+cluster://HOST:PORT"
+        case RedisClusterException():
+            return f"no answer from the cluster of the log at {where} ({error})"
+    return f"the log refuses: {error}"
+
+
+# Grouping: commands that are asked for in one turn of the event loop go out in one pipeline.
+#
+# A lane's opening, claim and commit are one command each, and many lanes run on one loop: together they cost one write,
+# one read and one wake-up of the loop, instead of one each.
+
+logger = logging.getLogger(__name__)
+
+_PIPELINES: Final = 2
+"""How many pipelines are under way at a time; what is asked for meanwhile waits, and goes out together."""
+
+Command = tuple[Any, ...]
+
+
+class GroupedCommands:
+    """Sends commands for the tasks of one event loop. A command may be sent twice, where its answer was lost.
+
+    What the server will take later - it is full, loading or away - is repeated until it takes it.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._scripts: dict[str, str] = {}
+        self._idle: list[AbstractConnection] = []
+        """Connections of the pool that are kept, as many as there are pipelines."""
+        self._batcher = Batcher[Command, Any](
+            self._ask,
+            size_of=_size,
+            under_way=_PIPELINES,
+            passing=PASSING,
+            outage=Outage(logger, "a command to the log"),
+        )
+
+    def register_script(self, text: str) -> str:
+        """Make a script known; returns what `run_script` takes."""
+        sha: str = self._redis.register_script(text).sha
+        self._scripts[sha] = text
+        return sha
+
+    async def run_script(self, sha: str, keys: tuple[str, ...], *arguments: Any) -> Any:
+        """What a registered script answers. Raises `RedisError`, as `execute` does."""
+        try:
+            return await self.execute("EVALSHA", sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await self.execute("EVAL", self._scripts[sha], len(keys), *keys, *arguments)
+
+    async def execute(self, *command: Any) -> Any:
+        """What the server answers to a command."""
+        return await self._batcher.hand_in(command)
+
+    async def _ask(self, commands: list[Command]) -> list[Any]:
+        """The answers to commands, each of which may be an error."""
+        if isinstance(self._redis, RedisCluster):
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return await pipeline.execute(raise_on_error=False)
+        try:
+            async with asyncio.timeout(SILENT_SECONDS) as silence:
+                connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
+                try:
+                    return await self._answers(connection, commands, silence)
+                finally:
+                    self._idle.append(connection)  # one that has failed is closed, and connects anew
+        except TimeoutError as error:
+            raise RedisTimeoutError(f"no answer for {SILENT_SECONDS} s") from error
+
+    async def _answers(
+        self, connection: AbstractConnection, commands: Sequence[Command], silence: asyncio.Timeout
+    ) -> list[Any]:
+        if not connection.is_connected:
+            # Sending alone does not ask the Sentinels again.
+            await connection.connect()  # type: ignore[no-untyped-call]  # as above
+        await _send(connection, b"".join(map(hiredis.pack_command, commands)))
+        answers = []
+        for command in commands:
+            answers.append(await self._answer(connection, command[0]))
+            silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
+        return answers
+
+    async def _answer(self, connection: AbstractConnection, command: str) -> Any:
+        try:
+            answer = await connection.read_response()
+        except ResponseError as error:
+            return error
+        read = self._redis.response_callbacks.get(command)
+        return answer if read is None else read(answer)
+
+
+async def _send(connection: AbstractConnection, data: bytes) -> None:
+    try:
+        await connection.send_packed_command(data)
+    except AttributeError as error:  # Python 3.13's transport, where the connection was reset meanwhile
+        await connection.disconnect(nowait=True)
+        raise RedisConnectionError("the connection was reset") from error
+
+
+def _size(command: Command) -> int:
+    return sum(len(part) for part in command if isinstance(part, bytes))
+
+
+# The log's secret: made by the first process that needs it, and the same for all from then on.
+
+_BYTES: Final = 32
+
+
+def new_secret() -> bytes:
+    """Bytes that cannot be guessed."""
+    return secrets.token_bytes(_BYTES)
+
+
+def read_tokens(redis: AsyncRedis, prefix: str) -> Tokens:
+    """The tokens of a backend. Raises `RedisError`."""
+    key = secret(prefix)
+    found: Any = redis.get(key)
+    if found is None:
+        redis.setnx(key, new_secret())
+        found = redis.get(key)
+    return Tokens(found)

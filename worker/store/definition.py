@@ -1,0 +1,540 @@
+"""How a checked plan is written down, so that any worker can go on with any of its lanes.
+
+The *definition* of a run is what all lanes share: tools, delegates and, for a plan, its templates. What is a lane's own
+(the calls of a solution, and which places the initial context held) is in the first entry of that lane, so loading a
+lane costs nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+from acts_celery.protocol import Plan
+from acts_celery.protocol.calls.call import Approvals, Call, make_call, read_approvals
+from acts_celery.protocol.calls.declarations import merged
+from acts_celery.protocol.calls.tools import Executor, Runner, Tool
+from acts_celery.protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, said_of
+from acts_celery.protocol.engine.events import CallEnded, ElementEnded, MessageAdded, Status
+from acts_celery.protocol.messages import CHOSEN, EVERYWHERE, TRUST
+from acts_celery.protocol.plan.graph import Graph, Writers
+from acts_celery.protocol.plan.lanes import Lane
+from acts_celery.protocol.plan.layout import Layout
+from acts_celery.protocol.plan.waits import Gathers, Waits
+from acts_celery.protocol.references import Reference, parse
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks, marks_of
+from acts_celery.protocol.trust import marks_since, refuses_untrusted
+from acts_celery.worker.broker.messages import pack, unpack
+from acts_celery.worker.errors import OtherFormat
+
+# Formats: which runs this version reads; one of another format is left to the workers of its version (SPEC R11.1).
+
+FORMAT: Final = 4
+"""Raised when a worker of the version before could not read what is written: it leaves such a run to the others."""
+
+
+def require_format(number: int) -> None:
+    """Raise `OtherFormat` where a run is of a format that is not read."""
+    if number != FORMAT:
+        raise OtherFormat(
+            f"the run has format {number} and this version reads {FORMAT}: use the version that submitted it"
+        )
+
+
+def require_readable(definition: Mapping[str, Any]) -> None:
+    """Raise `OtherFormat` where a run's definition is not read: of another format, or with a staged plan."""
+    require_format(definition["format"])
+    if "plan" in definition["config"]:  # the log of its loop has events that nothing follows
+        raise OtherFormat("the run has a staged plan, which this version does not have: use the one that submitted it")
+
+
+# Calls, tools and places as a definition and the records of lanes hold them.
+
+PLACES: Final = ("held", "promised", "required")
+"""What a record says of the context (see `Lane`)."""
+
+
+def pack_tools(tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """Tools by name, as they are declared."""
+    return {name: dict(tool.declaration) for name, tool in tools.items()}
+
+
+def unpack_tools(declarations: Mapping[str, Any]) -> dict[str, Tool]:
+    """The inverse of `pack_tools`."""
+    return {name: Tool(name, declaration) for name, declaration in declarations.items()}
+
+
+def pack_calls(calls: Sequence[Call]) -> list[Any]:
+    """Calls, each as index, text, executor, name, and the sources that its model was shown, where there are any."""
+    return [[call.index, dict(call.raw), call.runner.executor.value, call.runner.name, *_told(call)] for call in calls]
+
+
+def unpack_calls(calls: Sequence[Any], tools: Mapping[str, Tool]) -> tuple[Call, ...]:
+    """The inverse of `pack_calls`; `tools` are those that the calls name."""
+    return tuple(_call(tools, *packed) for packed in calls)
+
+
+def _told(call: Call) -> list[list[str]]:
+    return [sorted(call.told)] if call.told else []
+
+
+def _call(
+    tools: Mapping[str, Tool], index: int, raw: Mapping[str, Any], executor: str, name: str, told: Sequence[str] = ()
+) -> Call:
+    constants = tools[raw["_tool"]].constants if raw["_tool"] in tools else {}
+    call = make_call(index, raw, constants, Runner(Executor(executor), name))
+    return replace(call, told=frozenset(told)) if told else call
+
+
+def all_places_of(lane: Lane) -> dict[str, Any]:
+    """The places that the context held or promised when a lane was laid out, as its record has them."""
+    return {**_places_of(lane), "gathers": _places_of(lane.gathers) if lane.gathers is not None else None}
+
+
+def _places_of(laid_out: Lane | Gathers) -> dict[str, frozenset[str]]:
+    return {name: frozenset(map(str, getattr(laid_out, name))) for name in PLACES}
+
+
+def pack_all_places(places: Mapping[str, Any]) -> dict[str, Any]:
+    """What `all_places_of` has given."""
+    gathers = places["gathers"]
+    return pack_places(places) | ({} if gathers is None else {"gathers": pack_places(gathers)})
+
+
+def pack_places(places: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The places of a record, or of what it keeps."""
+    return {name: sorted(places[name]) for name in PLACES if places[name] or name == "held"}
+
+
+def unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[str]] | None:
+    """The places as the gather calls of the global lane saw them."""
+    return None if fields is None else {name: frozenset(fields.get(name, ())) for name in PLACES}
+
+
+# Trust: what a definition holds of what tools and code say of who may decide (SPEC R16.1).
+
+Ended = MessageAdded | CallEnded | ElementEnded
+"""What an entry says of a call that has written, or ended."""
+Trusts = Mapping[str, ToolTrust]
+"""What is said of tools and code, by name."""
+SaidHere = Callable[[Iterable[Call], Mapping[str, Any]], Trusts]
+"""What the code and the operator of this process say of calls, by the names of their tools and their code; given the
+definitions of the run's delegates, too.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is said of calls by all who may: the run, this process's code and its operator (SPEC R16.1)."""
+
+    all: Trusts
+    added: Trusts
+    """What of that the run does not say: calls may have begun, or ended, without it."""
+
+    @property
+    def relabels(self) -> bool:
+        """Whether what the log holds of calls gets sources that it does not name."""
+        return any(one.result for one in self.added.values())
+
+
+def pack_trust(said: Trusts) -> dict[str, Any]:
+    """Its field, where anything is said."""
+    return {"trust": {name: one.to_dict() for name, one in said.items()}} if said else {}
+
+
+def unpack_trust(fields: Mapping[str, Any]) -> Trusts:
+    """The inverse of `pack_trust`.
+
+    A delegate endorses only if the definition beside it says so, with an answer of few values: a file that was imported
+    may say more (SPEC R16.3).
+    """
+    said = {name: ToolTrust.read(one) for name, one in fields.get("trust", {}).items()}
+    for name in [name for name, one in said.items() if one.endorses]:
+        definition = fields["delegates"].get(name, {})
+        if definition.get(ENDORSES) is not True or any(endorsement_problems(definition)):
+            said[name] = replace(said[name], endorses=False)
+    return said
+
+
+def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts:
+    """What is said by a run and by who adds to it, an amendment or a worker: each can only add. A delegate that the
+    amendment has `defined` endorses only if it says so: another definition may have answered before.
+    """
+    if not added and not defined:
+        return before
+    before = {name: replace(said, endorses=said.endorses and name not in defined) for name, said in before.items()}
+    names = (*before, *(name for name in added if name not in before))
+    return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}
+
+
+def relabelled(event: Ended, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> Ended:
+    """What a call has written, or how it has ended, with the sources that are known since the log was written. A gather
+    call has those from `elsewhere`, too: of all results that it may have read in other lanes.
+    """
+    is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
+    marks = marks_since(call, trust, fold, is_done=is_done)
+    if call.gather and elsewhere:
+        marks |= Marks(elsewhere, elsewhere)
+    if not marks:
+        return event
+    if event.message is not None:
+        together = marks_of(event.message) | marks
+        chosen = {CHOSEN: sorted(together.chosen)} if together.chosen else {}
+        event = replace(event, message={**event.message, TRUST: sorted(together.labels), **chosen})
+    return replace(event, labels=event.labels | marks.labels) if isinstance(event, CallEnded) else event
+
+
+_MOST_KEPT: Final = 64
+_KEPT_BYTES: Final = 64 * 2**10
+"""A definition that is larger is read anew for each run."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Calls of a lane that had not begun when others were added (SPEC R11.7): they wait for none of those."""
+
+    calls: tuple[Call, ...]
+    before: int
+    """The index of the first call that was added."""
+    held: frozenset[str]
+    promised: frozenset[str]
+    required: frozenset[str]
+    """The places as the lane's record had them until then."""
+    unseen: frozenset[int] = frozenset()
+    """Other calls of the lane that they wait for neither, as in the record."""
+
+
+@dataclass(frozen=True)
+class LaneRecord:
+    """A lane's own part, as it was submitted or amended last."""
+
+    calls: tuple[Call, ...] = ()
+    held: frozenset[str] = frozenset()
+    """The places that the context held then, of those that make a difference."""
+    promised: frozenset[str] = frozenset()
+    """The places that its calls read and that were only promised then."""
+    required: frozenset[str] = frozenset()
+    """The places that promises required then and that its scopes cover."""
+    version: int | None = None
+    """Which of the definition's templates are the lane's, besides its own calls."""
+    gathers: Mapping[str, frozenset[str]] | None = None
+    """The places, by the names above, as the gather calls of the global lane saw them here (SPEC R10.4)."""
+    begun: frozenset[int] = frozenset()
+    """Calls that were at work when the lane was amended: they wait for no other call."""
+    amendment: str | None = None
+    """Which amendment it was."""
+    tick: int | None = None
+    """Which tick of a loop brought its calls: their errors are appended when that tick is over (SPEC R13.1)."""
+    kept: tuple[Layer, ...] = ()
+    stand_ins: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """For calls that a person has replaced, which are in `kept`, the calls that stand in for them (SPEC R14.2)."""
+    unseen: frozenset[int] = frozenset()
+    """Calls in `kept` that those of the record do not wait for: they stand in for one that had nothing to wait for."""
+    before: bytes = b""
+    """The record before it, where calls were added while a gather call waited: that goes on waiting by it."""
+    data: bytes = field(default=b"", compare=False, repr=False)
+    """The record as it was read."""
+
+    def layers(self, calls: Iterable[Call], before: int) -> tuple[Layer, ...]:
+        """Those of its calls that stay where others are added, from that index on: each with what the context held when
+        it came. What was at work then goes on waiting for no call.
+        """
+        left = {call.index: call for call in calls}
+        layers = [
+            replace(layer, calls=tuple(left.pop(call.index) for call in layer.calls if call.index in left))
+            for layer in self.kept
+        ]
+        begun = tuple(left.pop(index) for index in sorted(self.begun & left.keys()))
+        places = self.held, self.promised, self.required, self.unseen
+        layers += [Layer(begun, 0, *places), Layer(tuple(left.values()), before, *places)]
+        return tuple(layer for layer in layers if layer.calls)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the lanes of a run share."""
+
+    tools: Mapping[str, Tool]
+    returns: Mapping[str, Tool]
+    """The activities whose annotations count for results."""
+    delegates: Mapping[str, Any]
+    versions: tuple[tuple[Call, ...], ...]
+    """A plan's templates, and those that amendments have put in their place."""
+    awaited: frozenset[int]
+    """The global calls that calls of instances wait for."""
+    output: Any
+    config: Mapping[str, Any]
+    schema: Any = None
+    """What the output has to fit, where the solution was submitted with a schema."""
+    allow: frozenset[str] | None = None
+    """The names that its calls may use, also those of amendments; None allows all."""
+    request: Mapping[str, Any] | None = None
+    """What a model is asked for tick by tick, where the run is a loop: `schema` and `tools`, as in a submission (SPEC
+    R12.1).
+    """
+
+    is_lazy: bool = False
+    """Whether nothing of it runs before its plan is approved (SPEC R10.2)."""
+    contracts: Mapping[str, str] = field(default_factory=dict)
+    """The marks of the contracts of activities that its calls were checked under (SPEC R17.2), by name."""
+    trust: Trusts = field(default_factory=dict)
+    """What is said of the tools and the code of its calls, by name (SPEC R16.1)."""
+    operator: OperatorTrust = field(default_factory=OperatorTrust)
+    """What the operator said of tools when it was submitted: that holds for calls that come later, too."""
+    said_here: SaidHere | None = None
+    """What this process adds to that; None where no call is started from it."""
+
+    @property
+    def refuses_untrusted(self) -> bool:
+        """Whether a call with effects fails where others would decide on it, and is not held (SPEC R16.4)."""
+        return refuses_untrusted(self.config)
+
+    def said_of(self, calls: Iterable[Call]) -> Said:
+        """What is said of calls."""
+        said = both(self.trust, self.said_here(calls, self.delegates)) if self.said_here is not None else self.trust
+        if said is self.trust:
+            return Said(said, {})
+        return Said(said, {name: one for name, one in said.items() if one != self.trust.get(name, NOTHING)})
+
+    @cached_property
+    def submitted_with(self) -> OperatorTrust:
+        """What was said of tools at its submission, for ticks, amendments and child runs; nothing of it endorses."""
+        by_name = {name: replace(said, endorses=False) for name, said in self.trust.items()}
+        return self.operator | OperatorTrust(by_name)
+
+    def has_effects(self, call: Call) -> bool:
+        """Whether a call changes something outside."""
+        return said_of(self.trust, call.tool, call.runner.name).effects
+
+    @cached_property
+    def is_template(self) -> bool:
+        """Whether its calls run once for each instance, as a plan's do."""
+        return not all(call.is_everywhere for call in self.versions[0])
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Which calls a person decides on (SPEC R14.1)."""
+        return read_approvals(self.config)
+
+    def lane_calls(self, record: LaneRecord, instance: str | None) -> tuple[Call, ...]:
+        """The calls of a lane: its own, or the templates that are not pinned to another instance."""
+        if record.kept:
+            kept = tuple(call for layer in record.kept for call in layer.calls)
+            return (*kept, *self.lane_calls(replace(record, kept=()), instance))
+        if record.version is None:
+            return record.calls
+        templates = self.versions[record.version]
+        if instance is None and any(call.gather for call in templates):
+            return (*record.calls, *(call for call in templates if call.gather))
+        own = (call for call in templates if call.instance in (None, EVERYWHERE, instance) and not call.gather)
+        return (*record.calls, *own)
+
+    def are_same_everywhere(self, record: LaneRecord) -> bool:
+        """Whether all instances with this record have the same calls."""
+        if record.version is None or record.calls or record.kept:
+            return False
+        return all(call.instance in (None, EVERYWHERE) for call in self.versions[record.version])
+
+    def amended(self, data: bytes) -> Definition:
+        """The definition as an amendment leaves it (see `pack_amendment`)."""
+        fields = unpack(data)
+        tools = {**self.tools, **unpack_tools(fields["tools"])}
+        return replace(
+            self,
+            tools=tools,
+            returns={**self.returns, **unpack_tools(fields.get("returns", {}))},
+            delegates={**self.delegates, **fields["delegates"]},
+            versions=(*self.versions, unpack_calls(fields["templates"], tools)),
+            awaited=self.awaited | frozenset(fields["awaited"]),
+            contracts=merged(self.contracts, fields.get("contracts", {})),
+            trust=both(self.trust, unpack_trust(fields), fields["delegates"]),
+        )
+
+    def graph(self, calls: Sequence[Call], record: LaneRecord, shared: Sequence[Call]) -> Graph:
+        """What the lane's calls wait for; `shared` are the global calls it can see."""
+        kept = {call.index for layer in record.kept for call in layer.calls}
+        own = [call for call in calls if call.index not in record.begun and call.index not in kept]
+        seen = [call for call in calls if call.index not in record.unseen]
+        graph = _graph(own, writers_of(seen, shared, self.failing(seen)), record)
+        for layer in record.kept:
+            own, others = ([call for call in seen if call.index < layer.before] for seen in (calls, shared))
+            own = [call for call in own if call.index not in layer.unseen]
+            graph = graph.beside(_graph(layer.calls, writers_of(own, others, self.failing(own)), layer))
+        return graph
+
+    def failing(self, calls: Iterable[Call]) -> Iterable[Call]:
+        """Those of some calls whose errors others wait for: none in a loop (SPEC R3.1, R13.1)."""
+        return calls if self.request is None else ()
+
+
+def pack_definition(plan: Plan) -> bytes:
+    """The definition of a plan's run."""
+    submission = plan.submission
+    return pack(
+        {
+            "format": FORMAT,
+            "tools": pack_tools(plan.tools),
+            "returns": pack_tools(plan.returns),
+            "delegates": dict(submission.delegates),
+            "templates": pack_calls([call for call in plan.calls if submission.is_template or call.is_everywhere]),
+            "awaited": sorted(plan.awaited),
+            "output": submission.output,
+            "schema": None if submission.is_request else submission.schema,
+            "config": dict(submission.config),
+            "allow": None if plan.allow is None else sorted(plan.allow),
+            **({"request": _request(plan)} if submission.is_request else {}),
+            **_pack_contracts(plan),
+            **pack_trust(plan.trust),
+            **({"operator": plan.operator.to_dict()} if plan.operator else {}),
+            **({"lazy": True} if plan.waits_for_approval else {}),
+        }
+    )
+
+
+def _pack_contracts(plan: Layout) -> dict[str, Any]:
+    return {"contracts": dict(plan.contracts)} if plan.contracts else {}
+
+
+def _request(plan: Plan) -> dict[str, Any]:
+    """The request as it was submitted, but for its context: that is in the log."""
+    tools, declared = plan.submission.tools, plan.submission.declared
+    return {
+        "schema": plan.submission.schema,
+        "tools": [{name: dict(tools[name].declaration)} if name in tools else name for name in declared],
+    }
+
+
+def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
+    """The definition, from its bytes; to be read only. Runs of one kind have the same bytes, and share what is compiled
+    of them. Raises `OtherFormat`.
+    """
+    read = _kept_definition if len(data) <= _KEPT_BYTES else _read_definition
+    return read(data, said_here)
+
+
+@lru_cache(_MOST_KEPT)
+def _kept_definition(data: bytes, said_here: SaidHere | None) -> Definition:
+    return _read_definition(data, said_here)
+
+
+def _read_definition(data: bytes, said_here: SaidHere | None = None) -> Definition:
+    fields = unpack(data)
+    require_readable(fields)
+    tools = unpack_tools(fields["tools"])
+    return Definition(
+        tools=tools,
+        returns=unpack_tools(fields.get("returns", {})),
+        delegates=fields["delegates"],
+        versions=(unpack_calls(fields["templates"], tools),),
+        awaited=frozenset(fields["awaited"]),
+        output=fields["output"],
+        schema=fields.get("schema"),
+        config=fields["config"],
+        allow=None if fields.get("allow") is None else frozenset(fields["allow"]),
+        request=fields.get("request"),
+        contracts=fields.get("contracts", {}),
+        trust=unpack_trust(fields),
+        operator=OperatorTrust.read(fields.get("operator", {})),
+        said_here=said_here,
+        is_lazy=fields.get("lazy", False),
+    )
+
+
+def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
+    """The record in the first entry of a lane; null for calls means a plan's templates, a version besides them a
+    solution's calls that run in every instance.
+    """
+    calls = None if is_template else [call for call in lane.calls if not call.is_everywhere]
+    version = {"version": 0} if calls is not None and len(calls) < len(lane.calls) else {}
+    packed = None if calls is None else pack_calls(calls)
+    return pack({"calls": packed, **version, **pack_all_places(all_places_of(lane))})
+
+
+def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
+    """What lanes share of an amendment: it goes into the global lane."""
+    return pack(
+        {
+            "tools": pack_tools(plan.tools),
+            "returns": pack_tools(plan.returns),
+            "delegates": dict(plan.submission.delegates),
+            "templates": pack_calls(plan.calls) if plan.submission.is_template else [],
+            "awaited": sorted(awaited),
+            **_pack_contracts(plan),
+            **pack_trust(plan.trust),
+        }
+    )
+
+
+def pack_amended_lane(record: LaneRecord) -> bytes:
+    """What is a lane's own of an amendment."""
+    stand_ins = [[index, *found] for index, found in record.stand_ins.items()]
+    return pack(
+        {
+            "calls": pack_calls(record.calls),
+            **pack_all_places({name: getattr(record, name) for name in (*PLACES, "gathers")}),
+            "version": record.version,
+            "begun": sorted(record.begun),
+            "amendment": record.amendment,
+            **({"tick": record.tick} if record.tick is not None else {}),
+            **({"kept": [_pack_layer(layer) for layer in record.kept]} if record.kept else {}),
+            **({"stand_ins": stand_ins} if stand_ins else {}),
+            **({"unseen": sorted(record.unseen)} if record.unseen else {}),
+            **({"before": record.before} if record.before else {}),
+        }
+    )
+
+
+def unpack_lane(data: bytes, tools: Mapping[str, Tool]) -> LaneRecord:
+    """The lane's own part, from its bytes."""
+    fields = unpack(data)
+    calls = fields["calls"]
+    return LaneRecord(
+        calls=unpack_calls(calls or (), tools),
+        held=frozenset(fields["held"]),
+        promised=frozenset(fields.get("promised", ())),
+        required=frozenset(fields.get("required", ())),
+        gathers=unpack_gathers(fields.get("gathers")),
+        version=fields.get("version", 0 if calls is None else None),
+        begun=frozenset(fields.get("begun", ())),
+        amendment=fields.get("amendment"),
+        tick=fields.get("tick"),
+        kept=tuple(_unpack_layer(layer, tools) for layer in fields.get("kept", ())),
+        stand_ins={index: tuple(found) for index, *found in fields.get("stand_ins", ())},
+        unseen=frozenset(fields.get("unseen", ())),
+        before=fields.get("before", b""),
+        data=data,
+    )
+
+
+def gather_counts(lanes: Iterable[Gathers | None]) -> Counter[int]:
+    """Of how many lanes each gather call has to wait for something; see commit.lua."""
+    return Counter(index for gathers in lanes if gathers is not None for index in gathers.waiting)
+
+
+def _pack_layer(layer: Layer) -> dict[str, Any]:
+    places = pack_places({name: getattr(layer, name) for name in PLACES})
+    unseen = {"unseen": sorted(layer.unseen)} if layer.unseen else {}
+    return {"calls": pack_calls(layer.calls), "before": layer.before, **places, **unseen}
+
+
+def _unpack_layer(fields: Mapping[str, Any], tools: Mapping[str, Tool]) -> Layer:
+    places = {name: frozenset(fields.get(name, ())) for name in (*PLACES, "unseen")}
+    return Layer(unpack_calls(fields["calls"], tools), fields["before"], **places)
+
+
+def _graph(calls: Sequence[Call], writers: Writers, places: LaneRecord | Layer) -> Graph:
+    return Waits(calls, writers).graph(*map(places_in, (places.held, places.promised, places.required)))
+
+
+def writers_of(calls: Sequence[Call], shared: Sequence[Call], failing: Iterable[Call]) -> Writers:
+    """The writers among a lane's calls and the global ones, each once, and those whose errors are read."""
+    return Writers({call.index: call for call in (*calls, *shared)}.values(), failing=failing)
+
+
+def places_in(texts: Iterable[str]) -> set[Reference]:
+    """The places that a record names."""
+    return {parse(text).references[0] for text in texts}

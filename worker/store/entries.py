@@ -1,0 +1,289 @@
+"""An entry of a run's log, read: the event that it says, and what stands beside that (see `fields`).
+
+Ids are given by the server, so they order everything that happened in the run.
+The stream is the truth; `calls` only makes commits exactly-once, `lanes` and the counters only spare reading it all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from acts_celery.protocol.calls.call import element_index
+from acts_celery.protocol.engine import events as undone
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallGivenBack,
+    CallHeld,
+    CallsUndone,
+    ChildStarted,
+    ElementEnded,
+    Event,
+    FanOutBegun,
+    MessageAdded,
+    PromisesGivenUp,
+    Status,
+)
+from acts_celery.protocol.engine.loop import LoopEvent
+from acts_celery.worker.broker.attempts import Seen
+from acts_celery.worker.broker.messages import unpack
+from acts_celery.worker.store import keys as names
+from acts_celery.worker.store.held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
+from acts_celery.worker.store.keys import Fields
+from acts_celery.worker.store.loop_entries import read_loop_events
+
+# What the log says of the time that a call took: the field `t` of what is told of its end.
+#
+# When a call ended is in the id of the entry that ends it. What ids do not tell is written beside it: for how long the
+# last attempt was at work, and which attempt that was, where it was not the first.
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a call took."""
+
+    took_ms: int | None
+    """How long its last attempt was at work; None where its worker was lost, or a child run has answered it."""
+    attempts: int = 1
+
+    def pack(self) -> int | list[int | None] | None:
+        """As the log has it, in as few bytes as will do."""
+        return self.took_ms if self.attempts == 1 else [self.took_ms, self.attempts]
+
+    @classmethod
+    def read(cls, packed: Any) -> Spent | None:
+        """The inverse. None where nothing is said that one of ours would have written: a log may be imported."""
+        match packed:
+            case int(took_ms) if took_ms >= 0:
+                return cls(took_ms)
+            case [None | int() as took_ms, int(attempts)] if (took_ms or 0) >= 0 and attempts > 1:
+                return cls(took_ms, attempts)
+        return None
+
+
+ENTRY_ID: Final = re.compile(r"\d{1,20}-\d{1,20}\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatusChanged:
+    """The run's status has changed; such an entry belongs to no lane."""
+
+    status: str
+    reason: str | None = None
+    """Why it has ended, where it took more than a run may."""
+
+
+class Entry(NamedTuple):
+    """One entry of a run's log."""
+
+    id: str
+    event: Event | RunStatusChanged | None = None
+    """What has happened; None where the entry says no more than the record of a lane, who did what, or of a loop."""
+    is_of_lane: bool = True
+    """Whether it belongs to a lane, or else to the run."""
+    instance: str | None = None
+    message: Mapping[str, Any] | None = None
+    """The message of the event, or of a loop's solution."""
+    record: bytes | None = None
+    """What is to be done in the lane from now on (see `definition`)."""
+    amendment: bytes | None = None
+    elements: int = 0
+    """For how many elements a call is carried out since this entry (SPEC R4.10)."""
+    spent: Spent | None = None
+    """What the call took that has ended with this entry, where it was carried out."""
+    code: int | None = None
+    """The number of who has carried it out, with which version of the code (see `codes`)."""
+    seen: Seen | None = None
+    """What the delegate, or the model, was shown of the log whose call has ended with it."""
+    by: str | None = None
+    """Who has given by hand what the call has ended with, or had calls tried again."""
+    audit: AuditRecord | None = None
+    """Who did what, where the entry was written on order from outside."""
+    tick: int | None = None
+    """Of a loop; such an entry belongs to the loop's lane, and to no instance."""
+    loop: tuple[LoopEvent, ...] = ()
+    """What has happened to it."""
+    size: int = 0
+    """Of its fields, in bytes."""
+
+    @property
+    def lays_out(self) -> bool:
+        """Whether it says anew what is to be done in its lane."""
+        return self.record is not None or type(self.event) is CallsUndone
+
+    @property
+    def call(self) -> int | None:
+        """The call that the event is about."""
+        return getattr(self.event, "call", None)
+
+    @property
+    def cost(self) -> Mapping[str, Any] | None:
+        """What asking models has cost for the call, or element, that has ended with it."""
+        return getattr(self.event, "cost", None)
+
+    @property
+    def run_status(self) -> str | None:
+        """What the run's status changed to."""
+        return self.event.status if isinstance(self.event, RunStatusChanged) else None
+
+
+class _Said(NamedTuple):
+    """What the event of an entry is made of."""
+
+    value: bytes
+    """Of the field that says which event it is."""
+    fields: Fields
+    call: int
+    message: Mapping[str, Any] | None
+    detail: Mapping[str, Any]
+    hold: Shown | None
+
+
+def _call_ended(said: _Said) -> CallEnded:
+    detail, ruling = said.detail, said.fields.get(names.DECIDED)
+    return CallEnded(
+        said.call,
+        Status(said.value.decode()),
+        said.message,
+        error=detail.get("error"),
+        reason=detail.get("reason"),
+        cost=detail.get("cost"),
+        missed=tuple(detail.get("missed", ())),
+        ruling=unpack_ruling(ruling) if ruling is not None else None,
+        is_rescued="rescued" in detail,
+        labels=frozenset(detail.get("labels", ())),
+    )
+
+
+def _element_ended(said: _Said) -> ElementEnded:
+    element, _, status = said.value.decode().partition(":")
+    detail = said.detail
+    return ElementEnded(
+        said.call,
+        element_index(said.call, int(element)),
+        Status(status),
+        said.message,
+        error=detail.get("error"),
+        value=detail.get("value"),
+        cost=detail.get("cost"),
+    )
+
+
+def _listed(said: _Said, name: bytes) -> tuple[int, ...]:
+    return tuple(unpack(said.fields[name])) if name in said.fields else ()
+
+
+def _snapshot(said: _Said) -> Any:
+    assert said.hold is not None
+    return said.hold.snapshot
+
+
+_EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
+    names.ENDED: _call_ended,
+    names.ELEMENT: _element_ended,
+    names.HELD: lambda said: CallHeld(said.call, _snapshot(said), said.hold.doubt if said.hold is not None else None),
+    names.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
+    names.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
+    names.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
+    names.GIVEN_BACK: lambda said: CallGivenBack(said.call, said.value.decode()),
+    names.UNDONE: lambda said: CallsUndone(
+        tuple(unpack(said.value)), _listed(said, names.KEEPING), _listed(said, names.STALE)
+    ),
+    names.GAVE_UP: lambda said: PromisesGivenUp(),
+}
+"""By the first field of an entry that is one of these; an entry without any, and with a message, adds that."""
+
+
+def read_entry(id_: bytes, fields: Fields) -> Entry:
+    """An entry, from what Redis returns."""
+    message = unpack(fields[names.MESSAGE]) if names.MESSAGE in fields else None
+    audit = AuditRecord.unpack(fields[names.AUDIT]) if names.AUDIT in fields else None
+    detail = unpack(fields[names.DETAIL]) if names.DETAIL in fields else {}
+    size = sum(map(len, fields.values()))
+    lane = fields.get(names.LANE)
+    if lane is None:
+        status = fields.get(names.STATUS, fields.get(names.ENDED))  # the stream of statuses has it under the latter
+        event = RunStatusChanged(status.decode(), detail.get("reason")) if status is not None else None
+        return Entry(id_.decode(), event, is_of_lane=False, message=message, audit=audit, size=size)
+    if (tick := fields.get(names.TICK)) is not None:
+        events = read_loop_events(fields, message)
+        return Entry(id_.decode(), message=message, audit=audit, tick=int(tick), loop=events, size=size)
+    held = fields.get(names.HELD) or fields.get(names.FAN_OUT)
+    hold = unpack_hold(held) if held is not None else None
+    return Entry(
+        id_.decode(),
+        _event(fields, message, detail, hold),
+        instance=lane.decode() or None,
+        message=message,
+        record=fields.get(names.RECORD),
+        amendment=fields.get(names.AMENDMENT),
+        elements=hold.elements if hold is not None and names.FAN_OUT in fields else 0,
+        spent=Spent.read(detail.get("t")) if detail else None,
+        code=int(code) if (code := fields.get(names.CODE)) is not None else None,
+        seen=_seen(detail.get("seen")),
+        by=detail.get("by"),
+        audit=audit,
+        size=size,
+    )
+
+
+def _event(
+    fields: Fields, message: Mapping[str, Any] | None, detail: Mapping[str, Any], hold: Shown | None
+) -> Event | None:
+    call = fields.get(names.CALL)
+    for name, value in fields.items():
+        if (read := _EVENTS.get(name)) is not None:
+            return read(_Said(value, fields, int(call) if call is not None else -1, message, detail, hold))
+    return MessageAdded(message, int(call) if call is not None else None) if message is not None else None
+
+
+def _seen(said: Any) -> Seen | None:
+    """None where nothing is said that one of ours would have written: a log may be imported."""
+    match said:
+        case [str(own), str(shared)] if ENTRY_ID.match(own) and ENTRY_ID.match(shared):
+            return own, shared
+    return None
+
+
+def read_flat(id_: bytes, flat: Sequence[bytes]) -> Entry:
+    """An entry, its fields and values in one list as a script gives them."""
+    return read_entry(id_, dict(zip(flat[::2], flat[1::2], strict=True)))
+
+
+def id_key(id_: str) -> tuple[int, int]:
+    """The order of ids."""
+    milliseconds, _, sequence = id_.partition("-")
+    return int(milliseconds), int(sequence)
+
+
+def moment_ms(id_: str) -> int:
+    """The server's time in an id, in ms."""
+    return int(id_.partition("-")[0])
+
+
+# What counts no more of calls that were carried out again: their events, and what they had written (SPEC R11.8).
+
+
+def counting(entries: Iterable[Entry]) -> list[Entry]:
+    """Of the entries of lanes, in order, those whose message counts after the last of them."""
+    found: list[Entry | None] = []
+    written = defaultdict[tuple[str | None, int | None], list[int]](list)
+    for entry in entries:
+        if isinstance(entry.event, CallsUndone):
+            for call in entry.event.calls:
+                for position in written.pop((entry.instance, call), ()):
+                    found[position] = None
+        elif entry.message is not None and entry.is_of_lane:
+            written[entry.instance, entry.call].append(len(found))
+            found.append(entry)
+    return [entry for entry in found if entry is not None]
+
+
+def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries of a lane, without the events that count no more."""
+    for entry, counts in zip(entries, undone.counting([entry.event for entry in entries]), strict=True):
+        yield entry if counts else entry._replace(event=None)

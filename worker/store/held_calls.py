@@ -1,0 +1,258 @@
+"""Held calls in the log: what waits for a person, with what, and what was decided of it (SPEC R14.2, R14.3)."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import asks
+from acts_celery.protocol.engine.events import FanOut, Hold, Ruling, Snapshot, Verdict
+from acts_celery.protocol.paths import MISSING
+from acts_celery.protocol.trust import Doubt
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import pack, unpack
+from acts_celery.worker.errors import RunNotFound
+from acts_celery.worker.store.keys import ENDED_STATUSES, HELD, Condition, Keys
+from acts_celery.worker.store.scripts import iso_date
+
+_AT_ONCE: Final = 200
+_DIGEST: Final = 20
+"""Characters of a digest. It covers the run, the call and its entry, so nobody can choose what has the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a person is shown of a held call."""
+
+    tool: str
+    snapshot: Snapshot
+    output: Any = MISSING
+    """The result that a model has written into the call (SPEC R4.7)."""
+    is_question: bool = False
+    """Whether the person's answer is its result."""
+    elements: int = 0
+    """For how many elements it is carried out, where it is for each (SPEC R4.10)."""
+    doubt: Doubt | None = None
+    """Why it waits, where it is for what others wrote (SPEC R16.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCall:
+    """A call that waits for a person, and all that it will run with."""
+
+    id: CallId
+    entry: str
+    """The id of its entry in the log."""
+    digest: str
+    """Names exactly this: the call of this run, held by this entry, with what it runs with (SPEC R14.4)."""
+    shown: Shown
+    since_ms: int
+    until_ms: int | None
+    """When it is rejected where no person has decided (`config.approve_seconds`)."""
+
+    def to_dict(self, run: str | None = None) -> dict[str, Any]:
+        """As `acts held --json` of a run prints it; `messages`, `output`, `question` and `untrusted` are there only
+        where there are any. In the list of a `run` above its own it has its `run`, and that before its id: `RUN/0`.
+        """
+        snapshot, is_below = self.shown.snapshot, run not in (None, self.id.run)
+        messages = {"messages": [dict(message) for message in snapshot.messages]} if snapshot.messages else {}
+        output = {"output": self.shown.output} if self.shown.output is not MISSING else {}
+        return {
+            "call": f"{self.id.run}/{self.id.name}" if is_below else self.id.name,
+            **({"run": self.id.run} if is_below else {}),
+            "index": self.id.index,
+            "tool": self.shown.tool,
+            "instance": self.id.instance,
+            "parameters": dict(snapshot.parameters),
+            "scopes": dict(snapshot.scopes),
+            **messages,
+            **output,
+            **({"question": True} if self.shown.is_question else {}),
+            **({"untrusted": self.shown.doubt.to_dict()} if self.shown.doubt is not None else {}),
+            "since": iso_date(self.since_ms),
+            "until": iso_date(self.until_ms) if self.until_ms is not None else None,
+            "shown": self.digest,
+        }
+
+
+def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[HeldCall]:
+    """What waits for a person in a run, longest first, or one call by its `member`; nothing once the run is over.
+
+    Raises `RunNotFound`, `RedisError`.
+    """
+    fields: Any = redis.hmget(keys.state, "status", "approve_ms")
+    if fields[0] is None:
+        raise RunNotFound(keys.run)
+    if fields[0].decode() in ENDED_STATUSES:
+        return
+    wait_ms = int(fields[1]) if fields[1] is not None else None
+    members: Any = redis.zrange(keys.held, 0, -1, withscores=True) if only is None else _one(redis, keys, only)
+    for page in batches(members, _AT_ONCE):
+        conditions: Any = redis.hmget(keys.calls, [member for member, _ in page])
+        with redis.pipeline(transaction=False) as pipeline:
+            for condition in conditions:
+                found = Condition.read(condition)
+                id_ = found.holder if found is not None and found.holder else "0-0"
+                pipeline.xrange(keys.log, id_, id_)
+            entries = pipeline.execute()
+        for (member, since), entry in zip(page, entries, strict=True):
+            if entry and (hold := entry[0][1].get(HELD)) is not None:  # else it was decided on meanwhile
+                call = CallId.of_member(keys.run, member.decode())
+                until = int(since) + wait_ms if wait_ms is not None else None
+                id_ = entry[0][0].decode()
+                yield HeldCall(call, id_, _digest(call, id_, hold), unpack_hold(hold), int(since), until)
+
+
+def _digest(call: CallId, entry: str, hold: bytes) -> str:
+    return hashlib.sha256(pack([call.run, call.member, entry, hold])).hexdigest()[:_DIGEST]
+
+
+def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:
+    since: Any = redis.zscore(keys.held, member)
+    return [] if since is None else [(member.encode(), since)]
+
+
+def pack_hold(hold: Hold | FanOut) -> bytes:
+    """What an entry holds of a call that waits for a person, or is carried out for each element."""
+    call, snapshot = hold.call, hold.snapshot
+    fields: dict[str, Any] = {
+        "tool": call.tool,
+        "parameters": dict(snapshot.parameters),
+        "scopes": dict(snapshot.scopes),
+    }
+    if snapshot.messages:
+        fields["messages"] = [dict(message) for message in snapshot.messages]
+    if call.given is not MISSING:
+        fields["output"] = call.given
+    if asks(call):
+        fields["question"] = True
+    if call.each:
+        fields["elements"] = len(snapshot.parameters[call.each[0]])
+    if isinstance(hold, Hold) and hold.doubt is not None:
+        fields["untrusted"] = hold.doubt.to_dict()
+    return pack(fields)
+
+
+def unpack_hold(data: bytes) -> Shown:
+    """What `pack_hold` has written."""
+    fields = unpack(data)
+    snapshot = Snapshot(fields["parameters"], fields["scopes"], tuple(fields.get("messages", ())))
+    output, is_question = fields.get("output", MISSING), fields.get("question", False)
+    doubt = Doubt.read(fields["untrusted"]) if "untrusted" in fields else None
+    return Shown(fields["tool"], snapshot, output, is_question, fields.get("elements", 0), doubt)
+
+
+def pack_ruling(ruling: Ruling) -> bytes:
+    """What an entry says of what was decided of a held call. The sweep writes the same (see sweep.lua)."""
+    fields: dict[str, Any] = {"verdict": ruling.verdict.value}
+    if ruling.parameters is not None:
+        fields["parameters"] = dict(ruling.parameters)
+    if ruling.scopes is not None:
+        fields["scopes"] = list(ruling.scopes)
+    if ruling.reason:
+        fields["reason"] = ruling.reason
+    if ruling.verdict is Verdict.ANSWERED:
+        fields["answer"] = ruling.answer
+    if ruling.amendment is not None:
+        fields["amendment"] = dict(ruling.amendment)
+    return pack(fields)
+
+
+def unpack_ruling(data: bytes) -> Ruling:
+    """What `pack_ruling` has written."""
+    fields = unpack(data)
+    given = {name: fields[name] for name in ("parameters", "reason", "answer", "amendment") if name in fields}
+    scopes = tuple(fields["scopes"]) if "scopes" in fields else None
+    return Ruling(Verdict(fields["verdict"]), scopes=scopes, **given)
+
+
+# The audit trail: who did what to a run, and from where.
+#
+# Whatever steers a run from outside leaves an audit record: in the entry of the run's log that says what was done, or
+# in an entry of its own, written in the same step; and as one line of the logger `acts.audit`, JSON, for who collects
+# logs. Who it was is `ACTS_ACTOR`, else the user of the operating system: what a client says of itself. Where a server
+# of ours has checked a token, it is the name of that, and the record says that it was authenticated: no setting or
+# argument of a client does. Both are as true as those are who may write to the log (docs/security.md).
+
+logger = logging.getLogger("acts.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something, and on which host."""
+
+    name: str
+    host: str
+    is_authenticated: bool = False
+    """Whether a token has shown the name; else it is what a client says of itself."""
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.host}"
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """This process, under these settings."""
+        host = socket.gethostname()
+        if settings.identity is not None:
+            return cls(settings.identity.name, host, is_authenticated=True)
+        return cls(settings.actor or _user(), host)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """What was done to a run: `submitted`, `paused`, `cancelled`, `amended`, `approved` … and by whom."""
+
+    did: str
+    actor: Actor
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What it was done to, where that is not the whole run: a call, messages."""
+
+    def pack(self) -> bytes:
+        """The bytes in an entry (see `fields`)."""
+        about = {"about": dict(self.about)} if self.about else {}
+        shown = {"authenticated": True} if self.actor.is_authenticated else {}
+        return pack({"did": self.did, "by": self.actor.name, "from": self.actor.host, **shown, **about})
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Self:
+        """The inverse of `pack`."""
+        fields = unpack(data)
+        actor = Actor(fields["by"], fields["from"], is_authenticated=fields.get("authenticated") is True)
+        return cls(fields["did"], actor, fields.get("about", {}))
+
+    def by(self, name: str | None) -> Self:
+        """The same by whom a client says, where it says that; nothing has shown it then."""
+        return replace(self, actor=Actor(name, self.actor.host)) if name else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        actor = self.actor
+        who = {"by": actor.name, "from": actor.host, "authenticated": actor.is_authenticated}
+        return {"did": self.did, **who, "about": dict(self.about)}
+
+    def write_line(self, run: str) -> None:
+        """Write the line of the logger; call it when the thing is done."""
+        logger.info("%s", json.dumps({"run": run, **self.to_dict()}, ensure_ascii=True))
+
+
+def audit_record(settings: Settings, did: str, **about: Any) -> AuditRecord:
+    """What this process does."""
+    return AuditRecord(did, Actor.of(settings), about)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may have users without a name
+        return f"uid {os.getuid()}"

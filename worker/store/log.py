@@ -1,0 +1,507 @@
+"""The logs of all runs in Redis, as lane runners use them: reading lanes, and committing.
+
+What an entry says is in `entries`, what a commit asks and what comes of it in `commits`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from redis import Redis as SyncRedis
+from redis.asyncio import Redis
+from redis.client import Pipeline
+
+from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.protocol.messages import digests
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import CallId, Tokens, lane_token
+from acts_celery.worker.broker.messages import unpack
+from acts_celery.worker.errors import RunBroken, RunNotFound, WorkerError
+from acts_celery.worker.fairness import alone_from
+from acts_celery.worker.process import figures
+from acts_celery.worker.store import keys as names
+from acts_celery.worker.store.commits import Commit, Committed, LoopCommitted, milliseconds
+from acts_celery.worker.store.connections import GroupedCommands, new_secret
+from acts_celery.worker.store.definition import FORMAT, Definition, require_format, unpack_definition
+from acts_celery.worker.store.entries import Entry, counting, id_key, read_entry, read_flat
+from acts_celery.worker.store.keys import Condition, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
+from acts_celery.worker.store.loop_entries import LoopStep
+from acts_celery.worker.store.run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
+from acts_celery.worker.store.scripts import MOST_CODES, AsyncScript, Code, Script, read_codes
+from acts_celery.worker.store.slots import SPENT, Budget, Budgets, Reservation, Shortfall
+from acts_celery.worker.store.waiting import read_waiting
+
+_NO_LIMIT: Final = 2**53
+_PAGE: Final = 500
+_FEWEST_DRIVES: Final = 2
+"""How often a lane that was lost is driven at least: its worker may have died of another one."""
+"""How many entries one command reads."""
+PAGE_BYTES: Final = 2**20
+"""Of a lane it reads no more once it has so many bytes."""
+INSTANCES_AT_ONCE: Final = 5_000
+"""How many names of instances one command reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A lane as it is read at first."""
+
+    entries: Sequence[Entry]
+    open_calls: int
+    """How many of its calls have begun and not ended."""
+    mark: float | None
+    """Of the lane's published task (see commit.lua)."""
+    now_ms: int
+    born: str
+    """When the run was submitted, as its state has it."""
+
+
+class Shared(NamedTuple):
+    """What the lanes of a run share, and one of them, as they are read at first."""
+
+    definition: bytes | None
+    """None where there is no such run (any more)."""
+    tokens: Tokens
+    entries: Sequence[Entry]
+    """Of the global lane."""
+    lane: Opened
+    trace: str
+    """The run's place in a trace, where it is not the root of its own."""
+
+
+class Drive(NamedTuple):
+    """Whether a lane that was lost may be driven."""
+
+    is_driven: bool
+    is_over: bool
+    """Whether it may not, because its run has ended; else another task drives it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTerms:
+    """By what all runs are written."""
+
+    published_seconds: float
+    """How long a published task may lie before it counts as lost."""
+    lease_seconds: float
+    """How long a driver may be silent before it counts as lost."""
+    window: int
+    """How many lanes of a run lie in the queue."""
+    tells: bool = False
+    """Whether there is a web hook to be called for what is held."""
+    run_bytes: int = _NO_LIMIT
+    """What the calls of a run may write in all."""
+    run_work: int = _NO_LIMIT
+    """What validation may take in all."""
+    most_losses: int = 5
+    """With how many losses a call begins no more."""
+
+    def to_request(self) -> dict[str, Any]:
+        """What the script of a commit takes."""
+        return {
+            "published_ms": milliseconds(self.published_seconds),
+            "silent_ms": milliseconds(self.lease_seconds),
+            "window": self.window,
+            "tells": self.tells,
+            "most_bytes": self.run_bytes,
+            "most_work": self.run_work,
+            "most_codes": MOST_CODES,
+            "most_losses": self.most_losses,
+            "alone_from": alone_from(self.most_losses),
+        }
+
+
+class MessageLog:
+    """The logs of all runs, through one asynchronous connection pool."""
+
+    def __init__(self, redis: Redis, prefix: str, terms: LogTerms) -> None:
+        self._commands = GroupedCommands(redis)
+        self._prefix = prefix
+        self._terms = terms
+        self._lane = AsyncScript(self._commands, "lane", is_raw=True)
+        self._commit = AsyncScript(self._commands, "commit")
+        self._loop = AsyncScript(self._commands, "loop")
+        self._budget = AsyncScript(self._commands, "budget")
+        self._drive = AsyncScript(self._commands, "drive")
+
+    async def shared(self, run: str, instance: str | None = None) -> Shared:
+        """What lanes share, with one of them, in one round trip."""
+        definition, key, above, *lanes = await asyncio.gather(
+            self._commands.execute("GET", self._keys(run).definition),
+            self._secret(),
+            self._commands.execute("HGET", self._keys(run).state, TRACE),
+            *(self.open(run, lane) for lane in dict.fromkeys((None, instance))),
+        )
+        tokens = Tokens(key, lanes[0].born)
+        return Shared(definition, tokens, lanes[0].entries, lanes[-1], place_under(run, above))
+
+    async def _secret(self) -> bytes:
+        key = secret(self._prefix)
+        found = await self._commands.execute("GET", key)
+        if found is None:
+            await self._commands.execute("SETNX", key, new_secret())
+            found = await self._commands.execute("GET", key)
+        assert isinstance(found, bytes)
+        return found
+
+    async def read(self, run: str, instance: str | None, after: str = "0-0") -> list[Entry]:
+        """The entries of a lane behind an id of it, oldest first."""
+        return list((await self.open(run, instance, after=after)).entries)
+
+    async def open(self, run: str, instance: str | None, *, after: str = "0-0") -> Opened:
+        """A lane as it is at one moment, as far as it lies behind an id of it."""
+        keys, page = self._keys(run), {"most": _PAGE, "most_bytes": PAGE_BYTES}
+        request = {"lane": lane_token(instance), "after": after, "from": b"", **page}
+        opened = older = await self._lane(keys, request)
+        found = list(opened["entries"])
+        while older["before"]:
+            older = await self._lane(keys, request | {"from": older["before"]})
+            found += older["entries"]
+        entries = [read_flat(id_, flat) for id_, flat in reversed(found)]
+        return Opened(entries, opened["open"], opened.get("mark"), opened["now"], opened.get("born", b"").decode())
+
+    async def born(self, run: str) -> str:
+        """When a run was submitted, as its state has it."""
+        return (await self._commands.execute("HGET", self._keys(run).state, "submitted") or b"").decode()
+
+    async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
+        """Which of a lane's calls are at work, or wait for the next attempt."""
+        found = set[int]()
+        for page in batches(calls, _PAGE):
+            fields = [CallId(run, instance, call).member for call in page]
+            entries = await self._commands.execute("HMGET", self._keys(run).calls, *fields)
+            for call, entry in zip(page, entries, strict=True):
+                if is_at_work(entry) or is_resting(entry, now_ms):
+                    found.add(call)
+        return frozenset(found)
+
+    async def commit(self, run: str, commit: Commit) -> Committed:
+        """Take one step of a lane, whole or not at all."""
+        request = commit.to_request() | self._terms.to_request()
+        began = time.monotonic()
+        committed = Committed.read(await self._commit(self._keys(run), request))
+        figures().committed(time.monotonic() - began)
+        if committed.due_ms is not None:
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", committed.due_ms, run)
+        if any(rest.is_given_back for rest in commit.rests):
+            await self._commands.execute("ZADD", awaiting_code(self._prefix), await self.now_ms(), run)
+        return committed
+
+    async def note_drive(self, run: str, instance: str | None, *, is_redelivered: bool) -> Drive:
+        """Note that a lane is driven that was lost; says whether it may be (see drive.lua). Raises `OtherFormat`."""
+        most = max(self._terms.most_losses, _FEWEST_DRIVES)
+        place = "the lane without an instance" if instance is None else f"lane {instance:.200}"
+        reason = (
+            f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
+            "(ACTS_LIMIT_ATTEMPTS): see the logs of the workers, and fork the run once they can do it"
+        )
+        request = {"lane": lane_token(instance), "most": most, "reason": reason, "redelivered": is_redelivered}
+        found = await self._drive(self._keys(run), {**request, "format": FORMAT})
+        if "format" in found:
+            require_format(found["format"])
+        if found["is_over"]:
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", await self.now_ms(), run)
+        return Drive(found["is_driven"], found["is_over"])
+
+    async def take_loop_step(self, run: str, step: LoopStep) -> LoopCommitted:
+        """Write a step of the run's loop, if nothing has come that it was decided without (see loop.lua)."""
+        request = step.to_request(milliseconds(self._terms.published_seconds), self._terms.run_bytes)
+        found = await self._loop(self._keys(run), request)
+        if "due" in found:
+            await self._commands.execute("ZADD", due_runs(self._prefix), "LT", found["due"], run)
+        mark = found.get("mark")
+        return LoopCommitted(
+            found["status"], found["is_taken"], tuple(found["woken"]), float(mark) if mark is not None else None
+        )
+
+    async def everything(self, run: str, after: str = "0-0") -> list[Entry]:
+        """The entries of all lanes behind an id, in order, and the changes of the run's status."""
+        found: list[Entry] = []
+        while True:
+            page = await self._commands.execute("XRANGE", self._keys(run).log, f"({after}", "+", "COUNT", _PAGE)
+            found += [read_entry(id_, fields) for id_, fields in page]
+            if len(page) < _PAGE:
+                return found
+            after = found[-1].id
+
+    async def files(self, run: str, digests: Sequence[str]) -> dict[str, bytes]:
+        """The files of these digests, and pictures of tools, as far as the run has them."""
+        keys, found = self._keys(run), dict[str, bytes]()
+        for key in (keys.files, keys.pictures):
+            if missing := [digest for digest in digests if digest not in found]:
+                contents = await self._commands.execute("HMGET", key, *missing)
+                found |= {name: each for name, each in zip(missing, contents, strict=True) if each is not None}
+        return found
+
+    async def with_files(self, run: str, known: Mapping[str, bytes], entries: Iterable[Entry]) -> Mapping[str, bytes]:
+        """The files that are known by their digests, and those that messages of these entries show."""
+        named = digests(entry.message for entry in entries if entry.message is not None)
+        missing = [digest for digest in named if digest not in known]
+        return {**known, **await self.files(run, missing)} if missing else known
+
+    async def all_files(self, run: str) -> dict[str, bytes]:
+        """The files that the run has, by their digests, without the pictures of tools."""
+        found = await self._commands.execute("HGETALL", self._keys(run).files)
+        pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+        return {digest.decode(): content for digest, content in pairs}
+
+    async def reserve(self, budgets: Budgets, taken: Reservation) -> Shortfall | None:
+        """Have a member take so much of each of these budgets, or say what is lacking in one of them."""
+        answer = await self._budget(self._keys(budgets[-1].run), taken.to_request(budgets))
+        return taken.shortfall(budgets, answer)
+
+    async def budgets(self, run: str, limits: LoopLimits) -> tuple[Budget, ...]:
+        """What the calls of a loop take from: its own budget, and those above it."""
+        fields = await self._commands.execute("HMGET", self._keys(run).state, PARENT, *SPENT)
+        return budgets_of(run, limits, *fields)
+
+    async def parent(self, run: str) -> Parent | None:
+        """The call that a run is to answer, where it is a child."""
+        return Parent.read(await self._commands.execute("HGET", self._keys(run).state, PARENT))
+
+    async def is_awaited(self, parent: Parent, run: str) -> bool:
+        """Whether the call that a child run is to answer still waits for it."""
+        keys = self._keys(parent.call.run)
+        status, entry = await asyncio.gather(
+            self._commands.execute("HGET", keys.state, "status"),
+            self._commands.execute("HGET", keys.calls, parent.call.member),
+        )
+        return status in (b"running", b"paused") and parent.waits_for(entry, run)
+
+    async def is_answered_by(self, call: CallId, child: str) -> bool:
+        """Whether a call waits for that child and no other: one that is retried by hand has another (SPEC R9.3)."""
+        entry = await self._commands.execute("HGET", self._keys(call.run).calls, call.member)
+        return is_answered_by(entry, child)
+
+    async def now_ms(self) -> int:
+        """The server's time: that of the log's ids."""
+        seconds, micros = await self._commands.execute("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def resumed_and_code_came_ms(self, run: str) -> tuple[int, int]:
+        """When the run last went on after it was paused, and when a worker last began after a call was given back;
+        0 for never.
+        """
+        resumed, code_came = await self._commands.execute("HMGET", self._keys(run).state, "resumed", "code_came")
+        return int(resumed or 0), int(code_came or 0)
+
+    async def mark(self, run: str, instance: str | None) -> float | None:
+        """The mark of a lane's published task (see commit.lua)."""
+        mark = await self._commands.execute("ZSCORE", self._keys(run).published, lane_token(instance))
+        return float(mark) if mark is not None else None
+
+    async def unsettled(self, run: str) -> dict[int, int]:
+        """Gather call -> in how many lanes it has still something to wait for; those without any may be left out."""
+        found = await self._commands.execute("HGETALL", self._keys(run).gathers)
+        return {int(call): int(lanes) for call, lanes in found.items()}
+
+    async def instances(self, run: str) -> list[str]:
+        """The instances of a run, in the order of its context."""
+        found: list[str] = []
+        while True:
+            last = len(found) + INSTANCES_AT_ONCE - 1
+            page = await self._commands.execute("LRANGE", self._keys(run).instances, len(found), last)
+            found += [instance.decode() for instance in page]
+            if len(page) < INSTANCES_AT_ONCE:
+                return found
+
+    async def messages(
+        self, run: str
+    ) -> AsyncIterator[tuple[str, str, int | None, Mapping[str, Any] | frozenset[int]]]:
+        """The messages of all instances as they are now, in order: id, instance, the call that wrote it, message; in
+        place of a message also the calls of which nothing before counts.
+        """
+        key, after = self._keys(run).log, "-"
+        last = await self._commands.execute("XREVRANGE", key, "+", "-", "COUNT", 1)
+        until = last[0][0] if last else "0-0"
+        while True:
+            page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
+            for id_, fields in page:
+                if not (lane := fields.get(names.LANE)) or names.TICK in fields:  # of the run, or of its loop
+                    continue
+                if names.MESSAGE in fields:
+                    call = int(fields[names.CALL]) if names.CALL in fields else None
+                    yield id_.decode(), lane.decode(), call, unpack(fields[names.MESSAGE])
+                elif names.UNDONE in fields:
+                    yield id_.decode(), lane.decode(), None, frozenset(unpack(fields[names.UNDONE]))
+            if len(page) < _PAGE:
+                return
+            after = f"({page[-1][0].decode()}"
+
+    def _keys(self, run: str) -> Keys:
+        return Keys(self._prefix, run)
+
+
+# The log of one run, as clients read it: in pages, whole or one lane of it.
+
+_HISTORY_PAGE: Final = 200
+"""How many entries one command reads; some may be large."""
+_CALLS_AT_ONCE: Final = 500
+_LANES_AT_ONCE: Final = 20
+
+
+def missing(redis: SyncRedis, keys: Keys) -> WorkerError:
+    """Why something of a run is not there: there is no such run, or the server has lost a part of it."""
+    parts = {"definition": keys.definition, "log": keys.log, "statuses": keys.statuses}
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.hget(keys.state, "status")
+        for key in parts.values():
+            pipeline.exists(key)
+        status, *found = pipeline.execute()
+    lost = [name for name, is_there in zip(parts, found, strict=True) if not is_there]
+    return RunBroken(keys.run, lost) if status is not None and lost else RunNotFound(keys.run)
+
+
+class History:
+    """What happened in a run. All of it raises `RedisError`."""
+
+    def __init__(self, redis: SyncRedis, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._lane = Script(redis, "lane", is_raw=True)
+
+    def definition(self) -> Definition:
+        """What the run is; to be read only. Raises `RunNotFound`, `RunBroken`, `OtherFormat`."""
+        data: Any = self._redis.get(self._keys.definition)
+        if data is None:
+            raise missing(self._redis, self._keys)
+        return unpack_definition(data)
+
+    def ask_first(self, pipeline: Pipeline) -> None:
+        """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
+        pipeline.lrange(self._keys.instances, 0, INSTANCES_AT_ONCE - 1)
+        pipeline.xrange(self._keys.log, count=_HISTORY_PAGE)
+
+    def instances(self, first: Any = None) -> list[str]:
+        """The run's instances, in the order of the context; `first` is their first page, where it was read."""
+        found: list[str] = []
+        page = first
+        while True:
+            if page is None:
+                page = self._redis.lrange(self._keys.instances, len(found), len(found) + INSTANCES_AT_ONCE - 1)
+            found += [instance.decode() for instance in page]
+            if len(page) < INSTANCES_AT_ONCE:
+                return found
+            page = None
+
+    def entries(self, *, after: str = "0-0", until: str = "+", first: Any = None) -> Iterator[Entry]:
+        """Everything behind an id and up to another, in order; `first` is the first page, where it was read."""
+        for id_, fields in self.raw(after=after, until=until, first=first):
+            yield read_entry(id_, fields)
+
+    def raw(
+        self, *, after: str = "0-0", until: str = "+", first: Any = None
+    ) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+        """The same, as it lies there. Raises `RunBroken` where a run has no log."""
+        is_whole = after == "0-0" and until == "+"
+        after, page = f"({after}", first
+        while True:
+            if page is None:
+                page = self._redis.xrange(self._keys.log, min=after, max=until, count=_HISTORY_PAGE)
+            if is_whole and not page:
+                raise missing(self._redis, self._keys)
+            is_whole = False
+            yield from page
+            if len(page) < _HISTORY_PAGE:
+                return
+            after, page = f"({page[-1][0].decode()}", None
+
+    def codes(self) -> dict[int, Code]:
+        """Who has carried out the calls, by the numbers that entries have."""
+        return read_codes(self._redis, self._keys)
+
+    def lane(self, instance: str | None) -> list[Entry]:
+        """All of one lane, in order; it costs nothing for the others."""
+        return self._whole(instance, self._lane(self._keys, _newest(instance)))
+
+    def lanes(self, instances: Sequence[str]) -> Iterator[tuple[str, list[Entry]]]:
+        """All of several lanes, in a few round trips for all that are short."""
+        for some in batches(instances, _LANES_AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for instance in some:
+                    self._lane.add(pipeline, self._keys, _newest(instance))
+                answers = pipeline.execute()
+            for instance, answer in zip(some, answers, strict=True):
+                yield instance, self._whole(instance, self._lane.read(answer))
+
+    def _whole(self, instance: str | None, page: dict[str, Any]) -> list[Entry]:
+        """A lane in order, whose newest entries have been read."""
+        found: list[Entry] = []
+        while True:
+            found += [read_flat(id_, flat) for id_, flat in page["entries"]]
+            if not page["before"]:
+                return found[::-1]
+            page = self._lane(self._keys, _newest(instance) | {"from": page["before"]})
+
+    def open_calls(self, *, without: Container[Kind] = (Kind.HELD,)) -> frozenset[tuple[str | None, int]]:
+        """The instances and indexes of the calls that have begun and not ended, `without` those that stand so; one that
+        is held has not begun.
+        """
+        calls = self._redis.hscan_iter(self._keys.calls, count=_CALLS_AT_ONCE)
+        return frozenset(
+            self._name(member)
+            for member, entry in calls
+            if (found := Condition.read(entry)) is not None and found.kind not in without
+        )
+
+    def at_work(self, *, is_over: bool = False) -> dict[tuple[str | None, int], Condition]:
+        """The calls that are at work, by instance and index. One that was lost with its worker and has not begun again
+        is among them. Where the run is over: those that were when it was ended as it stood, and those that were
+        between two attempts.
+        """
+        members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=_CALLS_AT_ONCE))
+        calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
+        found = dict[tuple[str | None, int], Condition]()
+        while page := list(islice(calls, _CALLS_AT_ONCE)):
+            entries: Any = self._redis.hmget(self._keys.calls, page)
+            for call, entry in zip(page, entries, strict=True):
+                condition = Condition.read(entry)
+                if condition is not None and (
+                    condition.is_at_work or condition.kind is Kind.LOST or (is_over and condition.is_between)
+                ):
+                    found[self._name(call)] = condition
+        return found
+
+    def begun(self) -> dict[str, str]:
+        """Which calls have begun and not ended, by their members, each with its condition."""
+        at_work = self.at_work(is_over=True).items()
+        return {CallId(self._keys.run, *place).member: str(condition) for place, condition in at_work}
+
+    def waiting(self) -> dict[str | None, str]:
+        """What calls wait for that is no call, by their ids, and None where all do; as far as it is told (see
+        `waiting`).
+        """
+        return {one.call: one.reason for one in read_waiting(self._redis, self._keys)}
+
+    def _name(self, member: bytes) -> tuple[str | None, int]:
+        id_ = CallId.of_member(self._keys.run, member.decode())
+        return id_.instance, id_.index
+
+    def seen(self, instance: str | None, at: str | None) -> list[Entry]:
+        """The entries whose message a reader in an instance sees, in order, as of an id or now. Raises `RedisError`."""
+        entries = (entry for lane in dict.fromkeys((None, instance)) for entry in self.lane(lane))
+        past = (entry for entry in entries if at is None or id_key(entry.id) <= id_key(at))
+        return counting(sorted(past, key=lambda entry: id_key(entry.id)))
+
+
+def _newest(instance: str | None) -> dict[str, Any]:
+    """What asks for the newest entries of a lane."""
+    return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": _HISTORY_PAGE, "most_bytes": PAGE_BYTES}
+
+
+def keep_begun(redis: SyncRedis, keys: Keys, begun: Mapping[str, str]) -> None:
+    """Write down what `History.begun` gave of a run, which is over now. Raises `AttributeError`, `ValueError` for what
+    is none.
+    """
+    for member, entry in begun.items():
+        CallId.of_member(keys.run, member)
+        if Condition.read(entry.encode()) is None:
+            raise ValueError(f"{member!r} has no condition")
+    for some in batches(begun.items(), _CALLS_AT_ONCE):
+        redis.hset(keys.calls, mapping=dict(some))
+        redis.zadd(keys.leases, dict.fromkeys((member for member, _ in some), 0))

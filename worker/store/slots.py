@@ -1,0 +1,342 @@
+"""Slots: how many calls of a name may be at work at a time, over all runs and workers (lua/slots.lua).
+
+A drive acquires a slot before it claims a call and gives it back when the outcome is in the log. A call that gets none
+waits in Redis, not in a worker: its lane is left, and published again when a slot is handed to it. What a worker that
+died has left is put right by `reconcile`, which the sweep calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Self
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+
+from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
+from acts_celery.protocol.engine.loop import LoopLimits
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import CallId, lane_token
+from acts_celery.worker.store.connections import GroupedCommands
+from acts_celery.worker.store.keys import Condition, Keys, Kind
+from acts_celery.worker.store.scripts import AsyncScript, Script, readable, server_ms
+
+_UNCLAIMED_MS: Final = 5_000
+"""How long a call may hold a slot and not have begun before its lane is published again."""
+_AT_ONCE: Final = 1_000
+"""How many calls or lanes in one command: the server does nothing else meanwhile."""
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """What came of a request for slots."""
+
+    granted: tuple[bool, ...]
+    handed: tuple[CallId, ...]
+    """Calls that had waited and hold a slot now: their lanes are to be published."""
+
+
+class Slots:
+    """The slots, as a worker's drives use them."""
+
+    def __init__(self, redis: AsyncRedis, *, prefix: str) -> None:
+        self._key = slots_key(prefix)
+        self._script = AsyncScript(GroupedCommands(redis), "slots")
+
+    async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
+        """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
+        calls = [{"call": _text(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
+        answers = [await self._ask(acquire=some) for some in batches(calls, _AT_ONCE)]
+        return Slotted(
+            tuple(is_granted for answer in answers for is_granted in answer.granted),
+            tuple(call for answer in answers for call in answer.handed),
+        )
+
+    async def release(self, held: Iterable[tuple[CallId, Iterable[str]]]) -> Slotted:
+        """Give back what calls hold, or would hold; doing it twice does no harm."""
+        return await self._ask(release=[(name, _text(call)) for call, names in held for name in names])
+
+    async def _ask(self, **request: Sequence[Any]) -> Slotted:
+        return _read(await self._script(self._key, _request(**request)))
+
+
+class SlotKeeper:
+    """Puts right what workers that died have left behind."""
+
+    def __init__(self, redis: Redis, *, prefix: str) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._key = slots_key(prefix)
+        self._script = Script(redis, "slots")
+
+    def reconcile(self) -> set[str]:
+        """Take slots from calls that have ended, and see to it that those handed over are taken.
+
+        A lane to be published is marked as a lost one; the sweep publishes it, when it looks at the runs that are
+        returned. One command where nothing is limited.
+        """
+        marked: set[str] = set()
+        while self._reconcile_once(marked):
+            pass
+        return marked
+
+    def _reconcile_once(self, marked: set[str]) -> bool:
+        """One round; says whether slots were handed on, maybe to calls that have ended too."""
+        found: Any = self._redis.hkeys(self._key)
+        names = [*readable(self._key, found, bytes.decode, lambda name: self._redis.hdel(self._key, name))]
+        if not names:
+            return False
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.zrange(f"{self._key}:holders:{name}", 0, -1, withscores=True)
+                pipeline.lrange(f"{self._key}:turns:{name}", 0, -1)
+            answers = pipeline.execute()
+        holders = {
+            (name, call): since
+            for name, calls in zip(names, answers[::2], strict=True)
+            for call, since in self._holders(name, dict(calls))
+        }
+        turns = [
+            (name, run) for name, runs in zip(names, answers[1::2], strict=True) for run in self._turns(name, runs)
+        ]
+        statuses = self._run_statuses({call.run for _, call in holders} | {run for _, run in turns})
+        drop = [pair for pair in turns if statuses[pair[1]] != b"running"]
+        self._put_back([pair for pair in drop if statuses[pair[1]] == b"paused"])
+        release, late = self._judge(holders, statuses)
+        self._mark(late)
+        marked.update(call.run for call in late)
+        if not drop and not release:
+            return False
+        handed = _read(self._script(self._key, _request(drop=drop, release=release))).handed
+        self._mark(handed)
+        marked.update(call.run for call in handed)
+        return bool(handed)
+
+    def _holders(self, name: str, calls: Mapping[bytes, float]) -> Iterator[tuple[CallId, float]]:
+        key = f"{self._key}:holders:{name}"
+        return readable(
+            key, calls, lambda call: (slot_call(call.decode()), calls[call]), partial(self._redis.zrem, key)
+        )
+
+    def _turns(self, name: str, runs: Iterable[bytes]) -> Iterator[str]:
+        key = f"{self._key}:turns:{name}"
+        return readable(key, runs, bytes.decode, partial(self._redis.lrem, key, 0))
+
+    def _run_statuses(self, runs: Iterable[str]) -> dict[str, bytes | None]:
+        names = list(runs)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in names:
+                pipeline.hget(Keys(self._prefix, run).state, "status")
+            return dict(zip(names, map(_found, pipeline.execute(raise_on_error=False)), strict=True))
+
+    def _judge(
+        self, holders: Mapping[tuple[str, CallId], float], statuses: Mapping[str, bytes | None]
+    ) -> tuple[list[Pair], list[CallId]]:
+        """Slots in which no call is at work or will be, and calls that were given one long ago and have not begun."""
+        calls = list(dict.fromkeys(call for _, call in holders))
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.hget(Keys(self._prefix, call.run).calls, call.member)
+            entries = map(_found, pipeline.execute(raise_on_error=False))
+        now_ms = server_ms(self._redis)
+        found = dict(zip(calls, entries, strict=True))
+        idle, late = [], []
+        for (name, call), since in holders.items():
+            condition, status = Condition.read(found[call]), statuses[call.run]
+            is_at_work = condition is not None and condition.is_at_work
+            begins = found[call] is None or (condition is not None and condition.kind in (Kind.LOST, Kind.RETRY))
+            # One that was taken in the future was taken before the clock was set back.
+            is_late = not 0 <= now_ms - since <= _UNCLAIMED_MS and not is_at_work
+            has_ended = not (is_at_work or begins) or status not in (b"running", b"paused")
+            if has_ended or (is_late and status == b"paused"):
+                idle.append((name, _text(call)))
+            if is_late and not has_ended:
+                late.append(call)
+        return idle, late
+
+    def _mark(self, calls: Iterable[CallId]) -> None:
+        """Have the sweep publish the calls' lanes, unless their tasks are on the way."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.zadd(Keys(self._prefix, call.run).published, {lane_token(call.instance): 0}, nx=True)
+            pipeline.execute()
+
+    def _put_back(self, paused: Iterable[Pair]) -> None:
+        """Let lanes of paused runs that wait for a slot wait for their run's going on instead."""
+        for name, run in paused:
+            waiting: Any = self._redis.zrange(f"{self._key}:waiting:{name}\x1f{run}", 0, -1)
+            lanes = list(dict.fromkeys(lane_token(slot_call(call.decode()).instance) for call in waiting))
+            for some in batches(lanes, _AT_ONCE):
+                self._redis.rpush(Keys(self._prefix, run).backlog, *some)
+
+
+def _found(answer: Any) -> Any:
+    """An answer; nothing where a run's keys are broken. Raises what is wrong with the server."""
+    if isinstance(answer, Exception):
+        if "WRONGTYPE" not in str(answer):
+            raise answer
+        return None
+    return answer
+
+
+def slots_key(prefix: str) -> str:
+    """The key of the slots, with which those beside it begin."""
+    return prefix + ":{slots}"
+
+
+def _text(call: CallId) -> str:
+    """How holders and waiters are named."""
+    return f"{call.run}\x1f{call.member}"
+
+
+def slot_call(text: str) -> CallId:
+    """The call that holds a slot, or waits for one."""
+    run, member = text.split("\x1f", 1)
+    return CallId.of_member(run, member)
+
+
+def _request(**parts: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    request: dict[str, Sequence[Any]] = {"drop": (), "release": (), "acquire": ()}
+    return request | parts
+
+
+def _read(found: Mapping[str, Any]) -> Slotted:
+    return Slotted(tuple(found["granted"]), tuple(map(slot_call, found["handed"])))
+
+
+# Budgets: what the child runs of a loop, and its calls that ask a model, may take together (SPEC R13.3).
+#
+# A loop and all that stands below it draw on one budget, that of the outermost run. What a request may cost is reserved
+# there before it begins, and what it has cost is put in its place (lua/budget.lua). A child has limits of its own
+# besides, since its `config` may tighten: so a reservation counts in the sums of every loop above it, in the same hash
+# and step. What a loop's own requests have cost is in its log; while its calls run it grows by no more than what the
+# one may take whose answer is being written (SPEC R13.8), so both are taken off once: when a child begins. Its own
+# calls a loop reserves, too.
+
+SPENT: Final = ("loop:tokens", "loop:money")
+"""The fields of a run's state that say what the requests of its loop have cost: tokens and nanodollars."""
+_SUMS: Final = ("=tokens", "=open", "=calls", "=money", "=open_money")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be taken below one loop; None is no limit."""
+
+    run: str
+    tokens: int | None
+    calls: int | None
+    money: int | None = None
+    """In nanodollars."""
+
+    @classmethod
+    def of(cls, run: str, limits: LoopLimits, tokens: int, money: int) -> Self:
+        """The budget of a loop of those limits, whose own requests have taken so many tokens, and nanodollars."""
+        return cls(run, _left(limits.tokens, tokens), limits.calls, _left(limits.money, money))
+
+
+Budgets = Sequence[Budget]
+"""Those that a run draws on, the nearest first: the last is that of the outermost run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why nothing was reserved."""
+
+    text: str
+    may_pass: bool
+    """Whether others have reserved what they may not need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """How much a member has taken in all: a run, or a call that asks a model."""
+
+    member: str
+    tokens: int | None = None
+    """None leaves them as they are, as for `calls`."""
+    open: int = 0
+    """Those of the tokens that are only reserved."""
+    calls: int | None = None
+    tick: int = 0
+    """Of the member's loop: only a later one lowers its calls."""
+    money: int = 0
+    """In nanodollars; it counts where `tokens` are given, too."""
+    open_money: int = 0
+
+    def to_request(self, budgets: Budgets) -> dict[str, Any]:
+        """As the script takes it. What was billed is recorded, also beyond what is left."""
+        return {
+            "member": self.member,
+            "tokens": self.tokens,
+            "open": self.open,
+            "money": None if self.tokens is None else self.money,
+            "open_money": self.open_money,
+            "calls": self.calls,
+            "tick": self.tick,
+            "limits": [
+                {
+                    "sums": sums,
+                    "is_own": budget.run == self.member,
+                    "tokens": budget.tokens if self.open else None,
+                    "calls": budget.calls,
+                    "money": budget.money if self.open_money else None,
+                }
+                for budget, sums in zip(budgets, _sums(budgets), strict=True)
+            ],
+        }
+
+    def shortfall(self, budgets: Budgets, answer: Mapping[str, Any]) -> Shortfall | None:
+        """What the script's answer says against it."""
+        if answer["is_drawn"]:
+            return None
+        if answer["is_over"]:
+            return Shortfall(f"run {budgets[-1].run}, which it is to answer, is over", may_pass=False)
+        left, run = answer["left"], budgets[answer["limit"]].run
+        if answer["what"] == "calls":
+            text = f"{left} calls are left of those that run {run} and its child runs may start together (config.calls)"
+            return Shortfall(text, may_pass=False)
+        if answer["what"] == "money":
+            next_ = f"the next request may cost {dollars_of(self.open_money)} {CURRENCY}"
+            text = f"{next_}, and {dollars_of(left)} are left of what run {run}"
+        else:
+            text = f"the next request may take {self.open} tokens, and {left} are left of those that run {run}"
+        return Shortfall(f"{text} and its child runs may take together (config.{answer['what']})", answer["open"] > 0)
+
+
+def sum_fields(budgets: Budgets) -> list[str]:
+    """The fields of the outermost run's hash that say what was taken."""
+    return [field for sums in _sums(budgets) for field in sums]
+
+
+def left_of(budgets: Budgets, found: Iterable[Any]) -> dict[str, int]:
+    """What is left for a child that begins now, by the keys of `config`, money in nanodollars; `found` are the values
+    of `sum_fields`.
+
+    What others have only reserved may be given back: the child waits for it, as any request does.
+    """
+    numbers = [int(number or 0) for number in found]
+    left: dict[str, int] = {}
+    for at, budget in enumerate(budgets):
+        tokens, reserved, calls, money, reserved_money = numbers[len(_SUMS) * at : len(_SUMS) * (at + 1)]
+        for key, most, taken in (
+            ("tokens", budget.tokens, tokens - reserved),
+            ("calls", budget.calls, calls),
+            ("money", budget.money, money - reserved_money),
+        ):
+            if most is not None:
+                left[key] = min(max(most - taken, 0), left.get(key, most))
+    return left
+
+
+def _left(most: int | None, spent: int) -> int | None:
+    return None if most is None else max(most - spent, 0)
+
+
+def _sums(budgets: Budgets) -> list[list[str]]:
+    """The fields with the sums of each: the outermost one's are plain, the others' have the run's name."""
+    outer = budgets[-1].run
+    return [[name if budget.run == outer else f"{name}:{budget.run}" for name in _SUMS] for budget in budgets]

@@ -1,0 +1,390 @@
+"""What the log says of one lane: the one fold that results, forks, amendments, retries, explanations and the loop read.
+
+A new kind of entry is one class of events, one line in `fields` and `entries`, and one line in the table below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from acts_celery.protocol.calls.call import Call, make_call
+from acts_celery.protocol.calls.tools import Executor, Runner
+from acts_celery.protocol.calls.trust import NOTHING, said_of
+from acts_celery.protocol.engine.costs import Cost
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    CallsUndone,
+    ChildStarted,
+    ElementEnded,
+    FanOutBegun,
+    PromisesGivenUp,
+    Status,
+)
+from acts_celery.protocol.engine.loop import Loop
+from acts_celery.protocol.state.fold import Fold
+from acts_celery.protocol.state.labels import TRUSTED, Labels
+from acts_celery.worker.store.definition import Definition, Ended, LaneRecord, relabelled, unpack_lane
+from acts_celery.worker.store.entries import Entry, RunStatusChanged, Spent, id_key, moment_ms
+from acts_celery.worker.store.loop_entries import follow
+
+
+@dataclass(slots=True)
+class Elements:
+    """How the elements of a call with `_each` stand (SPEC R4.10)."""
+
+    total: int
+    ended: int = 0
+    """Those that failed included."""
+    failed: int = 0
+    statuses: dict[int, Status] = field(default_factory=dict)
+    """How each has ended that has, by its number (see `protocol.calls.elements`)."""
+    codes: set[int | None] = field(default_factory=set)
+    """The numbers of who has carried them out (see `codes`)."""
+
+    def without_failed(self) -> Elements:
+        """Those that have not failed: the others are carried out again."""
+        left = Elements(self.total)
+        left.statuses |= ((at, status) for at, status in self.statuses.items() if status is not Status.FAILED)
+        left.ended = len(left.statuses)
+        return left
+
+    def to_dict(self) -> dict[str, int]:
+        """As JSON."""
+        return {"total": self.total, "ended": self.ended, "failed": self.failed}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a call has ended."""
+
+    id: str
+    """The entry that says so."""
+    status: Status
+    error: Mapping[str, Any] | None
+    reason: str | None
+    spent: Spent | None
+    code: int | None = None
+    """The number of who has carried it out, with which version of the code (see `codes`)."""
+    is_rescued: bool = False
+    """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    labels: Labels = TRUSTED
+    """The sources of what it has read and of its result (SPEC R16.2)."""
+
+
+@dataclass(slots=True)
+class CallState:
+    """What the log says of one call that has begun, or ended."""
+
+    end: End | None = None
+    held: str | None = None
+    """The entry since which it waits for a person, or did."""
+    is_decided: bool = False
+    decided_ms: int | None = None
+    """When it was held, or decided on: the later one."""
+    child: str | None = None
+    """The run that answers it, or is to."""
+    elements: Elements | None = None
+    """Where it is carried out for each, and has begun."""
+    cost: Mapping[str, Any] | None = None
+    """What asking models for it has cost, also before it was tried again."""
+    since_ms: int = 0
+    """When its lane was laid out, or it was decided on: before that it could not begin."""
+    is_stale: bool = False
+    """Whether it has read what other calls, carried out again since, may have written otherwise (SPEC R11.8)."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for a person."""
+        return self.held is not None and not self.is_decided and self.end is None
+
+
+_UNKNOWN: Final = CallState()
+
+
+class LaneState:
+    """One lane, as far as its log was read; fed in order."""
+
+    def __init__(self, instance: str | None, fold: Fold) -> None:
+        self.instance = instance
+        self.fold = fold
+        self.records: list[LaneRecord] = []
+        """What the lane was and is, the newest last."""
+        self.known: Mapping[int, Call] = {}
+        """Every call that it has ever had."""
+        self.calls: dict[int, CallState] = {}
+        """What is known of those that have begun, or ended."""
+        self.left = 0
+        """How many of the calls that it has ever had have not ended."""
+        self.held = 0
+        """How many of them wait for a person."""
+        self.last = "0-0"
+        self.laid_out_ms = 0
+        """When it was last said what is to be done here."""
+
+    @property
+    def record(self) -> LaneRecord:
+        """What the lane is now."""
+        return self.records[-1] if self.records else LaneRecord()
+
+    @property
+    def open(self) -> Iterator[int]:
+        """The calls that have not ended."""
+        return (index for index in self.known if self.end(index) is None)
+
+    @property
+    def ended(self) -> dict[int, End]:
+        """The calls that have ended."""
+        return {index: call.end for index, call in self.calls.items() if call.end is not None}
+
+    @property
+    def ticks(self) -> dict[int, int]:
+        """Of the calls that ticks of a loop have brought: which tick."""
+        ticked = [record for record in self.records if record.tick is not None]
+        return {call.index: record.tick for record in ticked if record.tick is not None for call in record.calls}
+
+    def call(self, index: int) -> CallState:
+        """What is known of a call; to be read only."""
+        return self.calls.get(index, _UNKNOWN)
+
+    def end(self, index: int) -> End | None:
+        """How a call has ended, where it has."""
+        return self.call(index).end
+
+    def elements(self, index: int) -> Mapping[int, Status]:
+        """How each element of a call has ended that has, by its number."""
+        elements = self.call(index).elements
+        return elements.statuses if elements is not None else {}
+
+    def of_status(self, status: Status) -> set[int]:
+        """The calls that have ended so."""
+        return {index for index, end in self.ended.items() if end.status is status}
+
+    def lay_out(self, record: LaneRecord, calls: Mapping[int, Call]) -> None:
+        """Take in what the lane is from now on; `calls` are those of the record."""
+        self.records.append(record)
+        if not self.known:
+            self.known = calls
+            self.left += len(calls)
+            return
+        new = {index: call for index, call in calls.items() if index not in self.known}
+        self.left += len(new)
+        self.known = {**self.known, **calls}
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry of the lane, but for a record (see `lay_out`)."""
+        self.last = entry.id
+        if entry.lays_out:
+            self.laid_out_ms = moment_ms(entry.id)
+        if entry.message is not None:
+            self.fold.append(entry.message, f"message {entry.id}", entry.call)
+        if (change := _CHANGES.get(type(entry.event))) is not None:
+            change(self, entry, entry.event)
+
+    def _state(self, index: int) -> CallState:
+        found = self.calls.get(index)
+        if found is None:
+            found = self.calls[index] = CallState(since_ms=self.laid_out_ms)
+        return found
+
+    def _end(self, entry: Entry, event: CallEnded) -> None:
+        call = self._state(event.call)
+        self.held -= call.is_held
+        self.left -= call.end is None
+        reason = event.reason if entry.by is None else f"given by hand by {entry.by}"
+        of_elements = call.elements.codes if call.elements is not None else set()
+        code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
+        call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued, event.labels)
+        call.since_ms = call.decided_ms or self.laid_out_ms
+        call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost
+
+    def _hold(self, entry: Entry, event: CallHeld) -> None:
+        call = self._state(event.call)
+        self.held += not call.is_held
+        call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
+
+    def _decide(self, entry: Entry, event: CallDecided) -> None:
+        call = self._state(event.call)
+        self.held -= call.is_held
+        call.is_decided, call.decided_ms = True, moment_ms(entry.id)
+
+    def _start_child(self, entry: Entry, event: ChildStarted) -> None:
+        self._state(event.call).child = event.run
+
+    def _fan_out(self, entry: Entry, event: FanOutBegun) -> None:
+        self._state(event.call).elements = Elements(entry.elements)
+
+    def _end_element(self, entry: Entry, event: ElementEnded) -> None:
+        call = self._state(event.call)
+        if (elements := call.elements) is None:
+            return
+        elements.ended += 1
+        elements.failed += event.status is Status.FAILED
+        elements.statuses[event.element] = event.status
+        elements.codes.add(entry.code)
+        if event.cost is not None:
+            call.cost = _together(call.cost, event.cost)
+
+    def _undo(self, entry: Entry, event: CallsUndone) -> None:
+        self.fold.withdraw(frozenset(event.calls))
+        for index in event.calls:
+            before = self.calls.pop(index, _UNKNOWN)
+            self.held -= before.is_held
+            self.left += before.end is not None
+            elements = before.elements.without_failed() if index in event.keeping and before.elements else None
+            if before.cost is not None or elements is not None:
+                self.calls[index] = CallState(cost=before.cost, elements=elements, since_ms=self.laid_out_ms)
+        for index in event.stale:
+            self._state(index).is_stale = True
+
+
+_CHANGES: Final[Mapping[Any, Callable[[LaneState, Entry, Any], None]]] = {
+    CallEnded: LaneState._end,
+    ElementEnded: LaneState._end_element,
+    CallHeld: LaneState._hold,
+    CallDecided: LaneState._decide,
+    FanOutBegun: LaneState._fan_out,
+    ChildStarted: LaneState._start_child,
+    CallsUndone: LaneState._undo,
+}
+
+
+def _together(before: Mapping[str, Any] | None, cost: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a call has cost, its elements or attempts together."""
+    if before is None:
+        return cost
+    calls = sum(each.get("calls", 0) for each in (before, cost))
+    return {**(Cost.read(before) + Cost.read(cost)).pack(), **({"calls": calls} if calls else {})}
+
+
+# What the log says of a run: its definition as amended, its status, its lanes, its loop.
+#
+# It is fed with the whole log in order, or with single lanes, the global one first: what lanes share is there.
+
+
+class RunState:
+    """A run as far as its log was read, now or as of a past id `at`."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        instances: Iterable[str] = (),
+        *,
+        at: str | None = None,
+    ) -> None:
+        self.definition = definition
+        self.shared = LaneState(None, Fold())
+        """The global lane."""
+        self.lanes: dict[str | None, LaneState] = {None: self.shared}
+        for instance in instances:
+            self.lane(instance)
+        self.status = ""
+        self.waits_for_approval = definition.is_lazy
+        """Whether its plan is still to be approved (SPEC R10.2)."""
+        self.exceeded: str | None = None
+        """Why the run was ended: it took more than a run may."""
+        self.missed: tuple[str, ...] = ()
+        """What was promised, did not come, and could not be done without (SPEC R11.6)."""
+        self.gave_up = "0-0"
+        """The entry with which the run gave up what was promised and had not come."""
+        self.amended = "0-0"
+        """The entry of its last amendment."""
+        self.loop = Loop() if definition.request is not None else None
+        """Of a run that is a request."""
+        self.loop_last = "0-0"
+        """The last entry of the loop's lane."""
+        self.relabels = False
+        """Whether this process knows of sources of results that the run does not: what the log holds gets them."""
+        self.added_sources = TRUSTED
+        """Those of results in any lane, where the run has gather calls: these may have read in lanes that are not open
+        here.
+        """
+        self._at = id_key(at) if at is not None else None
+        self._laid_out: dict[tuple[bytes, bool], tuple[LaneRecord, Mapping[int, Call]]] = {}
+        """The records that are the same for all instances, read once: they name templates, and no amendment changes
+        those.
+        """
+
+    def lane(self, instance: str | None) -> LaneState:
+        """The lane of an instance, or the global one."""
+        found = self.lanes.get(instance)
+        if found is None:
+            found = self.lanes[instance] = LaneState(instance, Fold(self.shared.fold))
+        return found
+
+    def feed(self, entries: Iterable[Entry]) -> None:
+        """Take in the next entries."""
+        for entry in entries:
+            self.apply(entry)
+
+    def apply(self, entry: Entry) -> Entry:
+        """Take in the next entry, and return it as it was taken; of what came after the moment only what the lanes were
+        submitted with counts.
+        """
+        if self._at is not None and id_key(entry.id) > self._at:
+            if entry.record is not None and not (lane := self.lane(entry.instance)).records:
+                lane.lay_out(*self.read_record(entry.record, entry.instance))
+            return entry
+        if not entry.is_of_lane:
+            if isinstance(entry.event, RunStatusChanged):
+                self.status, self.exceeded = entry.event.status, entry.event.reason
+                self.waits_for_approval &= entry.event.status == "paused"
+            return entry
+        if self.loop is not None:
+            self.loop = follow(self.loop, entry)
+        if entry.tick is not None:
+            self.loop_last = entry.id
+            return entry
+        lane = self.lane(entry.instance)
+        if entry.amendment is not None:
+            self.definition = self.definition.amended(entry.amendment)
+            self.amended = entry.id
+        if entry.record is not None:
+            lane.lay_out(*self.read_record(entry.record, entry.instance))
+            self.relabels |= self.definition.said_of(lane.known.values()).relabels
+            if entry.instance is None and any(call.gather for call in lane.known.values()):
+                self.added_sources = _added_sources(self.definition)
+                self.relabels |= bool(self.added_sources)
+        if self.relabels:
+            entry = self._relabelled(entry, lane)
+        lane.apply(entry)
+        event = entry.event
+        if isinstance(event, CallEnded):
+            self.missed = self.missed or event.missed
+        elif isinstance(event, PromisesGivenUp):
+            self.gave_up = entry.id
+        return entry
+
+    def _relabelled(self, entry: Entry, lane: LaneState) -> Entry:
+        event, call = entry.event, lane.known.get(-1 if entry.call is None else entry.call)
+        if call is None or not isinstance(event, Ended):
+            return entry
+        trust = said_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
+        event = relabelled(event, call, trust, lane.fold, self.added_sources)
+        return entry._replace(event=event, message=event.message)
+
+    def read_record(self, data: bytes, instance: str | None) -> tuple[LaneRecord, Mapping[int, Call]]:
+        """A lane's record, and its calls by their index."""
+        key = data, instance is None
+        if (found := self._laid_out.get(key)) is not None:
+            return found
+        record = unpack_lane(data, self.definition.tools)
+        calls = {call.index: call for call in self.definition.lane_calls(record, instance)}
+        if self.definition.are_same_everywhere(record):
+            self._laid_out[key] = record, calls
+        return record, calls
+
+
+def _added_sources(definition: Definition) -> Labels:
+    """The sources of results that a run does not know, and the code and operator of this process do: of its templates
+    and of the activities that its calls were checked with.
+    """
+    if definition.said_here is None:
+        return TRUSTED
+    templates = (call for version in definition.versions for call in version)
+    checked = (make_call(0, {"_tool": name}, {}, Runner(Executor.ACTIVITY, name)) for name in definition.contracts)
+    added = definition.said_of((*templates, *checked)).added
+    return TRUSTED.union(*(one.result - definition.trust.get(name, NOTHING).result for name, one in added.items()))

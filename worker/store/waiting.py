@@ -1,0 +1,466 @@
+"""What calls of a run wait for that is no call of it: a queue that nobody serves, code that fits, a slot, another try,
+a person, that the run goes on (SPEC R17.3).
+
+It is read from a few keys, however many calls there are, and names a few of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgpack
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.engine.events import CallGivenBack
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.attempts import CallId, call_name
+from acts_celery.worker.broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
+from acts_celery.worker.errors import LetterNotFound
+from acts_celery.worker.store.commits import DueRuns
+from acts_celery.worker.store.connections import redis_errors
+from acts_celery.worker.store.entries import moment_ms, read_entry
+from acts_celery.worker.store.held_calls import audit_record
+from acts_celery.worker.store.keys import AUDIT, Condition, Keys, Kind, active_runs, probes, processes
+from acts_celery.worker.store.living import silent_processes
+from acts_celery.worker.store.loop_entries import LOOP
+from acts_celery.worker.store.scripts import UNREADABLE, server_ms
+from acts_celery.worker.store.slots import slot_call, slots_key
+
+T = TypeVar("T")
+
+GIVEN_BACK: Final = "given_back"
+"""Field of a run's state: the entry of the call that was given back last (see commit_claims.lua)."""
+_MOST: Final = 200
+"""Calls that are looked at."""
+_MOST_TOLD: Final = 20
+_RUNS_AT_ONCE: Final = 50
+_LIES_MS: Final = 5_000
+"""A message that lies in its queue for so long is told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A call, and what it waits for."""
+
+    call: str | None
+    """Its id within the run; None where all of them wait."""
+    for_: str
+    """`queue`, `code`, `slot`, `attempt`, `worker`, `person`, `promise`, `resume` or `version`."""
+    reason: str
+
+    def to_dict(self) -> dict[str, str | None]:
+        """As JSON."""
+        return {"call": self.call, "for": self.for_, "reason": self.reason}
+
+
+def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
+    """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
+    with redis.pipeline(transaction=False) as pipeline:
+        pipeline.zrange(keys.leases, 0, _MOST - 1)
+        pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop")
+        pipeline.zrange(keys.held, 0, _MOST_TOLD - 1, withscores=True)
+        pipeline.hgetall(probes(keys.prefix))
+        pipeline.hgetall(slots_key(keys.prefix))
+        pipeline.hgetall(processes(keys.prefix))
+        *own, taken, limits, living = pipeline.execute(raise_on_error=False)
+    for answer in own:
+        if isinstance(answer, Exception):
+            raise answer
+    members, (status, given_back, approve_ms, amending, plan, loop), held = own
+    # These are everybody's: one that somebody has broken is mended by the sweep, and tells nothing until then.
+    taken, limits, living = ({} if isinstance(shared, Exception) else shared for shared in (taken, limits, living))
+    calls = [member for member in members if b"@" not in member.rpartition(b"\x1f")[2]]
+    if not calls and not limits and not held and status != b"paused":
+        return []
+    now_ms = server_ms(redis)
+    is_planned = plan is not None or (loop is not None and loop.decode().partition(":")[0] == Stage.PLANNED)
+    found = [
+        *_paused(keys.run, status, is_planned=is_planned, is_amended=amending is not None),
+        *(_slots(redis, keys, limits, now_ms) if limits else ()),
+        *_people(keys.run, held, approve_ms, now_ms),
+    ]
+    if calls:
+        with redis.pipeline(transaction=False) as pipeline:
+            pipeline.hmget(keys.calls, calls)
+            if given_back is not None:
+                pipeline.xrange(keys.log, given_back, given_back)
+            conditions, *given = pipeline.execute()
+        found += _given_back(redis, keys, [entry for page in given for entry in page], now_ms)
+        known = {one.call for one in found}
+        silent = silent_processes(living, now_ms)
+        for member, condition in zip(calls, map(Condition.read, conditions), strict=True):
+            id_ = CallId.of_member(keys.run, member.decode())
+            if condition is not None and id_.name not in known:
+                held = (one for one in silent if one.holds(id_.run, id_.member, condition.holder))
+                if condition.kind is Kind.RUNNING and (blocked := next(held, None)) is not None:
+                    found.append(
+                        Waiting(id_.name, "worker", f"it is at work in {blocked}: it, or another call, blocks it")
+                    )
+                else:
+                    found += _of_condition(id_, condition, taken, now_ms)
+    return found[:_MOST_TOLD]
+
+
+def lies_in(condition: Condition) -> tuple[int, str] | None:
+    """Since when (ms) the message of a call lies in which queue; None where it was taken, or has none."""
+    if condition.kind is not Kind.SENT:
+        return None
+    _, since, queue = condition.holder.split("/", 2)
+    return (int(since), queue) if queue else None
+
+
+@dataclass(frozen=True, slots=True)
+class Deserted:
+    """A queue from which nobody takes, although calls lie there."""
+
+    queue: str
+    calls: int
+    """Those that were seen."""
+    run: str
+    """Of one of them."""
+
+
+def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserted]:
+    """The queues but for those that are served in which calls of runs lie, as far as they are found in so many runs.
+
+    Where a probe is awaited from no other queue, nothing is looked at. Raises `RedisError`.
+    """
+    sent: Any = redis.hgetall(probes(prefix))
+    asked = {queue.decode() for queue, known in sent.items() if known.split(b":")[1:2] != [b"0"]} - {*served}
+    if not asked:
+        return []
+    listed: Any = redis.zrange(active_runs(prefix), 0, _MOST - 1)
+    found = Counter[str]()
+    of: dict[str, str] = {}
+    for run, entry in _messages(redis, [Keys(prefix, run.decode()) for run in listed]):
+        condition = Condition.read(entry)
+        queue = condition.holder.split("/", 2)[-1] if condition is not None and condition.kind is Kind.SENT else ""
+        if queue in asked:
+            found[queue] += 1
+            of.setdefault(queue, run)
+    return [Deserted(queue, number, of[queue]) for queue, number in sorted(found.items())]
+
+
+def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]:
+    """The conditions of calls of some runs, and of what they have sent and forgotten, each with its run."""
+    for some in batches(runs, _RUNS_AT_ONCE):
+        with redis.pipeline(transaction=False) as pipeline:
+            for keys in some:
+                pipeline.zrange(keys.leases, 0, _MOST - 1)
+                pipeline.hvals(keys.outbox)
+            answers = pipeline.execute()
+            begun = [(keys, calls) for keys, calls in zip(some, answers[::2], strict=True) if calls]
+            for keys, calls in begun:
+                pipeline.hmget(keys.calls, calls)
+            conditions = pipeline.execute()
+        yield from ((keys.run, entry) for keys, sent in zip(some, answers[1::2], strict=True) for entry in sent)
+        yield from ((keys.run, entry) for (keys, _), found in zip(begun, conditions, strict=True) for entry in found)
+
+
+def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
+    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > _LIES_MS:
+        since, queue = lies
+        until = int(taken.get(queue.encode(), b"0").partition(b":")[0])
+        if until < since:
+            seconds = (now_ms - since) // 1000
+            text = f"its message lies in the queue {queue} for {seconds} s, and nobody has taken what came after it"
+            yield Waiting(id_.name, "queue", f"{text}: see `acts doctor`")
+    elif condition.kind is Kind.RETRY:
+        left = max(0, int(condition.holder) - now_ms) / 1000
+        failed = f"attempt {condition.failures} has failed" if condition.failures else "a worker has given it back"
+        yield Waiting(id_.name, "attempt", f"{failed}, and the next attempt begins in {left:.0f} s")
+    elif (losses := condition.attempt - condition.failures - 1) > 0 and condition.kind in (Kind.RUNNING, Kind.LOST):
+        yield Waiting(id_.name, "attempt", f"its workers were lost {losses} times: see their logs")
+
+
+def _given_back(redis: Redis, keys: Keys, entries: Iterable[Any], now_ms: int) -> Iterator[Waiting]:
+    """The call that was given back last, where it is still."""
+    for entry_id, fields in entries:
+        entry = read_entry(entry_id, fields)
+        if not isinstance(entry.event, CallGivenBack):
+            continue
+        call = CallId(keys.run, entry.instance, entry.event.call)
+        found: Any = redis.hget(keys.calls, call.member)
+        condition = Condition.read(found)
+        if condition is not None and condition.kind in (Kind.RETRY, Kind.EACH, Kind.SENT):
+            seconds = (now_ms - moment_ms(entry.id)) // 1000
+            text = f"for {seconds} s no worker's code admits it: {entry.event.reason}"
+            yield Waiting(call_name(entry.event.call, entry.instance), "code", text)
+
+
+def _paused(run: str, status: bytes | None, *, is_planned: bool, is_amended: bool) -> Iterator[Waiting]:
+    if status != b"paused":
+        return
+    if is_amended:
+        text = "it is being amended: if who does that has died, hand the same amendment in again"
+    elif is_planned:
+        text = f"its plan waits for a person: `acts held {run}` shows it, then `acts approve {run} --plan DIGEST`"
+    else:
+        text = f"it is paused: `acts resume {run}`"
+    yield Waiting(None, "resume", text)
+
+
+def _people(run: str, held: Iterable[tuple[bytes, float]], approve_ms: bytes | None, now_ms: int) -> Iterator[Waiting]:
+    """The calls that wait for a person, the one that has waited longest first."""
+    for member, since in held:
+        text = f"for {(now_ms - int(since)) // 1000} s for a person: `acts held {run}` shows it and what decides"
+        if approve_ms is not None:
+            text += f"; it is rejected in {max(0, int(since) + int(approve_ms) - now_ms) // 1000} s"
+        yield Waiting(CallId.of_member(run, member.decode()).name, "person", text)
+
+
+def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
+    """The calls that wait for a slot, and who holds it; what cannot be read there is left to the sweep."""
+    slots = slots_key(keys.prefix)
+    limits = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
+    with redis.pipeline(transaction=False) as pipeline:
+        for name in limits:
+            pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, _MOST_TOLD - 1, withscores=True)
+            pipeline.zrange(f"{slots}:holders:{name}", 0, 2)
+        answers = [answer if isinstance(answer, list) else [] for answer in pipeline.execute(raise_on_error=False)]
+    for (name, limit), waiting, holders in zip(limits.items(), answers[::2], answers[1::2], strict=True):
+        held = ", ".join(_readable(holders, lambda holder: _held_by(holder.decode(), keys.run))) or "nobody"
+        for call, since in _readable(waiting, lambda pair: (slot_call(pair[0].decode()).name, int(pair[1]))):
+            text = f"for {(now_ms - since) // 1000} s it waits for a slot of {name} (limit {limit}), held by {held}"
+            yield Waiting(call, "slot", text)
+
+
+def _readable(values: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
+    """What can be read of values that a stranger may have written."""
+    for value in values:
+        try:
+            made = read(value)
+        except UNREADABLE:
+            continue
+        yield made
+
+
+def _held_by(holder: str, run: str) -> str:
+    call = slot_call(holder)
+    return f"call {call.name}" if call.run == run else f"call {call.name} of run {call.run}"
+
+
+# Requests to models that were not answered yet and are made again, as the sweep has noted them (see heartbeats.lua).
+#
+# What stands here is a moment's: it is removed when the call has ended, and at most so many calls of a run stand here.
+
+MOST_UNANSWERED: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request that is made again."""
+
+    call: str | None
+    """The call's id within the run; None where it is the request of the run's own loop."""
+    type: str
+    message: str
+    tries: int
+    """How many have failed."""
+    again_in_seconds: float
+    """How long it is until the next try; 0 where that is under way."""
+
+
+def read_unanswered(redis: Redis, keys: Keys) -> list[Unanswered]:
+    """The requests of a run that were not answered yet, the soonest first. Raises `RedisError`."""
+    found: Any = redis.hgetall(keys.unanswered)
+    if not found:
+        return []
+    entries: Any = redis.hmget(keys.calls, list(found))
+    now_ms, told = server_ms(redis), list[Unanswered]()
+    for (member, packed), entry in zip(found.items(), entries, strict=True):
+        attempt, tries, at_ms, type_, why = msgpack.unpackb(packed, unicode_errors="replace")
+        condition = Condition.read(entry)
+        if condition is not None and (condition.kind, condition.attempt) == (Kind.RUNNING, attempt):
+            id_ = CallId.of_member(keys.run, member.decode())
+            name = None if id_.instance == LOOP else id_.name
+            told.append(Unanswered(name, type_, why, tries, max(at_ms - now_ms, 0) / 1000))
+    return sorted(told, key=lambda one: one.again_in_seconds)
+
+
+# Dead letters: fire-and-forget calls that failed for good, kept for operators (SPEC R5.3).
+#
+# A letter holds everything needed to send its call again. There is one for a call, by its id, however often its death
+# is told; where there are more than `ACTS_LIMIT_DEAD_LETTERS` the oldest go, and none is kept longer than an ended run
+# (`ACTS_RETENTION_SECONDS`).
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A fire-and-forget call that failed for good."""
+
+    call: CallId
+    task: TaskMessage
+    error_type: str
+    error_message: str
+    attempts: int
+    """How many executions were begun."""
+    date: str
+    """When it was given up (ISO 8601, UTC)."""
+
+    @property
+    def id(self) -> str:
+        """The call's idempotency key."""
+        return self.call.idempotency_key
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `acts dead list --json` prints it."""
+        return {
+            "id": self.id,
+            "run": self.call.run,
+            "instance": self.call.instance,
+            "index": self.call.index,
+            "activity": self.body.get("activity"),
+            "delegate": self.body.get("delegate"),
+            "task": self.task.task,
+            "queue": self.task.queue,
+            "error": {"type": self.error_type, "message": self.error_message},
+            "attempts": self.attempts,
+            "date": self.date,
+        }
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What the call was sent with: its parameters, its scopes."""
+        fields: dict[str, Any] = unpack(self.task.body)
+        return {name: value for name, value in fields.items() if name != "attempt"}
+
+
+class DeadLetters:
+    """All dead letters of a backend. Every method raises `InfrastructureError` where the log cannot be reached."""
+
+    def __init__(self, redis: Redis, settings: Settings) -> None:
+        self._redis = redis
+        self._settings = settings
+        self._letters = settings.key_prefix + ":{dead}:letters"
+        self._times = settings.key_prefix + ":{dead}:times"
+        self._due = DueRuns(redis, settings.key_prefix)
+
+    def list(self, run: str | None = None) -> Sequence[DeadLetter]:
+        """All of them, or those of a run, the oldest first."""
+        with redis_errors(self._settings):
+            ids: Any = self._redis.zrange(self._times, 0, -1)
+        if run is not None:
+            ids = [id_ for id_ in ids if id_.decode().startswith(f"{run}:")]
+        pages = map(self._read, batches(ids, _AT_ONCE))
+        return [letter for page in pages for letter in page if run in (None, letter.call.run)]
+
+    def count(self) -> int:
+        """How many there are."""
+        with redis_errors(self._settings):
+            found: Any = self._redis.zcard(self._times)
+        return int(found)
+
+    def get(self, id_: str) -> DeadLetter:
+        """One letter. Raises `LetterNotFound`."""
+        found = self._read([id_.encode()])
+        if not found:
+            raise LetterNotFound(f"no dead letter {id_!r}: `acts dead list` shows those there are")
+        return found[0]
+
+    def resend(self, ids: Iterable[str]) -> None:
+        """Have calls sent again by a worker, within a second or so. Raises `LetterNotFound`.
+
+        They have all their attempts again; one that fails again has a dead letter again.
+        """
+        for letter in [self.get(id_) for id_ in ids]:
+            keys, call = Keys(self._settings.key_prefix, letter.call.run), letter.call
+            with redis_errors(self._settings):
+                with self._redis.pipeline(transaction=True) as pipeline:
+                    pipeline.hset(keys.outbox, call.member, str(Condition(Kind.RETRY, holder=f"0/{letter.task.queue}")))
+                    pipeline.hset(keys.outbox_tasks, call.member, pack_task(letter.task))
+                    pipeline.zadd(keys.outbox_due, {call.member: 0})
+                    pipeline.srem(keys.dead_calls, call.member)
+                    pipeline.execute()
+                seconds: Any = self._redis.time()[0]
+                self._redis.zadd(active_runs(self._settings.key_prefix), {call.run: seconds * 1000}, nx=True)
+                self._due.note(call.run)
+            self.forget_calls([letter.call])
+            self._tell("resent", [letter])
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Forget calls for ever. Raises `LetterNotFound`."""
+        letters = [self.get(id_) for id_ in ids]
+        self.forget_calls(letter.call for letter in letters)
+        self._tell("dropped", letters)
+
+    def counts(self) -> Counter[str]:
+        """How many each run has."""
+        with redis_errors(self._settings):
+            ids: Any = self._redis.zrange(self._times, 0, -1)
+        return Counter(id_.decode().partition(":")[0] for id_ in ids)
+
+    def forget_runs(self, runs: Set[str]) -> None:
+        """Forget those of runs that are deleted."""
+        with redis_errors(self._settings):
+            ids: Any = self._redis.zrange(self._times, 0, -1)
+            names = [id_ for id_ in ids if id_.decode().partition(":")[0] in runs]
+            for page in batches(names, _AT_ONCE):
+                self._redis.hdel(self._letters, *page)
+                self._redis.zrem(self._times, *page)
+
+    def forget_instances(self, run: str, instances: Set[str]) -> int:
+        """Forget those of instances of a run; returns how many there were."""
+        found = [letter.call for letter in self.list(run) if letter.call.instance in instances]
+        self.forget_calls(found)
+        return len(found)
+
+    def forget_calls(self, calls: Iterable[CallId]) -> None:
+        """Forget those of calls, such as are carried out again."""
+        for names in batches((call.idempotency_key for call in calls), _AT_ONCE):
+            with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
+                pipeline.hdel(self._letters, *names)
+                pipeline.zrem(self._times, *names)
+                pipeline.execute()
+
+    def _tell(self, did: str, letters: Sequence[DeadLetter]) -> None:
+        """Note who did it, also in the logs of the runs that there are still."""
+        for letter in letters:
+            done = audit_record(self._settings, did, call=letter.call.index, instance=letter.call.instance)
+            log = Keys(self._settings.key_prefix, letter.call.run).log
+            with redis_errors(self._settings):
+                self._redis.xadd(log, {AUDIT: done.pack()}, nomkstream=True)
+            done.write_line(letter.call.run)
+
+    def add(self, letter: DeadLetter) -> None:
+        """Keep a letter, unless the call has one already."""
+        fields = [letter.call.run, letter.call.instance, letter.call.index, pack_task(letter.task)]
+        packed = pack([*fields, letter.error_type, letter.error_message, letter.attempts, letter.date])
+        milliseconds = datetime.fromisoformat(letter.date).timestamp() * 1000
+        with self._redis.pipeline(transaction=True) as pipeline:
+            pipeline.hsetnx(self._letters, letter.id, packed)
+            pipeline.zadd(self._times, {letter.id: milliseconds}, nx=True)
+            pipeline.zrangebyscore(self._times, 0, milliseconds - self._settings.retention_seconds * 1000)
+            pipeline.expire(self._letters, self._settings.retention_seconds)
+            pipeline.expire(self._times, self._settings.retention_seconds)
+            pipeline.zcard(self._times)
+            *_, expired, _, _, count = pipeline.execute()
+        if expired:
+            self._redis.zrem(self._times, *expired)
+            self._redis.hdel(self._letters, *expired)
+            count -= len(expired)
+        if (excess := count - self._settings.limit_dead_letters) > 0:
+            oldest: Any = self._redis.zpopmin(self._times, excess)
+            self._redis.hdel(self._letters, *(id_ for id_, _ in oldest))
+            logger.warning("%d dead letters were dropped to make room (ACTS_LIMIT_DEAD_LETTERS)", excess)
+
+    def _read(self, ids: Sequence[bytes]) -> Sequence[DeadLetter]:
+        with redis_errors(self._settings):
+            found: Any = self._redis.hmget(self._letters, ids)
+        return [_unpack(packed) for packed in found if packed is not None]
+
+
+def _unpack(packed: bytes) -> DeadLetter:
+    run, instance, index, task, error_type, error_message, attempts, date = unpack(packed)
+    return DeadLetter(CallId(run, instance, index), unpack_task(task), error_type, error_message, attempts, date)

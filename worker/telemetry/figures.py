@@ -1,0 +1,449 @@
+"""The figures of log and queues as `acts metrics` shows them: gauges, read when they are asked for.
+
+Two that ask within a second are given the same figures. Where a server does not answer, its figures are left out, and
+`acts_log_up` or `acts_broker_up` is 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from celery import Celery
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from redis import Redis
+from redis.cluster import RedisCluster
+from redis.exceptions import NoPermissionError, RedisError
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.backoff import batches
+from acts_celery.worker.broker.transport import broker_failures
+from acts_celery.worker.errors import InfrastructureError
+from acts_celery.worker.outages import Outage
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs, queue_notes, recovery
+from acts_celery.worker.store.living import QueuedMessage, QueueNote
+from acts_celery.worker.store.scripts import server_ms
+from acts_celery.worker.store.waiting import DeadLetters
+
+# What is in the log now: runs under way and their calls, what waits for people, dead letters, the sweep, memory.
+#
+# A reading costs as much as the runs under way; what has ended is counted by its number alone. It takes up to 10,000 of
+# those under way, new ones first, then those that were read longest ago, and three seconds at most. Where there are
+# more, the sums hold figures of earlier readings, and `oldest_seconds` says how old these may be.
+
+_MOST_READ: Final = 10_000
+_AT_ONCE: Final = 500
+_SECONDS: Final = 3.0
+"""How long a reading of runs may take; the next one goes on."""
+_FIELDS: Final = ("status", "remaining", "running", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """One run under way."""
+
+    status: str
+    waiting: int
+    running: int
+    held: int
+    held_since_ms: float | None
+    """Since when its oldest held call waits for a person."""
+    sent: int
+    """What was sent and forgotten and is not done yet."""
+    backlog: int
+    """Lanes whose turn to be published has not come yet."""
+    written_bytes: int
+
+    @classmethod
+    def read(cls, found: Sequence[Any]) -> RunFigures | None:
+        """Of what Redis answers; None where the run has gone meanwhile."""
+        (status, remaining, running, written), held, oldest, backlog, sent = found
+        if status is None:
+            return None
+        is_over = status.decode() in ENDED_STATUSES
+        running, held = _number(running), 0 if is_over else held
+        waiting = 0 if is_over else max(0, _number(remaining) - running - held)
+        since = oldest[0][1] if oldest and held else None
+        return cls(status.decode(), waiting, running, held, since, sent, backlog, _number(written))
+
+
+@dataclass(frozen=True, slots=True)
+class LogFigures:
+    """All of a backend."""
+
+    runs: Counter[str]
+    """Those under way, by status."""
+    unread: int
+    """How many of them no reading has taken yet."""
+    oldest_seconds: float
+    """How long ago the oldest of the figures was read."""
+    kept: int
+    """How many have ended and are kept."""
+    calls: Counter[str] = field(default_factory=Counter)
+    """Of the runs under way those that have not ended, by status."""
+    backlog: Mapping[str, int] = field(default_factory=dict)
+    """Lanes that are not in the queue yet, by the queue that they will be in."""
+    written_bytes: int = 0
+    held_seconds: float = 0.0
+    """How long the oldest held call waits; 0 where none is held."""
+    dead_letters: int = 0
+    sweep_seconds: float = 0.0
+    """How long no sweep has reached both servers, while runs were under way."""
+    memory_bytes: int = 0
+    """What the log's server has in use, whatever it is for; that of all nodes of a cluster."""
+    most_memory_bytes: int = 0
+    """What it may have in use (`maxmemory`); 0 for no limit."""
+
+
+class LogReader:
+    """Reads them. All of it raises `RedisError` and `InfrastructureError`."""
+
+    def __init__(self, redis: Redis, settings: Settings, *, most_read: int = _MOST_READ) -> None:
+        self._redis = redis
+        self._prefix = settings.key_prefix
+        self._queue = settings.queue_instances
+        self._letters = DeadLetters(redis, settings)
+        self._most_read = most_read
+        self._runs: dict[str, tuple[int, RunFigures]] = {}
+        """When each run under way was read last, in ms, and what was found; that of the oldest reading first."""
+
+    def read(self) -> LogFigures:
+        """As it is now."""
+        now = server_ms(self._redis)
+        listed: Any = self._redis.zrange(active_runs(self._prefix), 0, -1, withscores=True)
+        submitted = {name.decode("utf-8", "replace"): at for name, at in listed}
+        self._read_runs(submitted, now)
+        known = [found for _, found in self._runs.values()]
+        held = [found.held_since_ms for found in known if found.held_since_ms is not None]
+        calls = Counter[str]()
+        for found in known:
+            calls.update(waiting=found.waiting, running=found.running, held=found.held, sent=found.sent)
+        kept: Any = self._redis.zcard(ended_runs(self._prefix))
+        memory, most = self._memory()
+        return LogFigures(
+            runs=Counter(found.status for found in known),
+            unread=len(submitted) - len(known),
+            oldest_seconds=(now - min((read for read, _ in self._runs.values()), default=now)) / 1000,
+            kept=kept,
+            calls=calls,
+            backlog={self._queue: sum(found.backlog for found in known)},
+            written_bytes=sum(found.written_bytes for found in known),
+            held_seconds=max(0.0, (now - min(held)) / 1000) if held else 0.0,
+            dead_letters=self._letters.count(),
+            sweep_seconds=self._sweep_seconds(submitted.values(), now),
+            memory_bytes=memory,
+            most_memory_bytes=most,
+        )
+
+    def _read_runs(self, listed: Iterable[str], now: int) -> None:
+        """Read as many as may be."""
+        names = dict.fromkeys(listed)
+        self._runs = {name: found for name, found in self._runs.items() if name in names}
+        new = [name for name in names if name not in self._runs]
+        turn = [*new, *self._runs][: self._most_read]
+        until = time.monotonic() + _SECONDS
+        for page in batches(turn, _AT_ONCE):
+            if time.monotonic() > until:
+                break
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for name in page:
+                    self._ask(pipeline, Keys(self._prefix, name))
+                answers = pipeline.execute()
+            for number, name in enumerate(page):
+                self._runs.pop(name, None)
+                if (found := RunFigures.read(answers[number * 5 : number * 5 + 5])) is not None:
+                    self._runs[name] = now, found
+
+    def _ask(self, pipeline: Any, keys: Keys) -> None:
+        pipeline.hmget(keys.state, *_FIELDS)
+        pipeline.zcard(keys.held)
+        pipeline.zrange(keys.held, 0, 0, withscores=True)
+        pipeline.llen(keys.backlog)
+        pipeline.hlen(keys.outbox)
+
+    def _sweep_seconds(self, submitted: Iterable[float], now: int) -> float:
+        """None sweeps where no run is under way, so that is no silence."""
+        since = min(submitted, default=None)
+        if since is None:
+            return 0.0
+        heard: Any = self._redis.hget(recovery(self._prefix), "heard")
+        return max(0.0, (now - max(since, float(heard or 0))) / 1000)
+
+    def _memory(self) -> tuple[int, int]:
+        if isinstance(self._redis, RedisCluster):
+            nodes: Any = self._redis.info("memory", target_nodes=RedisCluster.PRIMARIES)
+            said = [*nodes.values()]
+        else:
+            said = [self._redis.info("memory")]
+        return sum(one["used_memory"] for one in said), sum(one.get("maxmemory", 0) for one in said)
+
+
+def _number(found: bytes | None) -> int:
+    return int(found or 0)
+
+
+# What lies in the queues now, in tasks: several travel in one message, and its headers say how many.
+#
+# In RabbitMQ each task travels alone, so the broker's own count is theirs. In Redis a queue is a list, to the left of
+# which messages are put, and from the right of which they are taken. A reading looks at those that came since the last
+# one, and at the right end, where workers put back the rest of an envelope that they had no room for. So it costs what
+# has come, whatever lies there; a queue that is long when it is read for the first time is read in several turns.
+
+_QUEUE_SECONDS: Final = 2.0
+"""How long a reading may take; the next one goes on."""
+_BYTES_AT_ONCE: Final = 2 * 2**20
+_MOST_AT_ONCE: Final = 500
+_END: Final = 50
+"""How many messages at the right end are looked at each time."""
+_QUEUE_FRESH_SECONDS: Final = 30.0
+"""A note that is older says nothing of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """One queue."""
+
+    tasks: int
+    oldest_seconds: float | None
+    """How long its oldest message lies there, 0 where there is none; None where it is not known, in RabbitMQ."""
+
+
+class RedisQueue:
+    """A queue in Redis, by what was read of it. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, key: str) -> None:
+        self._redis = redis
+        self._key = key
+        self._known: deque[QueuedMessage] = deque()
+        """From the left end without a gap."""
+        self._mean_bytes = float(_BYTES_AT_ONCE)  # so that the first reading is of one message
+
+    def read(self, until: float) -> QueueFigures:
+        """As it is now. A message that there was no time to read counts as one task."""
+        length, end = self._look()
+        while len(self._known) < length and time.monotonic() < until and self._read_older():
+            length, end = self._look()
+        if len(self._known) == length:
+            for message in reversed(end):
+                self._known[-1] = message
+                self._known.rotate()
+            self._known.rotate(-len(end))
+        oldest = end[-1].sent if end else None
+        waited = max(0.0, time.time() - oldest) if oldest is not None else 0.0
+        unread = length - len(self._known)
+        return QueueFigures(sum(message.tasks for message in self._known) + unread, waited)
+
+    def _look(self) -> tuple[int, list[QueuedMessage]]:
+        """The length of the queue and its right end at one moment; what was new at its left end is known now."""
+        size = self._page_size() if not self._known else min(_END, self._page_size())
+        while True:
+            with self._redis.pipeline(transaction=True) as pipeline:
+                pipeline.llen(self._key)
+                pipeline.lrange(self._key, 0, size - 1)
+                pipeline.lrange(self._key, -min(_END, size), -1)
+                length, page, end = pipeline.execute()
+            messages = self._read(page)
+            tags = [message.tag for message in messages]
+            if self._known and self._known[0].tag in tags:
+                self._known.extendleft(reversed(messages[: tags.index(self._known[0].tag)]))
+                break
+            if not self._known or len(page) < size or size >= self._page_size():
+                self._known = deque(messages)  # what was known has been taken, or there is a gap before it
+                break
+            size = min(4 * size, self._page_size())
+        while len(self._known) > length:
+            self._known.pop()
+        return length, self._read(end)
+
+    def _read_older(self) -> bool:
+        """Read on to the right of what is known; says whether there was anything."""
+        size = self._page_size()
+        tags = {message.tag for message in islice(reversed(self._known), size)}
+        page = self._read(self._redis.lrange(self._key, len(self._known), len(self._known) + size - 1))
+        older = [message for message in page if message.tag not in tags]  # others have come at the left meanwhile
+        self._known.extend(older)
+        return bool(older)
+
+    def _page_size(self) -> int:
+        return max(1, min(_MOST_AT_ONCE, int(_BYTES_AT_ONCE / self._mean_bytes)))
+
+    def _read(self, found: Any) -> list[QueuedMessage]:
+        if found:
+            self._mean_bytes = max(1.0, sum(map(len, found)) / len(found))
+        return [QueuedMessage.read(raw) for raw in found]
+
+
+class UnreadQueue:
+    """A queue in Redis whose messages are not to be read. All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, key: str, log: Redis, notes: str, name: str) -> None:
+        self._redis = redis
+        self._key = key
+        self._log = log
+        self._notes = notes
+        self._name = name
+        self._filled_since: float | None = None
+
+    def read(self) -> QueueFigures:
+        """As it is now, about: as many tasks to a message as in those looked at; as old as a worker has said or, where
+        none has for a while, as long as messages have been seen there.
+        """
+        length: Any = self._redis.llen(self._key)
+        field: Any = self._log.hget(self._notes, self._name)
+        now, note = time.time(), QueueNote.read(field)
+        if not length:
+            self._filled_since = None
+            return QueueFigures(0, 0.0)
+        self._filled_since = now if self._filled_since is None else self._filled_since
+        if note is None or now - note.at > _QUEUE_FRESH_SECONDS:
+            return QueueFigures(length, now - self._filled_since)
+        return QueueFigures(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
+
+
+class QueueReader:
+    """Reads the queues of these names; `redis` is the broker where it is one, whose keys begin with `prefix`. In the
+    `log` is what workers note of queues that may only be counted.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        redis: Redis | None,
+        prefix: str,
+        names: Iterable[str],
+        *,
+        log: Redis | None = None,
+        key_prefix: str = "acts",
+    ) -> None:
+        self._app = app
+        self._names = tuple(names)
+        self._queues: dict[str, RedisQueue] = {}
+        self._unread: dict[str, UnreadQueue] = {}
+        for name in self._names:
+            if redis is None:
+                break
+            key = f"{prefix}{name}"
+            self._queues[name] = RedisQueue(redis, key)
+            self._unread[name] = UnreadQueue(redis, key, log or redis, queue_notes(key_prefix), name)
+        self._is_refused = False
+
+    def read(self) -> Mapping[str, QueueFigures]:
+        """Each queue. Raises `RedisError` and `InfrastructureError`."""
+        if self._queues and not self._is_refused:
+            until = time.monotonic() + _QUEUE_SECONDS
+            try:
+                return {name: queue.read(until) for name, queue in self._queues.items()}
+            except NoPermissionError:
+                self._is_refused = True
+        if self._queues:
+            return {name: queue.read() for name, queue in self._unread.items()}
+        with broker_failures("the broker does not answer"), self._app.connection_for_read() as connection:
+            return {name: QueueFigures(queue_length(connection, name), None) for name in self._names}
+
+
+def queue_length(connection: Any, queue: str) -> int:
+    """The number of messages in a queue; one that was never used does not exist yet."""
+    with connection.channel() as channel:
+        try:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+        except connection.channel_errors:
+            return 0
+
+
+logger = logging.getLogger(__name__)
+
+_FRESH_SECONDS: Final = 1.0
+_RUN_STATUSES: Final = ("running", "paused")
+_CALL_STATUSES: Final = ("waiting", "running", "held", "sent")
+
+T = TypeVar("T")
+
+
+class Collection(Collector):
+    """Collects when it is asked to; from any thread."""
+
+    def __init__(self, log: LogReader, queues: QueueReader) -> None:
+        self._log = log
+        self._queues = queues
+        self._lock = threading.Lock()
+        self._outages = {name: Outage(logger, f"reading the figures of the {name}") for name in ("log", "broker")}
+        self._found: list[Metric] = []
+        self._read_at = float("-inf")
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: to be registered is no reason to ask the servers."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of now, or of a second ago."""
+        with self._lock:
+            if time.monotonic() - self._read_at > _FRESH_SECONDS:
+                began = time.monotonic()
+                self._found = [*self._read(self._log.read, "log", log_metrics)]
+                self._found += self._read(self._queues.read, "broker", queue_metrics)
+                self._read_at = time.monotonic()
+                self._found.append(
+                    _gauge("acts_collection_seconds", "How long it took to read these figures.", self._read_at - began)
+                )
+            yield from self._found
+
+    def _read(self, read: Callable[[], T], server: str, metrics: Callable[[T], Iterator[Metric]]) -> Iterator[Metric]:
+        about = f"Whether the {server} answers."
+        try:
+            found = read()
+        except (RedisError, InfrastructureError, OSError) as error:
+            self._outages[server].failed(error)
+            yield _gauge(f"acts_{server}_up", about, 0)
+            return
+        self._outages[server].succeeded()
+        yield _gauge(f"acts_{server}_up", about, 1)
+        yield from metrics(found)
+
+
+def log_metrics(found: LogFigures) -> Iterator[Metric]:
+    """What is in the log."""
+    runs = {status: found.runs[status] for status in {*_RUN_STATUSES, *found.runs}}
+    calls = {status: found.calls[status] for status in _CALL_STATUSES}
+    yield _by("acts_runs", "Runs under way.", "status", runs)
+    yield _by("acts_outstanding_calls", "Calls of runs under way that have not ended.", "status", calls)
+    yield _by("acts_backlog_tasks", "Lanes of runs under way that are not in their queue yet.", "queue", found.backlog)
+    for name, about, value in (
+        ("acts_runs_unread", "Runs under way that are not in these figures yet.", found.unread),
+        ("acts_runs_oldest_reading_seconds", "Age of the oldest reading in these figures.", found.oldest_seconds),
+        ("acts_runs_kept", "Runs that have ended and are kept.", found.kept),
+        ("acts_runs_written_bytes", "What the calls of runs under way have written to the log.", found.written_bytes),
+        ("acts_held_oldest_seconds", "How long the oldest held call waits for a person.", found.held_seconds),
+        ("acts_dead_letters", "Calls that were sent and forgotten, and failed for good.", found.dead_letters),
+        ("acts_sweep_age_seconds", "How long no sweep has been, while runs were under way.", found.sweep_seconds),
+        ("acts_log_memory_bytes", "Memory in use on the log's server.", found.memory_bytes),
+        ("acts_log_memory_limit_bytes", "Its maxmemory; 0 for none.", found.most_memory_bytes),
+    ):
+        yield _gauge(name, about, value)
+
+
+def queue_metrics(found: Mapping[str, QueueFigures]) -> Iterator[Metric]:
+    """What lies in the queues."""
+    tasks = {name: queue.tasks for name, queue in found.items()}
+    oldest = {name: queue.oldest_seconds for name, queue in found.items() if queue.oldest_seconds is not None}
+    yield _by(
+        "acts_queue_tasks", "Tasks in a queue: calls; in that of the instances lanes and results.", "queue", tasks
+    )
+    yield _by("acts_queue_oldest_seconds", "How long the oldest task of a queue lies there.", "queue", oldest)
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, about, value)
+
+
+def _by(name: str, about: str, label: str, values: Mapping[str, float]) -> Metric:
+    found = GaugeMetricFamily(name, about, labels=[label])
+    for key, value in sorted(values.items()):
+        found.add_metric([key], value)
+    return found

@@ -1,0 +1,276 @@
+"""What a worker's process has done since it began, and has at work: counters, histograms and gauges of its own.
+
+Each thing is counted by one process: an attempt by the one that carries it out, the end of a call by the one that
+commits it, the end of a run by the one that takes it from the list. So the sum over all processes is the whole.
+
+Names of tools, codes and models come from submissions too: a process shows a bounded number of them, and the rest
+together as `other`.
+
+What happens for each call is noted only, and added up a thousand at a time and when the figures are read: among all
+else that a call does, prometheus-client's counters cost three times as much one by one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+from celery import bootsteps
+from celery.concurrency.prefork import TaskPool as PreforkPool
+from celery.worker import WorkController
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from acts_celery.broker_config import Settings
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.process import BoundedNames, Figures, Tokens, keep_figures, refusals
+
+OTHER: Final = "other"
+"""The label of what has no name of its own."""
+_MOST_MODELS: Final = 50
+_AT_ONCE: Final = 1_000
+_NANO: Final = 1e-9
+_AT_WORK_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_WAIT_SECONDS: Final = (0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_COMMIT_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+_MODEL_SECONDS: Final = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
+
+M = TypeVar("M")
+Add = Callable[[str, str, float], None]
+"""Adds to the series of two labels."""
+
+
+class _Series(dict[tuple[str, ...], M], Generic[M]):
+    """The series of a metric by their labels; prometheus-client's own look-up takes a lock each time."""
+
+    def __init__(self, series_of: Callable[..., M]) -> None:
+        super().__init__()
+        self._series_of = series_of
+
+    def __missing__(self, labels: tuple[str, ...]) -> M:
+        self[labels] = series = self._series_of(*labels)
+        return series
+
+
+class ProcessFigures(Figures, Collector):
+    """Keeps them, and shows them in a registry; `queues` are those that the process serves, `code` the names of its
+    activities and delegates, which have a label whatever else takes one.
+    """
+
+    def __init__(self, registry: CollectorRegistry, queues: Collection[str], code: Iterable[str] = ()) -> None:
+        kept = self._kept = CollectorRegistry()
+        self._lock = Lock()
+        self._counted: deque[tuple[Add, str, str, int]] = deque()
+        self._timed: deque[tuple[Add, str, str, float]] = deque()
+
+        def counter(name: str, about: str, *labels: str) -> _Series[Counter]:
+            return _Series(Counter(name, about, labels, registry=kept).labels)
+
+        def gauge(name: str, about: str, *labels: str) -> _Series[Gauge]:
+            return _Series(Gauge(name, about, labels, registry=kept).labels)
+
+        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Series[Histogram]:
+            return _Series(Histogram(name, about, labels, buckets=buckets, registry=kept).labels)
+
+        name, self._model_name = _labels(BoundedNames(known=code)), _labels(BoundedNames(_MOST_MODELS))
+        calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
+        attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
+        at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
+        took = histogram("acts_attempt_seconds", "How long attempts were at work.", _AT_WORK_SECONDS, "tool")
+        in_hand = gauge("acts_tasks_in_hand", "Tasks that this process has taken and not answered.", "queue")
+        waits = histogram("acts_wait_seconds", "How long tasks lay in a queue.", _WAIT_SECONDS, "queue", "tool")
+        commits = Histogram(
+            "acts_commit_seconds", "How long commits to the log took.", buckets=_COMMIT_SECONDS, registry=kept
+        )
+        self._calls: Add = lambda tool, status, number: calls[name(tool), status].inc(number)
+        self._attempts: Add = lambda code, outcome, number: attempts[name(code), outcome].inc(number)
+        self._at_work: Add = lambda code, _, number: at_work[name(code),].inc(number)
+        self._took: Add = lambda code, _, seconds: took[name(code),].observe(seconds)
+        self._in_hand: Add = lambda queue, _, number: in_hand[name(queue),].inc(number)
+        self._waits: Add = lambda queue, code, seconds: waits[name(queue), name(code) if code else ""].observe(seconds)
+        self._commits: Add = lambda _, __, seconds: commits.observe(seconds)
+        self._runs = counter("acts_runs_ended", "Runs that have ended, as this process has noted.", "status")
+        self._requests = counter("acts_model_requests", "Requests to models that are over.", "model", "outcome")
+        self._unpriced = counter("acts_model_unpriced_requests", "Those answered without a known price.", "model")
+        self._tokens = counter("acts_model_tokens", "Tokens; `input` without those from a cache.", "model", "kind")
+        self._dollars = counter("acts_model_dollars", "What models cost, where the price is known.", "model")
+        self._answers = histogram(
+            "acts_model_request_seconds", "How long models took to answer.", _MODEL_SECONDS, "model"
+        )
+        serves = gauge("acts_serves_queue", "1 for each queue from which this process takes tasks.", "queue")
+        for queue in queues:
+            serves[queue,].set(1)
+            in_hand[name(queue),].set(0)
+        kept.register(_Refusals())
+        ProcessCollector(registry=kept)
+        registry.register(self)
+
+    def describe(self) -> Iterator[Metric]:
+        """What there is."""
+        yield from self._kept.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        self._add_up()
+        yield from self._kept.collect()
+
+    def _add_up(self) -> None:
+        with self._lock:
+            sums = defaultdict[tuple[Add, str, str], int](int)
+            for _ in range(len(self._counted)):
+                add, name, label, number = self._counted.popleft()
+                sums[add, name, label] += number
+            for (add, name, label), number in sums.items():
+                add(name, label, number)
+            for _ in range(len(self._timed)):
+                add, name, label, seconds = self._timed.popleft()
+                add(name, label, seconds)
+
+    def _count(self, add: Add, name: str, label: str = "", number: int = 1) -> None:
+        self._counted.append((add, name, label, number))
+        if len(self._counted) >= _AT_ONCE:
+            self._add_up()
+
+    def call_ended(self, tool: str, status: str) -> None:
+        """Count it."""
+        self._count(self._calls, tool, status)
+
+    def attempt_began(self, code: str) -> None:
+        """Count it as at work."""
+        self._count(self._at_work, code)
+
+    def attempt_ended(self, code: str, outcome: str, seconds: float) -> None:
+        """Count it, and note how long it took; of one that was cancelled that says nothing."""
+        self._count(self._at_work, code, number=-1)
+        self._count(self._attempts, code, outcome)
+        if outcome != "cancelled":
+            self._timed.append((self._took, code, "", seconds))
+
+    def task_taken(self, queue: str) -> None:
+        """Count it as in hand."""
+        self._count(self._in_hand, queue)
+
+    def task_answered(self, queue: str) -> None:
+        """Count it no more."""
+        self._count(self._in_hand, queue, number=-1)
+
+    def waited(self, queue: str, code: str, seconds: float) -> None:
+        """Note how long."""
+        self._timed.append((self._waits, queue, code, seconds))
+
+    def committed(self, seconds: float) -> None:
+        """Note how long it took."""
+        self._timed.append((self._commits, "", "", seconds))
+
+    def run_ended(self, status: str) -> None:
+        """Count it."""
+        self._runs[status,].inc()
+
+    def model_answered(self, model: str, tokens: Tokens | None, nanodollars: int | None, seconds: float) -> None:
+        """Count the request, its tokens and its price."""
+        name = self._model_name(model)
+        self._requests[name, "answered"].inc()
+        self._answers[name,].observe(seconds)
+        for kind, number in tokens._asdict().items() if tokens is not None else ():
+            self._tokens[name, kind].inc(number)
+        if nanodollars is None:
+            self._unpriced[name,].inc()
+        else:
+            self._dollars[name,].inc(nanodollars * _NANO)
+
+    def model_failed(self, model: str, error: str) -> None:
+        """Count the request."""
+        self._requests[self._model_name(model), error].inc()
+
+
+def _labels(names: BoundedNames) -> Callable[[str], str]:
+    return lambda name: names.bounded(name) or OTHER
+
+
+class _Refusals(Collector):
+    """What this process has refused, which is counted in any case."""
+
+    def collect(self) -> Iterator[Metric]:
+        """As it is now."""
+        found = CounterMetricFamily(
+            "acts_refusals", "Messages and commands that this process has refused.", labels=["kind"]
+        )
+        for kind, number in refusals().items():
+            found.add_metric([kind], number)
+        yield found
+
+
+# A page of figures on a port, as Prometheus reads it. It is prometheus-client's own, on a thread.
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry with nothing in it. Raises `WorkerError` where prometheus-client is not installed."""
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise WorkerError(
+            "figures need prometheus-client, which is not installed: pip install 'acts-celery[metrics]'"
+        ) from error
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has none
+    return prometheus_client.CollectorRegistry()
+
+
+def serve(registry: CollectorRegistry, host: str, port: int) -> tuple[int, Callable[[], None]]:
+    """Show a registry on a port, 0 for any that is free; returns which it is, and what ends that. Raises
+    `WorkerError`.
+    """
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        raise WorkerError(
+            f"figures cannot be shown on {host}:{port} ({error.strerror or error}): name another port or address "
+            "(ACTS_METRICS_PORT, ACTS_METRICS_HOST; each further process of a worker takes the next port)"
+        ) from error
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return int(server.server_address[1]), stop
+
+
+# Figures in a worker: kept and shown for as long as it runs, where a port is set (`ACTS_METRICS_PORT`).
+
+logger = logging.getLogger(__name__)
+
+
+class MetricsStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no types
+    """Raises `WorkerError` where figures cannot be shown: the worker does not start then."""
+
+    def __init__(self, parent: WorkController, **options: object) -> None:
+        super().__init__(parent, **options)
+        self._stop: Callable[[], None] | None = None
+        settings: Settings = parent.app.conf.acts_settings
+        if settings.metrics_port is None:
+            return
+        if issubclass(parent.pool_cls, PreforkPool):
+            raise WorkerError(
+                "with --pool prefork the calls are carried out by other processes, whose figures are not shown: leave "
+                "out ACTS_METRICS_PORT, or take another pool"
+            )
+        registry = new_registry()
+
+        code = parent.app.conf.acts_runtimes.registry
+        queues = sorted(parent.app.amqp.queues.consume_from)
+        keep_figures(ProcessFigures(registry, queues, [*code.activities, *code.delegates]))
+        port, self._stop = serve(registry, settings.metrics_host, settings.metrics_port)
+        logger.info("figures are shown on http://%s:%d/metrics", settings.metrics_host, port)
+
+    def stop(self, parent: WorkController) -> None:
+        """Called by the worker when it stops."""
+        if self._stop is not None:
+            self._stop()
+            keep_figures(Figures())

@@ -1,0 +1,531 @@
+"""A run that a page looks at, opened for one question: its keys, its state, its lanes."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.calls.call import Call
+from acts_celery.protocol.engine.events import (
+    CallDecided,
+    CallEnded,
+    CallHeld,
+    CallsUndone,
+    ChildStarted,
+    FanOutBegun,
+    Status,
+)
+from acts_celery.worker.broker.attempts import lane_token
+from acts_celery.worker.client.call_results import CANCELLED
+from acts_celery.worker.client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
+from acts_celery.worker.errors import BadQuery, InstanceDeleted, InstanceNotFound
+from acts_celery.worker.store.definition import Definition, LaneRecord
+from acts_celery.worker.store.entries import Entry, id_key, moment_ms, read_entry
+from acts_celery.worker.store.keys import AUDIT, Condition, Keys
+from acts_celery.worker.store.log import History
+from acts_celery.worker.store.scripts import iso_date
+from acts_celery.worker.store.state import RunState
+
+# A run's log, counted: for each call how many instances stand how, and why calls failed.
+#
+# It is read once, by pages, and then only what is new. What is kept does not grow with the size of results: of each
+# instance its name and one status for each of its calls that has begun (some 450 bytes for an instance with a few
+# calls), of each failed call which group of errors it is in, and of each call at most `MOST_GROUPS` groups. What is at
+# work stands in no entry of the log: it is read when it is asked for.
+#
+# Errors are grouped by their type and their message, in which whatever has a digit in it and the name of the instance
+# count as one and the same: "no page 17 of order-4711" and "no page 3 of order-12" are one group, shown as the first
+# one that came. Numbers from 400 to 599 that stand alone are told apart: they are mostly what a server has answered.
+
+MOST_GROUPS: Final = 100
+"""Kinds of errors of one call that are told apart."""
+MOST_CALLS: Final = 5_000
+"""Calls whose text is kept; those beyond are counted together."""
+MOST_RECORDS: Final = 20
+"""Different lanes of one tick that are kept as examples."""
+NAMED: Final = 5
+_LONGEST_TALLY: Final = 300
+_VARYING: Final = re.compile(r"[\w.:/@+-]*\d[\w.:/@+-]*")
+_ANSWERED: Final = re.compile(r"[45]\d\d[.:]?")
+_OTHERS: Final = "errors of further kinds"
+
+
+@dataclass(slots=True)
+class ErrorGroup:
+    """Errors of one call that are alike."""
+
+    type: str
+    message: str
+    """The first one's."""
+    count: int = 0
+    instances: dict[str | None, None] = field(default_factory=dict)
+    """Some that have it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        named = list(self.instances)
+        return {"type": self.type, "message": self.message, "count": self.count, "instances": named}
+
+
+@dataclass(slots=True)
+class CallTally:
+    """One call of the plan, over all instances."""
+
+    call: Call
+    tick: int | None = None
+    total: int = 0
+    """In how many lanes it is."""
+    counts: Counter[Status] = field(default_factory=Counter)
+    """Those that the log says something of; the others wait, or are at work."""
+    groups: dict[tuple[str, str], ErrorGroup] = field(default_factory=dict)
+    has_child: bool = False
+    """Whether child runs answer it."""
+
+    @property
+    def errors(self) -> list[ErrorGroup]:
+        """The groups, the most frequent first."""
+        return sorted(self.groups.values(), key=lambda group: -group.count)
+
+
+@dataclass(slots=True)
+class LaneTally:
+    """How the calls of one lane stand."""
+
+    known: frozenset[int] = frozenset()
+    """Every call that it has ever had."""
+    standing: dict[int, Status] = field(default_factory=dict)
+    """Those that the log says something of."""
+
+
+class Tally:
+    """What the log of one run comes to. `lock` is to be held by whoever reads it or reads on."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        """Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
+        self.lock = Lock()
+        self._history = History(redis, keys)
+        self._redis = redis
+        self._keys = keys
+        self._state = RunState(self._history.definition())
+        self.lanes: dict[str | None, LaneTally] = {}
+        """In the order of their first entries."""
+        self.calls: dict[int, CallTally] = {}
+        self.further: set[int] = set()
+        """Calls beyond those whose text is kept."""
+        self.examples: dict[int | None, dict[bytes, tuple[str | None, LaneRecord]]] = {}
+        """Of each tick, records of lanes that are not alike, each with a lane that has it."""
+        self.shared: dict[int | None, LaneRecord] = {}
+        """Of each tick, the newest record of the global lane."""
+        self.last = "0-0"
+        """The last entry that was read."""
+        self.read = 0
+        """How many were."""
+        self.of = 0
+        """How many there were when reading began."""
+        self.is_whole = False
+        """Whether all of that was read."""
+        self._instances: list[str] = []
+        self._known: dict[frozenset[int], frozenset[int]] = {}
+        """What lanes have in common, once."""
+        self._failed: dict[tuple[str | None, int], ErrorGroup] = {}
+
+    @property
+    def definition(self) -> Definition:
+        """The run's definition, as amended."""
+        return self._state.definition
+
+    def read_on(self, seconds: float | None) -> None:
+        """Read what is new, for so long at most; a page is read in any case. Raises `RedisError`."""
+        length: Any = self._redis.xlen(self._keys.log)
+        self.of, self.is_whole = int(length), False
+        until = time.monotonic() + seconds if seconds is not None else None
+        for entry in self._history.entries(after=self.last):
+            self._apply(entry)
+            self.last = entry.id
+            self.read += 1
+            if until is not None and self.read % 200 == 0 and time.monotonic() > until:
+                return
+        self.is_whole = True
+
+    @property
+    def reading(self) -> dict[str, int] | None:
+        """How far it has come, where it has not read all."""
+        return None if self.is_whole else {"read": self.read, "of": max(self.of, self.read)}
+
+    def instances(self) -> list[str]:
+        """The run's instances, in the order of the context; to be read only. Raises `RedisError`."""
+        number: Any = self._redis.llen(self._keys.instances)
+        if int(number) != len(self._instances):
+            self._instances = self._history.instances()
+        return self._instances
+
+    def at_work(self, *, is_over: bool) -> dict[tuple[str | None, int], Condition]:
+        """What `History.at_work` says. Raises `RedisError`."""
+        return self._history.at_work(is_over=is_over)
+
+    def standing(
+        self, lane: LaneTally, instance: str | None, index: int, at_work: Mapping[tuple[str | None, int], Condition]
+    ) -> Status:
+        """How a call of a lane stands."""
+        found = lane.standing.get(index)
+        if found is not None:
+            return found
+        return Status.RUNNING if (instance, index) in at_work else Status.WAITING
+
+    def _apply(self, entry: Entry) -> None:
+        if not entry.is_of_lane or entry.tick is not None:
+            return
+        lane = self.lanes.get(entry.instance)
+        if lane is None:
+            lane = self.lanes[entry.instance] = LaneTally()
+        if entry.amendment is not None:
+            self._state.definition = self.definition.amended(entry.amendment)
+        if entry.record is not None:
+            self._lay_out(lane, entry.instance, entry.record)
+        match entry.event:
+            case CallEnded(index, status, error=error):
+                self._stand(lane, entry.instance, index, status)
+                if status is Status.FAILED:
+                    self._note_error(entry.instance, index, error or {})
+            case CallHeld(index):
+                self._stand(lane, entry.instance, index, Status.HELD)
+            case CallDecided(index):
+                self._stand(lane, entry.instance, index, None)
+            case ChildStarted(index):
+                self._stand(lane, entry.instance, index, Status.RUNNING)
+                if index in self.calls:
+                    self.calls[index].has_child = True
+            case FanOutBegun(index):
+                self._stand(lane, entry.instance, index, Status.RUNNING)
+            case CallsUndone(calls):
+                for index in calls:
+                    self._stand(lane, entry.instance, index, None)
+
+    def _lay_out(self, lane: LaneTally, instance: str | None, data: bytes) -> None:
+        record, calls = self._state.read_record(data, instance)
+        if instance is None:
+            self.shared[record.tick] = record
+        examples = self.examples.setdefault(record.tick, {})
+        if data not in examples and len(examples) < MOST_RECORDS:
+            examples[data] = instance, record
+        for index, call in calls.items():
+            if index in lane.known:
+                continue
+            if index not in self.calls and len(self.calls) >= MOST_CALLS:
+                self.further.add(index)
+                continue
+            tally = self.calls.get(index)
+            if tally is None:
+                tally = self.calls[index] = CallTally(call)
+            tally.tick = record.tick if tally.tick is None else tally.tick
+            tally.total += 1
+        known = lane.known.union(calls)
+        lane.known = self._known.setdefault(known, known)
+
+    def _stand(self, lane: LaneTally, instance: str | None, index: int, status: Status | None) -> None:
+        """A call stands so now; None: the log says nothing of it any more."""
+        tally = self.calls.get(index)
+        before = lane.standing.pop(index, None)
+        if status is not None:
+            lane.standing[index] = status
+        if tally is None:
+            return
+        if before is not None:
+            tally.counts[before] -= 1
+        if status is not None:
+            tally.counts[status] += 1
+        if (group := self._failed.pop((instance, index), None)) is not None:
+            group.count -= 1
+            group.instances.pop(instance, None)
+            if not group.count:
+                tally.groups = {key: each for key, each in tally.groups.items() if each is not group}
+
+    def _note_error(self, instance: str | None, index: int, error: Mapping[str, Any]) -> None:
+        if (tally := self.calls.get(index)) is None:
+            return
+        type_, message = str(error.get("type")), str(error.get("message"))
+        key = type_, alike(message, instance)
+        group = tally.groups.get(key)
+        if group is None:
+            if len(tally.groups) >= MOST_GROUPS:
+                key, type_, message = ("", _OTHERS), "", _OTHERS
+            group = tally.groups.setdefault(key, ErrorGroup(type_, message[:_LONGEST_TALLY]))
+        group.count += 1
+        if len(group.instances) < NAMED:
+            group.instances[instance] = None
+        self._failed[instance, index] = group
+
+
+def alike(message: str, instance: str | None) -> str:
+    """What errors have in common that are shown as one group."""
+    text, at = message[:_LONGEST_TALLY], 0
+    while instance and (at := text.find(instance, at)) >= 0:
+        end = at + len(instance)
+        if _is_of_word(text[at - 1 : at]) or _is_of_word(text[end : end + 1]):
+            at = end
+        else:
+            text, at = f"{text[:at]}#{text[end:]}", at + 1
+    return _VARYING.sub(lambda found: found[0] if _ANSWERED.fullmatch(found[0]) else "#", text)
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+_LONGEST: Final = 100
+"""Characters of a wrong value that an error names."""
+
+
+class Query:
+    """What a question gives beside its address, as texts."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def text(self, name: str) -> str | None:
+        """A text; None where it was left out or is empty."""
+        return self._given.get(name) or None
+
+    def required(self, name: str) -> str:
+        """A text that may not be left out. Raises `BadQuery`."""
+        if (found := self.text(name)) is None:
+            raise BadQuery(f"the question lacks {name!r}: add {name}=…")
+        return found
+
+    def number(self, name: str) -> int | None:
+        """A whole number from 0 on; None where it was left out. Raises `BadQuery`."""
+        if (found := self.text(name)) is None:
+            return None
+        if not (found.isascii() and found.isdigit() and len(found) <= 15):
+            raise BadQuery(f"{name}={found[:_LONGEST]!r} is not a number such as 0")
+        return int(found)
+
+    def moment(self, name: str) -> str | None:
+        """The id of an entry of the log; None where it was left out. Raises `BadQuery`."""
+        if (found := self.text(name)) is None:
+            return None
+        parts = found.split("-")
+        if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
+            raise BadQuery(f"{name}={found[:_LONGEST]!r} is not an id of the log such as 1763683200000-0")
+        return found
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that is there, in a format that is read here."""
+
+    redis: Redis
+    settings: Settings
+    keys: Keys
+    state: Mapping[str, str]
+    """The fields of its state."""
+    tally: Tally
+    query: Query
+
+    @cached_property
+    def history(self) -> History:
+        """Its log."""
+        return History(self.redis, self.keys)
+
+    @cached_property
+    def definition(self) -> Definition:
+        """What it was submitted as."""
+        return self.history.definition()
+
+    @property
+    def status(self) -> str:
+        """The run's status."""
+        return self.state["status"]
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether calls that had not ended count as skipped."""
+        return self.status == "cancelled" or "exceeded" in self.state
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run was ended as it stood, where it was."""
+        return CANCELLED if self.status == "cancelled" else self.state.get("exceeded", "")
+
+    @cached_property
+    def instances(self) -> list[str]:
+        """Its instances, in the order of the context."""
+        return self.tally.instances()
+
+    @cached_property
+    def deleted(self) -> list[str]:
+        """The instances that it had, and that were deleted."""
+        return deleted_instances(self.state.get("deleted"))
+
+    def require_instance(self, name: str | None) -> None:
+        """Raise `InstanceNotFound` for an instance that the run never had, `InstanceDeleted` for one that it had."""
+        if name is None or self.redis.hexists(self.keys.lanes, lane_token(name)):
+            return
+        if name not in self.instances:  # one for which no call is has no lane
+            if name in self.deleted:
+                raise InstanceDeleted(self.keys.run, name)
+            raise InstanceNotFound(self.keys.run, name, self.instances)
+
+    def entries(self, *lanes: str | None) -> list[Entry]:
+        """The entries of lanes, in the order of the log. It costs nothing for the others."""
+        found = [entry for lane in dict.fromkeys(lanes) for entry in self.history.lane(lane)]
+        return sorted(found, key=lambda entry: id_key(entry.id))
+
+    def lanes(self, *instances: str | None, at: str | None = None) -> RunState:
+        """The global lane and those of instances, folded, now or as of a past id."""
+        state = RunState(self.definition, filter(None, instances), at=at)
+        state.feed(self.entries(None, *instances))
+        return state
+
+    def result(self, entries: Iterable[Entry], *instances: str, waits: bool = False) -> Result:
+        """What comes of the entries of some lanes, the global one among them."""
+        assembly = Assembly(self.keys.run, self.definition, instances)
+        assembly.feed(entries, self.history.codes())
+        at_work = self.history.at_work(is_over=self.has_stopped) if self.has_begun_calls else {}
+        return assembly.result(run_status(self.status), at_work, waits=waits)
+
+    @property
+    def has_begun_calls(self) -> bool:
+        """Whether some of its calls may have begun and not ended."""
+        return has_begun_calls(self.state)
+
+
+# How much of a value is shown: what is large in it is cut in the middle, in its place, and its size is said.
+
+T = TypeVar("T")
+
+SHOW_BYTES: Final = 20_000
+"""Of a value that has more bytes, as JSON, the large parts are cut."""
+LIST_BYTES: Final = 500_000
+"""Of a list in an answer."""
+CUT: Final = "…cut"
+"""The one key of the object that stands in place of a part that was cut."""
+_LEAST_BYTES: Final = 120
+"""What has many parts, of each of which less could be shown, is cut as a whole."""
+_DEEPEST: Final = 8
+
+
+def shown(value: Any, most_bytes: int = SHOW_BYTES, *, depth: int = 0) -> Any:
+    """The value, with what is large in it replaced by objects that say how large it is, and how its JSON begins and
+    ends. Small parts of it stay whole.
+    """
+    size = size_of(value)
+    if size <= most_bytes:
+        return value
+    if isinstance(value, (dict, list)) and depth < _DEEPEST and len(value) * _LEAST_BYTES <= most_bytes:
+        parts: Mapping[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))
+        rooms = _rooms({key: size_of(part) + len(str(key)) + 6 for key, part in parts.items()}, most_bytes)
+        kept = {key: shown(part, rooms[key], depth=depth + 1) for key, part in parts.items()}
+        return kept if isinstance(value, dict) else list(kept.values())
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    half = max(20, most_bytes // 8)  # characters, which may have several bytes each
+    return {CUT: {"bytes": size, "head": text[:half], "tail": text[-half:]}}
+
+
+def _rooms(sizes: Mapping[Any, int], most_bytes: int) -> dict[Any, int]:
+    """How many bytes each part may have: the small ones what they need, the large ones an equal share of the rest."""
+    rooms, left = dict[Any, int](), most_bytes
+    for place, (key, size) in enumerate(sorted(sizes.items(), key=lambda item: item[1])):
+        rooms[key] = min(size, left // (len(sizes) - place))
+        left -= rooms[key]
+    return rooms
+
+
+def within(items: Iterable[T], most_bytes: int = LIST_BYTES) -> list[T]:
+    """The first of a list's items, as many as have so many bytes together."""
+    found: list[T] = []
+    for item in items:
+        most_bytes -= size_of(item)
+        if most_bytes < 0:
+            break
+        found.append(item)
+    return found
+
+
+def size_of(value: Any) -> int:
+    """The bytes of a value as JSON."""
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+# Who did what to a run, the newest first, decisions and amendments too. The log is read backwards, for as long as one
+# answer may take.
+
+AT_ONCE: Final = 50
+_ENTRIES: Final = 200
+_SECONDS: Final = 0.5
+
+
+def audit(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN/audit`. Raises `BadQuery`."""
+    before, until = run.query.moment("after"), time.monotonic() + _SECONDS
+    found: list[dict[str, Any]] = []
+    while True:
+        page: Any = run.redis.xrevrange(run.keys.log, f"({before}" if before is not None else "+", count=_ENTRIES)
+        for id_, fields in page:
+            before = id_.decode()
+            if AUDIT in fields:
+                found.append(_order(id_, fields))
+            if len(found) == AT_ONCE:
+                return {"orders": found, "next": before}
+        if len(page) < _ENTRIES:
+            return {"orders": found, "next": None}
+        if time.monotonic() > until:
+            return {"orders": found, "next": before}
+
+
+def _order(id_: bytes, fields: Any) -> dict[str, Any]:
+    entry = read_entry(id_, fields)
+    assert entry.audit is not None
+    order = entry.audit.to_dict()
+    about = {"id": entry.id, "moment": iso_date(moment_ms(entry.id)), "instance": entry.instance, "call": entry.call}
+    return {**about, **order, "about": shown(order["about"])}
+
+
+# The log as one reader sees it, message by message: what a page folds to show the values of any moment.
+
+MOMENTS_AT_ONCE: Final = 500
+_PAGE_BYTES: Final = 500_000
+
+
+def log(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN/log`: the messages that an instance sees, or without one the global ones, oldest first.
+
+    Raises `BadQuery`, `InstanceNotFound`.
+    """
+    instance, after = run.query.text("instance"), run.query.moment("after")
+    run.require_instance(instance)
+    found: list[dict[str, Any]] = []
+    size = 0
+    for entry in run.entries(None, instance):
+        is_one = entry.message is not None or isinstance(entry.event, CallsUndone)
+        if not is_one or (after is not None and id_key(entry.id) <= id_key(after)):
+            continue
+        if len(found) == MOMENTS_AT_ONCE or size > _PAGE_BYTES:
+            return {"entries": found, "next": found[-1]["id"]}
+        found.append(_entry(entry))
+        size += min(found[-1]["bytes"], SHOW_BYTES)
+    return {"entries": found, "next": None}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    about = {
+        "id": entry.id,
+        "moment": iso_date(moment_ms(entry.id)),
+        "instance": entry.instance,
+        "call": entry.call if entry.message is not None else None,
+    }
+    if isinstance(entry.event, CallsUndone):
+        return about | {"message": None, "bytes": 0, "undone": list(entry.event.calls)}
+    size = size_of(entry.message)
+    cut = {"cut": True} if size > SHOW_BYTES else {}
+    return about | {"message": shown(entry.message), "bytes": size, **cut}

@@ -1,0 +1,277 @@
+"""What a page asks of runs, and its answers as JSON: the one entry for the file and for the live server.
+
+| address | answer |
+|---|---|
+| `runs` | the list of the runs (`status`, `search`, `after`) |
+| `runs/RUN` | one run at a glance |
+| `runs/RUN/plan` | its calls in layers, with counts, edges and a drawing (`tick`) |
+| `runs/RUN/calls/INDEX` | one call: how it was written, its errors, its instances (`status`, `after`) |
+| `runs/RUN/instances` | its instances (`status`, `search`, `after`) |
+| `runs/RUN/instance` | one of them, or without `name` what is global |
+| `runs/RUN/place` | a value (`path`, `instance`, `at`) |
+| `runs/RUN/log` | the messages that an instance sees, or the global ones (`instance`, `after`) |
+| `runs/RUN/conversation` | a loop (`tick`) |
+| `runs/RUN/sent` | what a call was given (`call`) |
+| `runs/RUN/held` | what waits for a person |
+| `runs/RUN/audit` | who did what to it (`after`) |
+
+No answer is much above a megabyte. Lists go by pages: `next` is what to give as `after`, null at the end. An answer for
+which the log is counted takes about a second at most: `reading` says how far it has come, and to ask again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from itertools import islice
+from threading import Lock
+from typing import Any, Final, NoReturn, get_args
+
+from redis import Redis
+
+from acts_celery.broker_config import Settings
+from acts_celery.protocol.engine.loop import Stage
+from acts_celery.worker.client.control import Control, LoopControl
+from acts_celery.worker.client.deployments import Overview
+from acts_celery.worker.client.people import PlanControl
+from acts_celery.worker.client.results import Descendants, Result, RunStatus, read_state, run_status, status_of
+from acts_celery.worker.errors import BadQuery, NoSuchAnswer
+from acts_celery.worker.store.connections import redis_errors
+from acts_celery.worker.store.entries import read_entry
+from acts_celery.worker.store.held_calls import read_held
+from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
+from acts_celery.worker.store.loop_entries import LOOP
+from acts_celery.worker.store.scripts import iso_date, server_ms
+from acts_celery.worker.ui.instances import call, instance, instances, place
+from acts_celery.worker.ui.opened import OpenedRun, Query, Tally, audit, log, shown, within
+from acts_celery.worker.ui.sent import conversation, plan, sent
+
+# A run at a glance, the list of the runs, what waits for a person: any number of instances costs the same.
+
+RUNS_AT_ONCE: Final = 50
+MOST_HELD: Final = 200
+_MOST_LOOKED_AT: Final = 5_000
+"""Runs that are looked at for one answer, where few are what is searched for."""
+_MOST_ORDERS: Final = 10
+_STATUSES: Final = get_args(RunStatus)
+
+
+def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = None) -> dict[str, Any]:
+    """The answer `runs`: the newest first, with an `owner` its own. `search` is part of an id, a name or a tag."""
+    status, search, after = query.text("status"), query.text("search"), query.text("after")
+    if status is not None and status not in _STATUSES:
+        raise BadQuery(f"status={status[:100]!r} is none of {', '.join(_STATUSES)}")
+    wanted: RunStatus | None = run_status(status) if status is not None else None
+    found: list[dict[str, Any]] = []
+    before_ms, last_seen = _cursor(after) if after is not None else (None, None)
+    looked_at, last = 0, None
+    for summary in Overview(redis, settings.key_prefix, owner=owner).runs():
+        submitted_ms = round(summary.submitted.timestamp() * 1000)
+        if before_ms is not None and submitted_ms >= before_ms:
+            if submitted_ms == before_ms and summary.run == last_seen:
+                before_ms = None  # what follows comes behind it, also what was submitted in the same millisecond
+            continue
+        before_ms = None
+        if len(found) == RUNS_AT_ONCE or looked_at == _MOST_LOOKED_AT:
+            return {"runs": found, "next": last}
+        looked_at, last = looked_at + 1, f"{submitted_ms}:{summary.run}"
+        texts = (summary.run, summary.name or "", *summary.tags)
+        is_found = search is None or any(search.casefold() in text.casefold() for text in texts)
+        if is_found and wanted in (None, summary.status):
+            found.append(summary.to_dict())
+    return {"runs": found, "next": None}
+
+
+def _cursor(after: str) -> tuple[int, str]:
+    """When the last run of a page was submitted, and its id: ids that were given do not sort by time."""
+    milliseconds, _, run = after.partition(":")
+    if not (run and milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) <= 15):
+        raise BadQuery(f"after={after[:100]!r} is not what an answer has given as `next`")
+    return int(milliseconds), run
+
+
+def overview(run: OpenedRun) -> dict[str, Any]:
+    """The answer `runs/RUN`."""
+    state, keys = run.state, run.keys
+    with run.redis.pipeline(transaction=False) as pipeline:
+        pipeline.xrevrange(keys.log, count=1)
+        pipeline.llen(keys.instances)
+        pipeline.pttl(keys.state)
+        newest, instances, left_ms = pipeline.execute()
+    status = status_of(run.redis, keys)
+    now_ms = server_ms(run.redis)
+    submitted, finished = _ms(state.get("submitted")), _ms(state.get("finished"))
+    return {
+        "run": keys.run,
+        "name": state.get("name"),
+        "tags": state["tags"].split("\n") if state.get("tags") else [],
+        "status": status["status"],
+        "submitted": iso_date(submitted) if submitted is not None else None,
+        "finished": iso_date(finished) if finished is not None else None,
+        "duration_seconds": max(0, (finished or now_ms) - submitted) / 1000 if submitted is not None else None,
+        "cost": json.loads(state["loop:cost"]) if "loop:cost" in state else None,
+        "counts": status["calls"],
+        "instances": instances,
+        "log": newest[0][0].decode() if newest else "0-0",
+        **_ending(run),
+        "loop": run.definition.request is not None,
+        "held": status["calls"].get("held", 0) + status.get("held_below", 0),
+        "parent": status.get("parent"),
+        "forked_from": status.get("forked_from"),
+        "background": status.get("background"),
+        "unanswered": status.get("unanswered", []),
+        "expires": iso_date(now_ms + left_ms) if left_ms > 0 else None,
+        "orders": _orders(run),
+    }
+
+
+def _orders(run: OpenedRun) -> list[dict[str, Any]]:
+    """Who has changed the status of a run, the newest last: submitted, forked, paused, resumed or cancelled it."""
+    found: Any = run.redis.xrevrange(run.keys.statuses, count=_MOST_ORDERS)
+    with run.redis.pipeline(transaction=False) as pipeline:
+        for id_, _ in reversed(found):
+            pipeline.xrange(run.keys.log, id_, id_)
+        entries = [read_entry(*entry) for page in pipeline.execute() for entry in page]
+    return [{"id": entry.id, **entry.audit.to_dict()} for entry in entries if entry.audit is not None]
+
+
+def held(run: OpenedRun) -> list[dict[str, Any]]:
+    """The answer `runs/RUN/held`: the plan that is to be approved, where there is one, and the calls that have waited
+    longest; those of child runs are among them.
+    """
+    found = [*islice(read_held(run.redis, run.keys), MOST_HELD), *Descendants(run.redis, run.keys).held()]
+    found.sort(key=lambda call: call.since_ms)
+    answers = [call.to_dict(run.keys.run) for call in found[:MOST_HELD]]
+    parts = ("parameters", "scopes", "messages", "output")
+    calls = within(each | {part: shown(each[part]) for part in parts if part in each} for each in answers)
+    plan = _waiting_plan(run)
+    return calls if plan is None else [plan | {"calls": shown(plan["calls"])}, *calls]
+
+
+def _waiting_plan(run: OpenedRun) -> dict[str, Any] | None:
+    """The plan of a run in mode lazy that waits for its approval."""
+
+    def publisher() -> NoReturn:
+        raise NotImplementedError("a page only reads")
+
+    about = run.keys.run, run.redis, run.settings
+    return PlanControl(*about, LoopControl(*about, publisher), Control(*about, publisher)).plan()
+
+
+def _ending(run: OpenedRun) -> dict[str, Any]:
+    """The output of a run that has ended, why it ended as it did, and how many ticks its loop has asked; the global
+    lane and the loop's say it.
+    """
+    is_loop = run.definition.request is not None
+    if run.status not in ENDED_STATUSES:
+        stage, _, tick = run.state.get("loop", "new:0").partition(":")
+        return {"output": None, "reason": None, "ticks": int(tick) + (stage != Stage.NEW) if is_loop else None}
+    result = _result(run)
+    reason = run.state.get("exceeded") or result.reason or run.state.get("output_fault") or run.state.get("missed")
+    ticks = len(result.ticks) if result.ticks is not None else None
+    return {"output": shown(result.output), "reason": reason, "ticks": ticks}
+
+
+def output(run: OpenedRun) -> Any:
+    """The whole output of a run; None where it has not ended, or has none."""
+    return _result(run).output if run.status in ENDED_STATUSES else None
+
+
+def _result(run: OpenedRun) -> Result:
+    """What has come of a run's global lane, and of its loop."""
+    return run.result(run.entries(None, *([LOOP] if run.definition.request is not None else [])))
+
+
+def _ms(field: str | None) -> int | None:
+    return int(float(field)) if field is not None else None
+
+
+_KEPT: Final = 16
+"""Runs whose counts are kept."""
+_MOST_LANES: Final = 300_000
+"""Of these together: those that were looked at before others are counted anew then."""
+_READING_SECONDS: Final = 1.0
+
+_ANSWERS: Final[Mapping[str, Callable[[OpenedRun], Any]]] = {
+    "": overview,
+    "plan": plan,
+    "instances": instances,
+    "instance": instance,
+    "place": place,
+    "log": log,
+    "conversation": conversation,
+    "sent": sent,
+    "held": held,
+    "audit": audit,
+}
+_COUNTED: Final = frozenset({"plan", "calls", "instances", "place", "conversation"})
+"""The answers for which the log is counted."""
+
+
+class Page:
+    """Answers about runs; to be kept as long as runs are looked at, and safe in threads."""
+
+    def __init__(self, redis: Redis, settings: Settings, *, reading_seconds: float | None = _READING_SECONDS) -> None:
+        """`redis` is where the log is read, a replica too. Counting a log takes at most so long for each answer; None
+        counts all of it.
+        """
+        self._redis = redis
+        self._settings = settings
+        self._reading_seconds = reading_seconds
+        self._tallies: OrderedDict[str, Tally] = OrderedDict()
+        self._lock = Lock()
+
+    def answer(self, path: str, query: Mapping[str, str] | None = None, owner: str | None = None) -> Any:
+        """The answer at an address, as JSON; with an `owner` only its own runs are there. Raises `NotPossibleNow` (what
+        is asked for is not there), `BadQuery`, `InfrastructureError`.
+        """
+        asked = Query(query or {})
+        match path.strip("/").split("/"):
+            case ["runs"]:
+                with redis_errors(self._settings):
+                    return runs(self._redis, self._settings, asked, owner=owner)
+            case ["runs", run]:
+                return self._of(run, "", overview, asked, owner)
+            case ["runs", run, what] if what in _ANSWERS and what:
+                return self._of(run, what, _ANSWERS[what], asked, owner)
+            case ["runs", run, "calls", index] if index.isascii() and index.isdigit() and len(index) <= 15:
+                return self._of(run, "calls", lambda opened: call(opened, int(index)), asked, owner)
+        raise NoSuchAnswer(f"there is nothing at {path[:200]!r}")
+
+    def output(self, run: str) -> Any:
+        """The whole output of a run. Raises as `answer`."""
+        return self._of(run, "", output, Query({}))
+
+    def find(self, text: str, owner: str | None = None) -> str:
+        """The id of the run that a text means (see `Client.find`), with an `owner` of its own. Raises `RunNotFound`,
+        `AmbiguousRun`.
+        """
+        with redis_errors(self._settings):
+            return Overview(self._redis, self._settings.key_prefix, owner=owner).find(text)
+
+    def _of(self, run: str, what: str, make: Callable[[OpenedRun], Any], query: Query, owner: str | None = None) -> Any:
+        with redis_errors(self._settings):
+            keys = Keys(self._settings.key_prefix, self.find(run, owner))
+            state = read_state(self._redis, keys)
+            tally = self._tally(keys, state)
+            opened = OpenedRun(self._redis, self._settings, keys, state, tally, query)
+            if what not in _COUNTED:
+                return make(opened)
+            with tally.lock:
+                tally.read_on(self._reading_seconds)
+                return make(opened)
+
+    def _tally(self, keys: Keys, state: Mapping[str, str]) -> Tally:
+        """The counts of a run, kept of those that were looked at last. An id that was used again is another run."""
+        name = f"{keys.run} {state.get('submitted')}"
+        with self._lock:
+            if (found := self._tallies.get(name)) is None:
+                found = self._tallies[name] = Tally(self._redis, keys)
+            self._tallies.move_to_end(name)
+            while len(self._tallies) > 1 and (len(self._tallies) > _KEPT or self._lanes() > _MOST_LANES):
+                self._tallies.popitem(last=False)
+            return found
+
+    def _lanes(self) -> int:
+        return sum(len(tally.lanes) for tally in self._tallies.values())
