@@ -1,22 +1,22 @@
 """The pure core: what a submission means, without Redis, Celery, clock or files.
 
-One folder is one part of the rules; its own page names its modules.
-
-    R1, R2       `language`    what one can write: messages, references and expressions; errors and limits
+    R1, R2       `references`  references and expressions, with their one parser; a reference's `paths`
+                 `messages`    what a context is made of, and files
+                 `templates`   texts with expressions
+                 `errors`      problems with pointers, and near misses; `limits` what may be how large
     R4.1, R4.6   `schemas`     JSON Schema, applied to values that may not be known whole
-    R3, R8       `state`       what is true: the fold of a log, instances, scopes
+    R3, R8       `state`       values: the fold of a log, instances, scopes
     R4, R5, R9   `calls`       a call, its tool, its output, its delegate
-    R6, R10      `graph`       who waits for whom
+    R6, R7.1, R10 `plan`       a checked submission, and who waits for whom
     R16          `trust`       what others wrote, and what it may decide
     R5-R7.2      `engine`      the state machine of one lane's calls
-    R7.1, R10    `submission`  what is handed in, and everything that is wrong with it
-    R12.6b       `slips`       what was meant as a reference and is none
+    R12.6b       `slips`       texts that were meant as references and are none
     R12          `requests`    what a model is asked, and what its answer means
     R6.7, R11    `analysis`    what can be said of a valid submission without running it
-                 `hints`       what an error says beyond the fact that something is wrong
+                 `hints`       remedies for errors
 
-Imports go from below to above: a folder knows none of those that stand on it. `facade` stands above all, and loads
-analysis and hints when they are asked for.
+A module imports only those above it in this list. `facade` stands above all, and loads analysis and hints when they are
+asked for.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,15 +1,13 @@
-"""Who waits for whom (SPEC R6, R8.3a, R10).
+"""A checked submission, and the graph of its calls (SPEC R6, R7.1, R8.3a, R10).
 
-`graph`       the waits of the calls of one lane
-`places`      where readers may find anything, and which place a misspelt one was meant to be
-`waits`       what calls wait for, by what the context holds
-`lanes`       the calls of a submission, by instance
-`submission`  reading it
-`config`      its settings
-`checking`    finding all structural errors: `reading_calls`, then all calls together
-`layout`      what a check has found out, and the order that follows from it
-`support`     what of it a backend of this version cannot do yet
-`additions`   data messages for one
+`submission`  reading a submission
+`checking`    every structural error of a submission, at once
+`config`      settings of a submission
+`support`     what this version of the backend cannot run
+`layout`      the order and the lanes that a check has found
+`graph`       which call waits for which
+`waits`       what a call waits for, by what the context holds
+`places`      where a reader may find a value, and near misses
+`lanes`       the calls of each instance
+`additions`   messages and amendments for a submission that runs
 """
-
-from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Requests: what a model is asked, and what its answer means (SPEC R12).
+"""What a model is asked, and what its answer means (SPEC R12).
 
-`widening`       a schema in which a reference may stand for every value
-`tool_texts`     a tool as a model is shown it
-`receipts`       what became of calls, in one line each
-`data_blocks`    data as a model is shown it
-`rendering`      the messages in which a model is asked, and what follows a tick
-`texts`          the engine's own words in them
-`answers`        what a model has written, as calls that may run, an output, and errors
-`streaming`      which of them can begin, and what such an answer comes to in the end
-`invalid_calls`  texts of its calls and its output that read as references and are none
-`reading`        the one JSON object that a model has written, whatever stands around it
 `schema`         the one schema of everything that a model may answer
+`widening`       a schema in which a reference may stand for every value
+`tool_texts`     tools and functions as a model is shown them
+`data_blocks`    data as a model is shown it
+`texts`          the prompt's own words
+`rendering`      the messages of a request, and what follows a tick
+`receipts`       what became of calls, one line each
+`reading`        the JSON object in an answer, whatever surrounds it
+`answers`        the calls, output and errors of an answer
+`invalid_calls`  calls of an answer that cannot run, and what depends on them
+`streaming`      calls that can begin before the answer is complete
 """
 
 from acts_celery.protocol.requests.schema import Request, compose, read_request

@@ -1,9 +1,9 @@
-"""Schemas: JSON Schema, draft 2020-12, applied to values that may not be known whole (SPEC R4.1, R4.6).
+"""JSON Schema, draft 2020-12, for values that may not be known whole (SPEC R4.1, R4.6).
 
-`validation`  one schema of a document applied to values, and what is said of those that do not fit
-`walk`        how schemas are gone through: what they apply and refer to, each once
-`algebra`     sets of values, as schemas describe them: what two have in common, and whether one covers another
-`costs`       how much a schema can take at most, read off the schema and the size of a value alone
+`validation`  compiled schemas, and the problems of a value
+`walk`        subschemas and references, each once; patterns and older drafts
+`algebra`     schemas as sets of values: intersection and inclusion
+`costs`       an upper bound for the time of a validation
 """
 
 from acts_celery.protocol.schemas.validation import CompiledSchema, compiled, schema_problem

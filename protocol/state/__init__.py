@@ -1,9 +1,9 @@
-"""What is true: the values that a log of messages makes (SPEC R3, R8).
+"""Values, folded from a log of messages (SPEC R3, R8).
 
-`operations`  what one message does to the values
-`kinds`       the value of one kind; `overlay` one on top of another; `conflicts` operations that do not fit
-`fold`        the values of one reader
-`labels`      which sources the values came from
-`scopes`      what of the values a call may see
 `context`     a list of messages, and what its readers see
+`fold`        the values of one reader
+`operations`  what one message does to the values
+`kinds`       the values of one kind, and conflicting operations
+`labels`      which sources a value came from
+`scopes`      which values a call may see
 """

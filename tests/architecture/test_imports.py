@@ -142,77 +142,83 @@ def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
     assert found == []
 
 
-FOLDERS = (
-    *("language", "schemas", "state", "calls", "graph", "trust", "engine", "submission"),
-    *("slips", "requests", "analysis", "hints"),
+ROOMS = (
+    *("errors", "limits", "references", "paths", "messages", "templates", "schemas", "state", "calls", "plan"),
+    *("trust", "engine", "slips", "requests", "analysis", "hints", "facade"),
 )
-"""The core's folders: each imports only those before it."""
+"""The core's modules and folders: each imports only those before it."""
 BESIDE_EACH_OTHER = {
-    "submission": {"engine"},
     "slips": {"engine"},
     "requests": {"engine"},
     "hints": {"engine", "requests"},
 }
-"""Folders that stand before a folder and are none of its business."""
+"""Rooms that stand before a room and are none of its business."""
+RULES_OF_TRUST = {"plan", "trust"}
+"""The two that know each other: a check asks what may be trusted, and that follows from the graph."""
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_of_the_core_imports_only_those_before_it(folder: str) -> None:
-    allowed = {*FOLDERS[: FOLDERS.index(folder) + 1]} - BESIDE_EACH_OTHER.get(folder, set())
+def room_of(module: str) -> str:
+    """The room that holds a module of a package: its second name."""
+    return (*module.split("."), "")[1]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_the_core_imports_only_those_before_it(room: str) -> None:
+    allowed = {*ROOMS[: ROOMS.index(room) + 1]} - BESIDE_EACH_OTHER.get(room, set())
+    allowed |= RULES_OF_TRUST if room in RULES_OF_TRUST else set()
+    path = ROOT / "protocol" / room
     found = {
         f"{path.relative_to(ROOT)}:{line} imports {module}"
-        for path in sources(f"protocol/{folder}")
+        for path in (sources(f"protocol/{room}") if path.is_dir() else [path.with_suffix(".py")])
         for line, module in imports(path)
-        if module.partition(".")[0] == "protocol" and module.split(".")[1:2] not in [[name] for name in allowed]
+        if module.partition(".")[0] == "protocol" and room_of(module) not in allowed
     }
     assert found == set()
 
 
-def test_the_core_has_a_facade_and_folders_alone() -> None:
+def test_the_core_has_no_other_rooms() -> None:
     root = ROOT / "protocol"
-    assert {path.name for path in root.glob("*.py")} == {"__init__.py", "facade.py"}
-    assert {path.parent.name for path in root.glob("*/__init__.py")} == {*FOLDERS}
+    found = {path.stem for path in root.glob("*.py")} | {path.parent.name for path in root.glob("*/__init__.py")}
+    assert found == {*ROOMS, "__init__"}
 
 
 def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
     code = "import sys, acts_celery.protocol; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     parts = {name.split(".")[2] for name in loaded.stdout.split() if name.startswith("acts_celery.protocol.")}
-    assert "submission" in parts
+    assert "plan" in parts
     assert parts & {"hints", "analysis"} == set()
 
 
-WORKER_FOLDERS = (
-    *("wire", "process", "fairness", "storage", "broker", "liveness", "registry"),
-    *("mcp", "models", "lanes", "loop", "recovery", "metrics", "app", "client", "page"),
-    *("web", "ui", "mcp_server", "traces", "cli"),
+WORKER_ROOMS = (
+    *("errors", "limits", "backoff", "health_file", "broker", "process", "logs", "outages", "fairness"),
+    *("store", "recovery", "registry", "agent", "telemetry", "runner", "client", "pytest_plugin", "ui", "mcp", "cli"),
 )
-"""The worker's folders: each imports only those before it, with `errors`, `backoff` and `batches` at the bottom."""
-_HOLDS_NO_LOG = {"storage", "broker", "liveness"}
-WORKER_BESIDE_EACH_OTHER = {
-    "fairness": {"wire", "process"},
-    "broker": {"storage"},
-    "registry": _HOLDS_NO_LOG | {"process", "fairness"},
-    "mcp": {"broker", "liveness", "process", "fairness"},  # which process has a run's session stands in the log
-    "models": _HOLDS_NO_LOG | {"wire", "process", "fairness"},
-    "metrics": {"fairness", "liveness", "mcp", "models", "lanes", "loop", "recovery"},
-    "recovery": {"fairness", "registry", "mcp", "models", "lanes", "loop"},
+"""The worker's modules and folders: each imports only those before it."""
+BOTH_WAYS = {
+    "broker": {"process", "outages", "fairness"},
+    "agent": {"runner"},
 }
+"""Rooms behind a room that it imports as yet."""
 
 
-@pytest.mark.parametrize("folder", WORKER_FOLDERS)
-def test_a_folder_of_the_worker_imports_only_those_before_it(folder: str) -> None:
-    before = {*WORKER_FOLDERS[: WORKER_FOLDERS.index(folder)], folder, "errors", "backoff", "batches"}
-    before -= WORKER_BESIDE_EACH_OTHER.get(folder, set())
-    # The facade and the application stand above everything; the command line is a client of theirs.
-    before |= {""} if folder == "cli" else set()
+@pytest.mark.parametrize("room", WORKER_ROOMS)
+def test_a_room_of_the_worker_imports_only_those_before_it(room: str) -> None:
+    before = {*WORKER_ROOMS[: WORKER_ROOMS.index(room) + 1]} | BOTH_WAYS.get(room, set())
+    path = ROOT / "worker" / room
     found = [
         f"{path.relative_to(ROOT)}:{line} imports {module}"
-        for path in sources(f"worker/{folder}")
+        for path in (sources(f"worker/{room}") if path.is_dir() else [path.with_suffix(".py")])
         for line, module in imports(path)
-        if module.partition(".")[0] == "worker" and (*module.split("."), "")[1] not in before
+        if module.partition(".")[0] == "worker" and room_of(module) not in before
     ]
     assert found == []
+
+
+def test_the_worker_has_no_other_rooms() -> None:
+    root = ROOT / "worker"
+    found = {path.stem for path in root.glob("*.py")} | {path.parent.name for path in root.glob("*/__init__.py")}
+    assert found == {*WORKER_ROOMS, "__init__"}
 
 
 def test_what_the_web_servers_take_is_imported_by_them_alone() -> None:
@@ -223,7 +229,7 @@ def test_what_the_web_servers_take_is_imported_by_them_alone() -> None:
         for _, module in imports(path)
         if module.partition(".")[0] in ("starlette", "uvicorn")
     }
-    assert found == {"ui", "web", "mcp_server"}
+    assert found == {"ui", "mcp"}
 
 
 CONNECTING = {

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_each_script_is_among_what_runs_on_each_server() -> None:
-    scripts = {path.stem for path in (ROOT / "worker" / "storage" / "lua").glob("*.lua")}
+    scripts = {path.stem for path in (ROOT / "worker" / "store" / "lua").glob("*.lua")}
     assert scripts == set(servers.SCRIPTS)
 
 

@@ -67,7 +67,7 @@ def test_only_what_exports_traces_and_what_looks_for_a_span_imports_open_telemet
     importing = re.compile(r"^\s*(?:from|import) opentelemetry", re.MULTILINE)
     sources = [path for folder in ("worker", "protocol", "broker_config") for path in (ROOT / folder).rglob("*.py")]
     found = {path.name for path in sources if importing.search(path.read_text(encoding="utf-8"))}
-    assert found == {"sending.py", "open_telemetry.py"}
+    assert found == {"sending.py", "attempts.py"}
 
 
 def test_a_worker_loads_what_writes_json_lines_only_where_it_writes_them() -> None:

@@ -1,20 +1,18 @@
-"""The loop: a model is asked, its calls are run, their results are shown to it, it is asked again (SPEC R13).
+"""The loop of a request, and the models that it asks (SPEC R13).
 
-`loop_runner`         what is done at each stage
+`loop_runner`         what happens at each stage of a loop
 `loop_view`           a run as its loop sees it
-`ticks`               what an answer comes to, and how it is written down
-`loop_log`            what a loop runner writes
-`scripted`            answers from a file
-`asking`              asking until there is an answer, or no time left
-`sdk_model`           models behind an SDK: loading it, asking, reading what comes
+`loop_log`            what a loop writes
+`ticks`               what an answer means, and how it is logged
+`models`              the request, the answer and the interface of a model, over HTTP
+`asking`              asking a configured model, with retries and fallbacks
+`model_calls`         a delegate or a latent call as one request
+`fitting`             a request as its provider takes it
+`wire_schema`         the schema that a provider enforces
+`called`              function calls, assembled from the pieces of a stream
+`sdk_model`           models behind a provider's SDK
+`openai_chat`         endpoints that speak OpenAI's Chat Completions
 `anthropic_messages`  Anthropic's Messages
-`openai_chat`         every endpoint that speaks OpenAI's Chat Completions
-`prices`              what requests cost in money
-`fitting`             a request as a provider takes it
-`wire_schema`         the schema as a provider enforces it
-`called`              putting together the function calls of an answer as they come
-`model_calls`         A delegate without tools, or a latent call, as one request: its messages, its schema, its answer
-`models`              what a model is asked, what it answers, and what a model is
+`prices`              known models: limits and prices
+`scripted`            models for tests: scripts, recordings, fakes
 """
-
-from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Celery and kombu, adapted: publishing, taking, refusing.
+"""Celery and kombu, adapted, and what travels between processes.
 
-`transport`       queues and channels in Redis, and what lies there and is no message
-`consumer`        what a worker takes from the broker
-`remote_control`  which of Celery's commands it takes
-`attempts`        one execution of a call, and what its code can ask about it
-`messages`        remote calls, and their results
+`transport`       queues and channels on Redis, RabbitMQ and others
+`consumer`        taking and publishing tasks
+`remote_control`  the commands of Celery that a worker obeys
+`attempts`        one attempt of a call, and what its code can ask about it
+`messages`        remote calls, results and reports, as bounded msgpack
 """
-
-from __future__ import annotations

@@ -193,7 +193,7 @@ def mcp(ctx: click.Context, write: bool, http: bool, host: str, port: int, *, co
     if not http:
         _refuse(ctx, _OF_HTTP, "goes with --http")
     try:
-        from acts_celery.worker.mcp import server
+        from acts_celery.worker.mcp import server  # noqa: F401  # asks whether its libraries are there
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette", "uvicorn"):
             raise

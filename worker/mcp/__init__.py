@@ -1,8 +1,8 @@
-"""This backend as an MCP server (extra `mcp`): `acts mcp`.
+"""This backend as an MCP server: `acts mcp` (extra mcp).
 
 `tools`      what all tools have in common
-`reading`    the tools that only look
-`documents`  large documents, in processes of their own
-`server`     the server of the protocol, the same for both transports
+`reading`    tools that read, and tools that act
+`documents`  large documents, checked in processes of their own
+`server`     the server, for both transports
 `over_http`  many clients, each with a token
 """

@@ -1,16 +1,12 @@
-"""What user code is known: activities, delegates, functions that are models.
+"""The code that a worker knows: activities, delegates, MCP tools.
 
-`listing`              what a server lists, tool by tool
-`activities`           registering code
-`signatures`           the schema of what a function takes
-`loading`              loading the modules that register
-`request_definitions`  delegates that are JSON files
+`activities`           registering functions
+`loading`              importing the modules that register
+`signatures`           the schema of a function's parameters
+`request_definitions`  delegates in JSON files
 `mcp_connections`      one session with a server, opened when it is first needed
-`mcp_sessions`         the sessions that runs have with MCP servers: each run has its own with a server, and one at a
-                       time
-`mcp_tools`            those of ACTS_MCP that are admitted, under SERVER.TOOL
-`mcp_transports`       an MCP server that is a process of ours, spoken to by its standard input and output: a line is
-                       a message
+`mcp_sessions`         the sessions of runs: one for each run and server
+`mcp_tools`            admitted tools, under SERVER.TOOL
+`mcp_transports`       servers that are processes, and servers over HTTP
+`listing`              tools as a server lists them
 """
-
-from __future__ import annotations

@@ -1,16 +1,14 @@
-"""Running the calls of a lane, in line and remote.
+"""Running the calls of a lane.
 
-`application`  making it from settings
-`runtime`      event loop, connections, scheduler
+`application`  the Celery application
+`runtime`      event loop, connections and scheduler of a worker process
+`pool`         Celery's pool: coroutines on the loop, the rest in threads
 `scheduler`    one runner for each lane of a process
-`pool`         running coroutines on the loop, the rest on threads
 `lane_runner`  decide, commit, apply, until nothing is ready
-`step`         what one commit is to hold
-`deciding`     what results mean and what is ready
-`starting`     how a claimed call is begun
-`remote`       calls that leave the lane's task
+`deciding`     which calls are ready, and what results mean
+`step`         what one commit holds
+`starting`     beginning a claimed call
+`calls`        one attempt of an activity or a delegate, within its timeout
+`remote`       calls that other workers run
 `checking`     what is wrong with a submission, by what is registered here
-`calls`        calling an activity or a delegate once, with its timeout
 """
-
-from __future__ import annotations

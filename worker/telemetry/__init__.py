@@ -1,9 +1,7 @@
-"""Figures for Prometheus (docs/observe.md, "Figures"): what one process does, and what is in the log and the queues.
+"""Metrics, traces (docs/observe.md).
 
-`process_figures`  what a worker's process has done since it began: counters and histograms
-`spans`            a span, as plain values, and the names of its attributes (the GenAI semantic conventions)
-`sending`          spans to OpenTelemetry's exporter, by its own settings
-`figures`          the figures of log and queues as acts metrics shows them: gauges, read when they are asked for
+`process_figures`  counters and histograms of one worker process
+`figures`          gauges of the log and the queues, read when asked for
+`spans`            spans of runs, calls and loops, as plain values
+`sending`          exporting spans with OpenTelemetry
 """
-
-from __future__ import annotations
