@@ -4,7 +4,7 @@ Imports neither `protocol` nor `worker`. `load()` gives the settings in effect,
 `celery_configuration(settings)` what Celery is configured with.
 """
 
-from acts_celery.broker_config.addresses import (
+from .addresses import (
     ENVIRONMENT_PREFIX,
     SecretUrl,
     broker_url_of,
@@ -15,7 +15,7 @@ from acts_celery.broker_config.addresses import (
     read_sentinels,
     redis_url_of,
 )
-from acts_celery.broker_config.configuration import (
+from .configuration import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
@@ -32,12 +32,12 @@ from acts_celery.broker_config.configuration import (
     routes,
     transport_options,
 )
-from acts_celery.broker_config.embedded import EmbeddedServer, GuardedProcess, find_server
-from acts_celery.broker_config.errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
-from acts_celery.broker_config.loading import load, unknown_variables
-from acts_celery.broker_config.mcp import McpServer
-from acts_celery.broker_config.models import ConfiguredModel, Price
-from acts_celery.broker_config.settings import Settings
+from .embedded import EmbeddedServer, GuardedProcess, find_server
+from .errors import BrokerConfigError, NotConfigured, ServerUnavailable, SettingsError
+from .loading import load, unknown_variables
+from .mcp import McpServer
+from .models import ConfiguredModel, Price
+from .settings import Settings
 
 __all__ = [
     "DELIVER",

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, Secret, SecretStr, ValidationInfo, fiel
 from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from acts_celery.broker_config.errors import NotConfigured
+from .errors import NotConfigured
 
 # Addresses of brokers and of the log: which are accepted, how they are shown, how one becomes the other.
 #

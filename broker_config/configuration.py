@@ -12,8 +12,8 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
-from acts_celery.broker_config.addresses import scheme_of
-from acts_celery.broker_config.settings import DEFAULT_PREFIX, Settings
+from .addresses import scheme_of
+from .settings import DEFAULT_PREFIX, Settings
 
 if TYPE_CHECKING:
     from kombu import Queue

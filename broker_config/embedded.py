@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
-from acts_celery.broker_config.errors import ServerUnavailable
+from .errors import ServerUnavailable
 
 # A child process that cannot be left behind: it ends when we end, also by SIGKILL, and its files go with it.
 #

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import ByteSize, Field
 
-from acts_celery.broker_config.addresses import TIGHTER, AddressSettings
+from .addresses import TIGHTER, AddressSettings
 
 __all__ = ["Count", "LimitSettings", "Size"]
 

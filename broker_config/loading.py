@@ -13,11 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX
-from acts_celery.broker_config.embedded import VARIABLE
-from acts_celery.broker_config.errors import SettingsError
-from acts_celery.broker_config.settings import Settings
-from acts_celery.broker_config.wording import worded
+from .addresses import ENVIRONMENT_PREFIX
+from .embedded import VARIABLE
+from .errors import SettingsError
+from .settings import Settings
+from .wording import worded
 
 __all__ = ["ENV_FILE", "left_out", "load"]
 

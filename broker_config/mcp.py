@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.addresses import MASK, SECRET, check_site, mask_url
-from acts_celery.broker_config.errors import NotConfigured
-from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
-from acts_celery.broker_config.wording import NAME_PATTERN
+from .addresses import MASK, SECRET, check_site, mask_url
+from .errors import NotConfigured
+from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
+from .wording import NAME_PATTERN
 
 __all__ = ["MCP_RIGHTS", "McpServer", "McpSettings"]
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from acts_celery.broker_config.addresses import MASK, SecretAddress, SecretUrl, scheme_of
+from .addresses import MASK, SecretAddress, SecretUrl, scheme_of
 
 __all__ = [
     "MODEL_PATTERN",

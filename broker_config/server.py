@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from acts_celery.broker_config.embedded import find_server
-from acts_celery.broker_config.errors import ServerUnavailable
+from .embedded import find_server
+from .errors import ServerUnavailable
 
 __all__ = ["main"]
 

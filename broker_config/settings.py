@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
-from acts_celery.broker_config.addresses import (
+from .addresses import (
     ENVIRONMENT_PREFIX,
     FOUND,
     MASK,
@@ -32,10 +32,10 @@ from acts_celery.broker_config.addresses import (
     mask_url,
     redis_url_of,
 )
-from acts_celery.broker_config.errors import SettingsError
-from acts_celery.broker_config.limits import Count, LimitSettings
-from acts_celery.broker_config.mcp import McpSettings
-from acts_celery.broker_config.models import (
+from .errors import SettingsError
+from .limits import Count, LimitSettings
+from .mcp import McpSettings
+from .models import (
     MODEL_PATTERN,
     TWO_KEYS,
     ConfiguredModel,
@@ -53,8 +53,8 @@ from acts_celery.broker_config.models import (
     read_models,
     secrets_of_body,
 )
-from acts_celery.broker_config.tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens, signing_key
-from acts_celery.broker_config.wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
+from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens, signing_key
+from .wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 
 # The settings of `acts ui`: who may look at runs and decide in them, and where their pages are.
 

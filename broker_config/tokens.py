@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, Self, cast
 
 from pydantic import PrivateAttr, SecretStr
 
-from acts_celery.broker_config.addresses import ENVIRONMENT_PREFIX, AddressSettings
-from acts_celery.broker_config.errors import SettingsError
+from .addresses import ENVIRONMENT_PREFIX, AddressSettings
+from .errors import SettingsError
 
 __all__ = ["AccessToken", "ActingSettings", "Identity", "Right", "TokenLimits", "check_tokens", "read_tokens"]
 

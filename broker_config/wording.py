@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic_core import ErrorDetails
 
-from acts_celery.broker_config.models import MODEL_PATTERN
+from .models import MODEL_PATTERN
 
 __all__ = ["NAME_PATTERN", "PREFIX_PATTERN", "VISIBLE_PATTERN", "worded"]
 

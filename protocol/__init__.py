@@ -21,7 +21,8 @@ asked for.
 
 from typing import TYPE_CHECKING, Any
 
-from acts_celery.protocol.errors import (
+from .calls.outputs import Message, Output
+from .errors import (
     Conflict,
     ExpressionError,
     OutputError,
@@ -30,15 +31,13 @@ from acts_celery.protocol.errors import (
     Rejected,
     Unresolved,
 )
-from acts_celery.protocol.limits import Limits
-from acts_celery.protocol.references import Expression, Reference, parse
-
-from .calls.outputs import Message, Output
 from .facade import Plan, check, check_amendment, check_in, check_submission
+from .limits import Limits
+from .references import Expression, Reference, parse
 from .state.context import Context
 
 if TYPE_CHECKING:
-    from acts_celery.protocol.analysis.findings import Finding
+    from .analysis.findings import Finding
 
 __all__ = [
     "Conflict",
@@ -68,6 +67,6 @@ def __getattr__(name: str) -> Any:
     """`Finding`, which belongs to the analysis, and is loaded with it."""
     if name != "Finding":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from acts_celery.protocol.analysis.findings import Finding
+    from .analysis.findings import Finding
 
     return Finding

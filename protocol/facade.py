@@ -12,23 +12,22 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from acts_celery.protocol.errors import Problem, Rejected
-from acts_celery.protocol.limits import Limits, plain
-from acts_celery.protocol.messages import EVERYWHERE, Message
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan import additions as amendments
-from acts_celery.protocol.plan.additions import SoFar
-from acts_celery.protocol.plan.checking import Environment, check_calls
-from acts_celery.protocol.plan.graph import unread_results
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.submission import WHOLE, Shape, read_submission, shaped
-
 from .calls.call import place_in
+from .errors import Problem, Rejected
+from .limits import Limits, plain
+from .messages import EVERYWHERE, Message
+from .paths import MISSING
+from .plan import additions as amendments
+from .plan.additions import SoFar
+from .plan.checking import Environment, check_calls
+from .plan.graph import unread_results
+from .plan.layout import Layout
+from .plan.submission import WHOLE, Shape, read_submission, shaped
 from .state.context import Context
 
 if TYPE_CHECKING:
-    from acts_celery.protocol.analysis.deployment import Cost
-    from acts_celery.protocol.analysis.findings import Finding
+    from .analysis.deployment import Cost
+    from .analysis.findings import Finding
 
 
 class Plan(Layout):
@@ -64,7 +63,7 @@ class Plan(Layout):
     @cached_property
     def cost(self) -> Cost:
         """How much the run will take."""
-        from acts_celery.protocol.analysis.deployment import cost_of
+        from .analysis.deployment import cost_of
 
         return cost_of(self.lanes.values(), self.queued, self.joined_levels)
 
@@ -73,7 +72,7 @@ class Plan(Layout):
 
         Annotated, it has a legend, branches are dashed, and what fans out is marked.
         """
-        from acts_celery.protocol.analysis.findings import mermaid
+        from .analysis.findings import mermaid
 
         calls = (call.index for lane in self.lanes.values() for call in lane.calls)
         is_spread = self.submission.is_template or any(call.instance == EVERYWHERE for call in self.calls)
@@ -152,7 +151,7 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
 
 def explained(rejected: Rejected) -> Iterator[Problem]:
     """The problems of a rejection with what is to be done about them."""
-    from acts_celery.protocol.hints import explained
+    from .hints import explained
 
     yield from explained(rejected)
 

@@ -14,11 +14,11 @@ from functools import cached_property
 from itertools import islice, product
 from typing import Any, Final
 
-from acts_celery.protocol.analysis.findings import Finding
-from acts_celery.protocol.analysis.surroundings import slips_of, unwrapping
-from acts_celery.protocol.calls.call import Call, completed
-from acts_celery.protocol.calls.declarations import NoSchema
-from acts_celery.protocol.errors import (
+from .analysis.findings import Finding
+from .analysis.surroundings import slips_of, unwrapping
+from .calls.call import Call, completed
+from .calls.declarations import NoSchema
+from .errors import (
     ExpressionError,
     Problem,
     Rejected,
@@ -30,15 +30,15 @@ from acts_celery.protocol.errors import (
     shortened,
     squeezed,
 )
-from acts_celery.protocol.messages import ERROR, EVERYWHERE, TRUST
-from acts_celery.protocol.plan.checking import RejectedCalls
-from acts_celery.protocol.plan.graph import Writers
-from acts_celery.protocol.plan.lanes import Unresolvable
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.places import KIND, MOST_NAMES, PER_READER, Places, WrittenPlaces
-from acts_celery.protocol.plan.submission import plan_calls
-from acts_celery.protocol.references import Expression, Reference, parse_output_path
-from acts_celery.protocol.slips import KnownPlaces, instead
+from .messages import ERROR, EVERYWHERE, TRUST
+from .plan.checking import RejectedCalls
+from .plan.graph import Writers
+from .plan.lanes import Unresolvable
+from .plan.layout import Layout
+from .plan.places import KIND, MOST_NAMES, PER_READER, Places, WrittenPlaces
+from .plan.submission import plan_calls
+from .references import Expression, Reference, parse_output_path
+from .slips import KnownPlaces, instead
 
 # Remedies: what is to be added where nothing brings a value that a call reads (SPEC R6.3).
 #

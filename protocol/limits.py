@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from acts_celery.protocol.errors import Problem, Rejected, pointer
+from .errors import Problem, Rejected, pointer
 
 Container = TypeVar("Container")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acts_celery.protocol.paths import MISSING
+from .paths import MISSING
 
 Message = Mapping[str, Any]
 

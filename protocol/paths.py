@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final
 
-from acts_celery.protocol.references import Path
+from .references import Path
 
 
 class Missing(Enum):

@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import ClassVar, Final, Never
 
-from acts_celery.protocol.errors import ExpressionError
+from .errors import ExpressionError
 
 DAGGER: Final = "†"
 _NO_EXPRESSION: Final = (DAGGER * 2, DAGGER + "{")

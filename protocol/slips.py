@@ -17,13 +17,13 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Final
 
-from acts_celery.protocol.errors import ExpressionError, Speller, shortened
-from acts_celery.protocol.messages import DATA_TYPES
-from acts_celery.protocol.paths import index_or_key
-from acts_celery.protocol.plan.graph import Writers
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.places import KIND, Places, Promises, WrittenPlaces, named_below, parts_of
-from acts_celery.protocol.references import (
+from .errors import ExpressionError, Speller, shortened
+from .messages import DATA_TYPES
+from .paths import index_or_key
+from .plan.graph import Writers
+from .plan.layout import Layout
+from .plan.places import KIND, Places, Promises, WrittenPlaces, named_below, parts_of
+from .references import (
     DAGGER,
     MAX_SEGMENTS,
     Expression,
@@ -32,7 +32,7 @@ from acts_celery.protocol.references import (
     expression_in,
     is_expression,
 )
-from acts_celery.protocol.templates import OPENING, Template, bare, meaning
+from .templates import OPENING, Template, bare, meaning
 
 # Embedded references: what was meant to be read in the middle of a text, and the text as a template (SPEC R2.6).
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
-from acts_celery.protocol.errors import ExpressionError
-from acts_celery.protocol.references import DAGGER, Expression, Parser, Reference, is_expression, parse
+from .errors import ExpressionError
+from .references import DAGGER, Expression, Parser, Reference, is_expression, parse
 
 OPENING: Final = DAGGER + "{"
 _CACHED: Final = 2_000

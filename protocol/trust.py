@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.calls.trust import ToolTrust
-from acts_celery.protocol.errors import segments
-from acts_celery.protocol.messages import ERROR, Message
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import Graph, Readers, sees
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.state.labels import TRUSTED, UNMARKED, Labels, Marks, marks_of, places_marked, whole_list
-from acts_celery.protocol.state.operations import read_operation
+from .calls.call import Call
+from .calls.tools import Executor
+from .calls.trust import ToolTrust
+from .errors import segments
+from .messages import ERROR, Message
+from .paths import MISSING
+from .plan.graph import Graph, Readers, sees
+from .references import Expression, Reference
+from .state.labels import TRUSTED, UNMARKED, Labels, Marks, marks_of, places_marked, whole_list
+from .state.operations import read_operation
 
 # Flow: which sources a call has read, and which had a say in whether it runs (SPEC R16.2).
 #

@@ -60,7 +60,7 @@ class InstanceNotFound(NotPossibleNow):
     """A run without that instance; `known` are those it has."""
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
-        from acts_celery.protocol.errors import Speller
+        from ..protocol.errors import Speller
 
         some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
         meant = Speller().hint(instance, known) or f"; it has {some or 'none'}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Limits
+from ..broker_config import Settings
+from ..protocol import Limits
 
 
 def limits_of(settings: Settings) -> Limits:

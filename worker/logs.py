@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 from celery import Celery, signals
 from celery.utils.log import ColorFormatter
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.addresses import MASK
-from acts_celery.protocol.errors import json_text
-from acts_celery.worker.broker.attempts import Attempt, TracePlace, current_attempt, place_of_run
+from ..broker_config import Settings
+from ..broker_config.addresses import MASK
+from ..protocol.errors import json_text
+from .broker.attempts import Attempt, TracePlace, current_attempt, place_of_run
 
 # Log lines say what they are about: `run=… instance=… call=…`, wherever a lane or a call is at work.
 #

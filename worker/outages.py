@@ -18,8 +18,8 @@ from weakref import WeakSet
 
 from redis.exceptions import RedisError
 
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.process import forget, watch
+from .backoff import Backoff
+from .process import forget, watch
 
 ON_FAILURE: Final[list[Callable[[Exception], None]]] = []
 """What is called with each failure."""

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 from celery import bootsteps
 from celery.worker import WorkController
 
-from acts_celery.worker.broker.attempts import Attempt, attempt_of
+from .broker.attempts import Attempt, attempt_of
 
 # What is wrong with this process, for `celery inspect stats`, `acts doctor` and `acts health`.
 #

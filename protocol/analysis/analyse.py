@@ -9,13 +9,11 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, groupby
 from typing import Final
 
-from acts_celery.protocol.analysis.findings import Finding
-from acts_celery.protocol.analysis.surroundings import text_findings, trust_findings
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.slips import KnownPlaces
-
+from ..plan.layout import Layout
+from ..slips import KnownPlaces
+from .findings import Finding
 from .order import order_findings
-from .surroundings import surrounding_findings
+from .surroundings import surrounding_findings, text_findings, trust_findings
 from .values import value_findings
 
 MOST_OF_A_CODE: Final = 100

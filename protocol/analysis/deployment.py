@@ -13,21 +13,21 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
-from acts_celery.protocol.analysis.type_flow import MOST_WRITERS, PlainParameters, Results, is_plain
-from acts_celery.protocol.calls.call import Call, elements_of, list_problems
-from acts_celery.protocol.calls.declarations import Contract
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
-from acts_celery.protocol.errors import Conflict, Unresolved, pointer
-from acts_celery.protocol.messages import ERROR
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import Writers
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.schemas import Schema
-from acts_celery.protocol.schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, told
-from acts_celery.protocol.schemas.validation import holds_expression
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.templates import Template, assumed_meaning
+from ..calls.call import Call, elements_of, list_problems
+from ..calls.declarations import Contract
+from ..calls.tools import ANONYMOUS, Executor, Tool
+from ..errors import Conflict, Unresolved, pointer
+from ..messages import ERROR
+from ..paths import MISSING
+from ..plan.graph import Writers
+from ..plan.lanes import Lane
+from ..references import Expression, Reference
+from ..schemas import Schema
+from ..schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, told
+from ..schemas.validation import holds_expression
+from ..state.fold import Fold
+from ..templates import Template, assumed_meaning
+from .type_flow import MOST_WRITERS, PlainParameters, Results, is_plain
 
 _BUDGET: Final = 5_000_000
 """What the analysis of one run may cost (see `Algebra`)."""

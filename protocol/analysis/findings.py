@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.errors import pointer, shortened
-from acts_celery.protocol.messages import ERROR, EVERYWHERE
-from acts_celery.protocol.plan.graph import ReadPlaces, places_read, places_read_first
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.references import Reference
+from ..calls.call import Call
+from ..calls.tools import Executor
+from ..errors import pointer, shortened
+from ..messages import ERROR, EVERYWHERE
+from ..plan.graph import ReadPlaces, places_read, places_read_first
+from ..plan.layout import Layout
+from ..references import Reference
 
 # The catalogue: every finding there is, in one table (SPEC R6.7). From it comes the reference page, too.
 

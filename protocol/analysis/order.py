@@ -16,20 +16,20 @@ from itertools import chain, combinations, islice, zip_longest
 from operator import or_
 from typing import Any, Final, NamedTuple
 
-from acts_celery.protocol.analysis.findings import Finding, listed
-from acts_celery.protocol.analysis.type_flow import path_of
-from acts_celery.protocol.analysis.worlds import Bits, View, Worlds, choices_of, views_of
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.messages import ERROR
-from acts_celery.protocol.paths import MISSING, lookup
-from acts_celery.protocol.plan.graph import ReadPlaces, places_read_first, places_seen
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.references import Expression, Path, Reference
-from acts_celery.protocol.schemas.algebra import EVERYTHING, Algebra, Values
-from acts_celery.protocol.slips import is_promised
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.operations import Method
+from ..calls.call import Call
+from ..calls.tools import Tool
+from ..messages import ERROR
+from ..paths import MISSING, lookup
+from ..plan.graph import ReadPlaces, places_read_first, places_seen
+from ..plan.layout import Layout
+from ..references import Expression, Path, Reference
+from ..schemas.algebra import EVERYTHING, Algebra, Values
+from ..slips import is_promised
+from ..state.fold import Fold
+from ..state.operations import Method
+from .findings import Finding, listed
+from .type_flow import path_of
+from .worlds import Bits, View, Worlds, choices_of, views_of
 
 # Effects: what a call's write does to its place, and which of them come out the same in either order (SPEC R3.2).
 

@@ -15,13 +15,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
-from acts_celery.protocol.calls.call import places_read_by
-from acts_celery.protocol.errors import Conflict
-from acts_celery.protocol.messages import ERROR, Message, is_written, read_data
-from acts_celery.protocol.paths import MISSING, copied, lookup
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.operations import Operation, applied, read_operation, touched
+from ..calls.call import places_read_by
+from ..errors import Conflict
+from ..messages import ERROR, Message, is_written, read_data
+from ..paths import MISSING, copied, lookup
+from ..references import Expression, Reference
+from ..state.fold import Fold
+from ..state.operations import Operation, applied, read_operation, touched
 
 Writer = tuple[str | None, int | None]
 """A call: its instance and its index."""

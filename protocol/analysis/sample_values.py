@@ -11,18 +11,18 @@ from itertools import chain, islice
 from math import floor, isfinite
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call, list_schema
-from acts_celery.protocol.calls.outputs import Write, verify_writes
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.errors import Conflict, OutputError, segments
-from acts_celery.protocol.paths import MISSING, copied, index_or_key, lookup, nest
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.references import Path, Reference
-from acts_celery.protocol.schemas import compiled, referred
-from acts_celery.protocol.schemas.algebra import Algebra
-from acts_celery.protocol.schemas.walk import spread
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.operations import Method
+from ..calls.call import Call, list_schema
+from ..calls.outputs import Write, verify_writes
+from ..calls.tools import Executor
+from ..errors import Conflict, OutputError, segments
+from ..paths import MISSING, copied, index_or_key, lookup, nest
+from ..plan.layout import Layout
+from ..references import Path, Reference
+from ..schemas import compiled, referred
+from ..schemas.algebra import Algebra
+from ..schemas.walk import spread
+from ..state.fold import Fold
+from ..state.operations import Method
 
 PLACEHOLDER: Final = "…"
 """Stands for a value that no schema describes."""

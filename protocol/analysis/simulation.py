@@ -14,22 +14,20 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.analysis.sample_values import DemandedShapes
-from acts_celery.protocol.calls.call import Call, list_schema
-from acts_celery.protocol.calls.outputs import Output
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.engine.events import Outcome, Status, Success
-from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.outcomes import Terms
-from acts_celery.protocol.engine.standing import Guests
-from acts_celery.protocol.paths import nest
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.plan.layout import Layout, Promised
-from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.fold import Fold
-
-from .sample_values import sample
+from ..calls.call import Call, list_schema
+from ..calls.outputs import Output
+from ..calls.tools import Tool
+from ..engine.events import Outcome, Status, Success
+from ..engine.execution import Execution
+from ..engine.outcomes import Terms
+from ..engine.standing import Guests
+from ..paths import nest
+from ..plan.lanes import Lane
+from ..plan.layout import Layout, Promised
+from ..schemas import compiled
+from ..state.context import Context
+from ..state.fold import Fold
+from .sample_values import DemandedShapes, sample
 
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""

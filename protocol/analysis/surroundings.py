@@ -11,24 +11,24 @@ from itertools import chain, compress, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from acts_celery.protocol.analysis.findings import Finding, listed, on_call
-from acts_celery.protocol.calls.call import META_PROPERTIES, Call, place_in
-from acts_celery.protocol.calls.delegates import input_misfit
-from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.calls.trust import ToolTrust, said_of
-from acts_celery.protocol.errors import Speller, pointer, segments, squeezed
-from acts_celery.protocol.messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
-from acts_celery.protocol.paths import MISSING, strings
-from acts_celery.protocol.plan.config import ON_REQUEST, is_asked
-from acts_celery.protocol.plan.graph import Readers, ReadPlaces, places_seen, scope_places
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.places import KIND
-from acts_celery.protocol.references import DAGGER, Reference, expression_in
-from acts_celery.protocol.schemas import conjuncts, excerpt
-from acts_celery.protocol.schemas.algebra import Algebra, is_empty
-from acts_celery.protocol.schemas.walk import found
-from acts_celery.protocol.slips import KnownPlaces, Literals, Slip, Slips, named_by, placeholder
-from acts_celery.protocol.trust import Proof, Way
+from ..calls.call import META_PROPERTIES, Call, place_in
+from ..calls.delegates import input_misfit
+from ..calls.tools import Executor, Tool
+from ..calls.trust import ToolTrust, said_of
+from ..errors import Speller, pointer, segments, squeezed
+from ..messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
+from ..paths import MISSING, strings
+from ..plan.config import ON_REQUEST, is_asked
+from ..plan.graph import Readers, ReadPlaces, places_seen, scope_places
+from ..plan.layout import Layout
+from ..plan.places import KIND
+from ..references import DAGGER, Reference, expression_in
+from ..schemas import conjuncts, excerpt
+from ..schemas.algebra import Algebra, is_empty
+from ..schemas.walk import found
+from ..slips import KnownPlaces, Literals, Slip, Slips, named_by, placeholder
+from ..trust import Proof, Way
+from .findings import Finding, listed, on_call
 
 _MOST_SCOPES: Final = 50
 """So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""

@@ -13,19 +13,19 @@ from functools import cached_property, reduce
 from itertools import islice
 from typing import Any, Final, Self
 
-from acts_celery.protocol.calls.call import Call, list_schema
-from acts_celery.protocol.calls.declarations import Contract
-from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.errors import Conflict, Speller, Unresolved, segments
-from acts_celery.protocol.messages import ERROR
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import Writers
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.places import Promises, schemas_at
-from acts_celery.protocol.references import Expression, Path, Reference
-from acts_celery.protocol.schemas import Schema, compiled
-from acts_celery.protocol.schemas.algebra import (
+from ..calls.call import Call, list_schema
+from ..calls.declarations import Contract
+from ..calls.tools import Executor, Tool
+from ..errors import Conflict, Speller, Unresolved, segments
+from ..messages import ERROR
+from ..paths import MISSING
+from ..plan.graph import Writers
+from ..plan.lanes import Lane
+from ..plan.layout import Layout
+from ..plan.places import Promises, schemas_at
+from ..references import Expression, Path, Reference
+from ..schemas import Schema, compiled
+from ..schemas.algebra import (
     EVERYTHING,
     NOTHING,
     Algebra,
@@ -35,10 +35,10 @@ from acts_celery.protocol.schemas.algebra import (
     told,
     types_of,
 )
-from acts_celery.protocol.schemas.validation import Checker, holds_expression
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.operations import Method
-from acts_celery.protocol.templates import assumed_meaning
+from ..schemas.validation import Checker, holds_expression
+from ..state.fold import Fold
+from ..state.operations import Method
+from ..templates import assumed_meaning
 
 MOST_WRITERS: Final = 8
 """Where more calls write, nothing is said of what stands there."""

@@ -10,20 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acts_celery.protocol.analysis.findings import Finding, listed, on_call
-from acts_celery.protocol.analysis.type_flow import Fields
-from acts_celery.protocol.calls.call import Call, place_in
-from acts_celery.protocol.calls.delegates import input_schema
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.errors import Speller, pointer
-from acts_celery.protocol.messages import ERROR
-from acts_celery.protocol.paths import MISSING, type_name
-from acts_celery.protocol.plan.graph import Writers
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.references import Expression, Path, Reference
-from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
-from acts_celery.protocol.schemas.algebra import (
+from ..calls.call import Call, place_in
+from ..calls.delegates import input_schema
+from ..calls.tools import Executor
+from ..errors import Speller, pointer
+from ..messages import ERROR
+from ..paths import MISSING, type_name
+from ..plan.graph import Writers
+from ..plan.lanes import Lane
+from ..plan.layout import Layout
+from ..references import Expression, Path, Reference
+from ..schemas import CompiledSchema, Schema, compiled, excerpt
+from ..schemas.algebra import (
     EVERYTHING,
     NOTHING,
     TYPES,
@@ -34,10 +32,10 @@ from acts_celery.protocol.schemas.algebra import (
     told,
     types_of,
 )
-from acts_celery.protocol.schemas.walk import DEFINITIONS, rewritten
-from acts_celery.protocol.state.operations import Method
-
-from .type_flow import Source, TypeFlow, flows, path_of
+from ..schemas.walk import DEFINITIONS, rewritten
+from ..state.operations import Method
+from .findings import Finding, listed, on_call
+from .type_flow import Fields, Source, TypeFlow, flows, path_of
 
 _MOST_ELEMENTS: Final = 20
 """Elements of a list that are looked at."""

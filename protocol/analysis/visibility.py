@@ -20,22 +20,22 @@ from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any, Final
 
-from acts_celery.protocol.analysis.findings import Finding
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.delegates import declares_tools
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
-from acts_celery.protocol.engine.loop import LoopLimits
-from acts_celery.protocol.errors import ExpressionError
-from acts_celery.protocol.messages import DATA_TYPES, Message, read_data
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import Audience
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.references import DAGGER, Reference, parse, parse_output_path
-from acts_celery.protocol.requests import Request, compose, render
-from acts_celery.protocol.requests.tool_texts import first_schema
-from acts_celery.protocol.schemas.walk import Walk, referred
-from acts_celery.protocol.slips import KnownPlaces
-from acts_celery.protocol.state.scopes import read_scope
+from ..calls.call import Call
+from ..calls.delegates import declares_tools
+from ..calls.tools import ANONYMOUS, Executor, Tool
+from ..engine.loop import LoopLimits
+from ..errors import ExpressionError
+from ..messages import DATA_TYPES, Message, read_data
+from ..paths import MISSING
+from ..plan.graph import Audience
+from ..plan.layout import Layout
+from ..references import DAGGER, Reference, parse, parse_output_path
+from ..requests import Request, compose, render
+from ..requests.tool_texts import first_schema
+from ..schemas.walk import Walk, referred
+from ..slips import KnownPlaces
+from ..state.scopes import read_scope
+from .findings import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from itertools import chain, count
 from operator import and_, or_
 from typing import Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.messages import ERROR
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import Graph, ReadPlaces, Writers, places_read
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.places import Holdings
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.state.fold import Fold
+from ..calls.call import Call
+from ..messages import ERROR
+from ..paths import MISSING
+from ..plan.graph import Graph, ReadPlaces, Writers, places_read
+from ..plan.lanes import Lane
+from ..plan.layout import Layout
+from ..plan.places import Holdings
+from ..references import Expression, Reference
+from ..state.fold import Fold
 
 # Lane views: the calls that a lane sees, its own and global ones, in the order in which they wait (SPEC R6.1, R10).
 #

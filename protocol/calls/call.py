@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from acts_celery.protocol.calls.declarations import listed
-from acts_celery.protocol.calls.tools import ALIASES, REASONING, Executor, Runner, Tool
-from acts_celery.protocol.errors import ExpressionError, Problem, UnknownName, pointer, unparsed
-from acts_celery.protocol.messages import ERROR, EVERYWHERE, TRUST
-from acts_celery.protocol.paths import MISSING, strings, type_name
-from acts_celery.protocol.references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path
-from acts_celery.protocol.schemas import Schema, excerpt
-from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
-from acts_celery.protocol.state.operations import Method
-from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.protocol.templates import (
+from ..errors import ExpressionError, Problem, UnknownName, pointer, unparsed
+from ..messages import ERROR, EVERYWHERE, TRUST
+from ..paths import MISSING, strings, type_name
+from ..references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path
+from ..schemas import Schema, excerpt
+from ..state.labels import TRUSTED, Labels, label_problems
+from ..state.operations import Method
+from ..state.scopes import read_scope
+from ..templates import (
     OPENING,
     Readable,
     Template,
@@ -30,6 +28,8 @@ from acts_celery.protocol.templates import (
     expressions_in,
     standing_in,
 )
+from .declarations import listed
+from .tools import ALIASES, REASONING, Executor, Runner, Tool
 
 _METHODS: Final = tuple(Method)
 META_PROPERTIES: Final = (

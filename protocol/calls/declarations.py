@@ -10,17 +10,17 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
-from acts_celery.protocol.calls.tools import ANONYMOUS, GRANTED, WHO, Executor, Runner, Tool
-from acts_celery.protocol.calls.trust import trust_problems
-from acts_celery.protocol.errors import Cause, Problem, UnknownName, pointer, shortened
-from acts_celery.protocol.limits import CONTROL, has_control_characters
-from acts_celery.protocol.messages import TRUST
-from acts_celery.protocol.references import Path
-from acts_celery.protocol.schemas import SchemaError, conjuncts, excerpt
-from acts_celery.protocol.schemas.algebra import Algebra, told
-from acts_celery.protocol.schemas.costs import EXCEEDED
-from acts_celery.protocol.schemas.validation import holds_expression
-from acts_celery.protocol.schemas.walk import admits_name, reference_to
+from ..errors import Cause, Problem, UnknownName, pointer, shortened
+from ..limits import CONTROL, has_control_characters
+from ..messages import TRUST
+from ..references import Path
+from ..schemas import SchemaError, conjuncts, excerpt
+from ..schemas.algebra import Algebra, told
+from ..schemas.costs import EXCEEDED
+from ..schemas.validation import holds_expression
+from ..schemas.walk import admits_name, reference_to
+from .tools import ANONYMOUS, GRANTED, WHO, Executor, Runner, Tool
+from .trust import trust_problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acts_celery.protocol.errors import Problem
-from acts_celery.protocol.messages import TRUST, Message, is_promise, read_data, render_data, shown
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.state.labels import MOST_LABELS, Labels, marks_of
-
+from ..errors import Problem
+from ..messages import TRUST, Message, is_promise, read_data, render_data, shown
+from ..paths import MISSING
+from ..schemas import compiled
+from ..state.labels import MOST_LABELS, Labels, marks_of
 from .call import Call
 from .tools import ANONYMOUS, Executor
 

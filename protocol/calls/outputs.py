@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.errors import ExpressionError, OutputError, Problem, pointer, segments
-from acts_celery.protocol.messages import TRUST, kind_of, read_data, riders, written_message
-from acts_celery.protocol.paths import MISSING, index_or_key, lookup, nest, type_name
-from acts_celery.protocol.references import DAGGER, Expression, Path, Reference, parse_output_path
-from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, excerpt
-from acts_celery.protocol.schemas.walk import parts_at
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import label_problems
-from acts_celery.protocol.state.operations import Method, Operation
+from ..errors import ExpressionError, OutputError, Problem, pointer, segments
+from ..messages import TRUST, kind_of, read_data, riders, written_message
+from ..paths import MISSING, index_or_key, lookup, nest, type_name
+from ..references import DAGGER, Expression, Path, Reference, parse_output_path
+from ..schemas import CompiledSchema, Schema, compiled, excerpt
+from ..schemas.walk import parts_at
+from ..state.fold import Fold
+from ..state.labels import label_problems
+from ..state.operations import Method, Operation
+from .call import Call
+from .tools import Tool
 
 # Partial values: what is written into a kind is held against the kind's schema at its place (SPEC R4.6).
 #

@@ -14,15 +14,15 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final
 
-from acts_celery.protocol.calls.trust import ToolTrust
-from acts_celery.protocol.errors import ExpressionError, Problem, pointer, segments
-from acts_celery.protocol.messages import TRUST
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.references import Expression, Path, parse_output_path
-from acts_celery.protocol.schemas import CompiledSchema, Schema, compiled, conjuncts, excerpt
-from acts_celery.protocol.schemas.algebra import call_schema, speaks_of_meta_properties
-from acts_celery.protocol.schemas.walk import applied, matches, normalized
-from acts_celery.protocol.state.scopes import NamedScopes
+from ..errors import ExpressionError, Problem, pointer, segments
+from ..messages import TRUST
+from ..paths import MISSING
+from ..references import Expression, Path, parse_output_path
+from ..schemas import CompiledSchema, Schema, compiled, conjuncts, excerpt
+from ..schemas.algebra import call_schema, speaks_of_meta_properties
+from ..schemas.walk import applied, matches, normalized
+from ..state.scopes import NamedScopes
+from .trust import ToolTrust
 
 # Output pins: the spellings under which a tool's schema may admit the output path of a call (SPEC R4.1).
 #

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acts_celery.protocol.errors import Problem, UnknownName, pointer
-from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
+from ..errors import Problem, UnknownName, pointer
+from ..state.labels import TRUSTED, Labels, label_problems
 
 ENDORSES: Final = "_endorses"
 """With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""

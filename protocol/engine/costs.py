@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final, Self
 
-from acts_celery.protocol.limits import MOST
+from ..limits import MOST
 
 CURRENCY: Final = "USD"
 """In which all prices and amounts are."""

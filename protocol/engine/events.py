@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from acts_celery.protocol.calls.call import Call, call_of, element_of
-from acts_celery.protocol.errors import ExpressionError, Problem, pointer
-from acts_celery.protocol.messages import CHOSEN, TRUST, render_data
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks
-from acts_celery.protocol.state.scopes import read_scope, sliced
-from acts_celery.protocol.trust import Doubt
+from ..calls.call import Call, call_of, element_of
+from ..errors import ExpressionError, Problem, pointer
+from ..messages import CHOSEN, TRUST, render_data
+from ..references import Reference
+from ..state.labels import TRUSTED, Labels, Marks
+from ..state.scopes import read_scope, sliced
+from ..trust import Doubt
 
 # Holds: calls that wait for a person, and what the person said (SPEC R14.2).
 #

@@ -20,11 +20,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypedDict, Unpack
 
-from acts_celery.protocol.calls.call import Approvals, Call, call_of, element_of
-from acts_celery.protocol.calls.outputs import Alternative, alternative
-from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.calls.trust import ToolTrust, said_of
-from acts_celery.protocol.engine.events import (
+from ..calls.call import Approvals, Call, call_of, element_of
+from ..calls.outputs import Alternative, alternative
+from ..calls.tools import Executor, Tool
+from ..calls.trust import ToolTrust, said_of
+from ..errors import Conflict, ProtocolError, Unresolved
+from ..limits import Limits
+from ..messages import ERROR, TRUST
+from ..paths import MISSING, copied
+from ..plan.graph import Graph
+from ..plan.lanes import Lane
+from ..references import Expression, Reference
+from ..schemas.costs import METER, STEP_WORK
+from ..schemas.validation import OFFLOADED
+from ..state.fold import Fold
+from ..state.labels import TRUSTED, Labels
+from ..state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
+from ..trust import NOTHING, Doubt, Flow, Flows, Seen, doubt
+from .events import (
     FINAL,
     Decision,
     Failure,
@@ -38,24 +51,8 @@ from acts_celery.protocol.engine.events import (
     Success,
     Verdict,
 )
-from acts_celery.protocol.engine.outcomes import Elements
-from acts_celery.protocol.engine.standing import verdict
-from acts_celery.protocol.errors import Conflict, ProtocolError, Unresolved
-from acts_celery.protocol.limits import Limits
-from acts_celery.protocol.messages import ERROR, TRUST
-from acts_celery.protocol.paths import MISSING, copied
-from acts_celery.protocol.plan.graph import Graph
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.schemas.costs import METER, STEP_WORK
-from acts_celery.protocol.schemas.validation import OFFLOADED
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import TRUSTED, Labels
-from acts_celery.protocol.state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
-from acts_celery.protocol.trust import NOTHING, Doubt, Flow, Flows, Seen, doubt
-
-from .outcomes import Terms
-from .standing import Standing
+from .outcomes import Elements, Terms
+from .standing import Standing, verdict
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 

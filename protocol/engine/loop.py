@@ -12,8 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.protocol.engine.costs import CURRENCY, Cost, Estimate, dollars_of, nanodollars
-from acts_celery.protocol.errors import ProtocolError
+from ..errors import ProtocolError
+from .costs import CURRENCY, Cost, Estimate, dollars_of, nanodollars
 
 # What can happen to a loop, as one event each (SPEC R13.1, R13.5): `Loop.apply` says what each of them means.
 

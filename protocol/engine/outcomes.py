@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import NONE, Approvals, Call, element_index, element_of, elements_of, list_problems
-from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED
-from acts_celery.protocol.calls.outputs import (
+from ..calls.call import NONE, Approvals, Call, element_index, element_of, elements_of, list_problems
+from ..calls.declarations import CONTRACT_CHANGED
+from ..calls.outputs import (
     Message,
     Output,
     Write,
@@ -21,21 +21,21 @@ from acts_celery.protocol.calls.outputs import (
     verify_writes,
     written_messages,
 )
-from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.calls.trust import ToolTrust, said_of
-from acts_celery.protocol.engine.events import Failure, Outcome, Status, Success
-from acts_celery.protocol.engine.loop import TickError
-from acts_celery.protocol.errors import Conflict, ExpressionError, OutputError, Unresolved, shortened
-from acts_celery.protocol.limits import Limits, exceeded, size_of, value_problems
-from acts_celery.protocol.messages import error_message
-from acts_celery.protocol.paths import strings
-from acts_celery.protocol.references import DAGGER, Expression
-from acts_celery.protocol.schemas import compiled
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import TRUSTED, Labels
-from acts_celery.protocol.state.operations import Method
-from acts_celery.protocol.state.scopes import Allowance, TooLarge
-from acts_celery.protocol.templates import evaluated, expressions_in
+from ..calls.tools import Executor, Tool
+from ..calls.trust import ToolTrust, said_of
+from ..errors import Conflict, ExpressionError, OutputError, Unresolved, shortened
+from ..limits import Limits, exceeded, size_of, value_problems
+from ..messages import error_message
+from ..paths import strings
+from ..references import DAGGER, Expression
+from ..schemas import compiled
+from ..state.fold import Fold
+from ..state.labels import TRUSTED, Labels
+from ..state.operations import Method
+from ..state.scopes import Allowance, TooLarge
+from ..templates import evaluated, expressions_in
+from .events import Failure, Outcome, Status, Success
+from .loop import TickError
 
 # Elements: what each execution of a call with `_each` is given and has come to, and what the call comes to by them
 # (SPEC R4.10).

@@ -10,8 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call, element_of
-from acts_celery.protocol.engine.events import (
+from ..calls.call import Call, element_of
+from ..plan.graph import Graph
+from ..plan.waits import Gathers
+from ..references import Expression, Reference
+from ..state.fold import Fold
+from ..state.labels import Labels
+from .events import (
     FINAL,
     TRANSITIONS,
     CallDecided,
@@ -27,12 +32,7 @@ from acts_celery.protocol.engine.events import (
     Status,
     narrowed,
 )
-from acts_celery.protocol.engine.outcomes import Elements
-from acts_celery.protocol.plan.graph import Graph
-from acts_celery.protocol.plan.waits import Gathers
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import Labels
+from .outcomes import Elements
 
 # Readiness: counting down what each call still waits for, and whether it can be read (SPEC R6.1, R6.4-R6.6).
 #

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.outputs import kind_problems
-from acts_celery.protocol.calls.trust import OperatorTrust
-from acts_celery.protocol.errors import Conflict, Problem, Rejected, UnknownName, pointer
-from acts_celery.protocol.limits import Limits, one_message_problems, plain
-from acts_celery.protocol.messages import DATA_TYPES, Message, is_chat
-from acts_celery.protocol.plan.checking import Environment, RejectedCalls, check_calls
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.submission import read_parts, within_limits
-from acts_celery.protocol.state.context import Context, message_problems
-from acts_celery.protocol.state.operations import read_operation
+from ..calls.call import Call
+from ..calls.outputs import kind_problems
+from ..calls.trust import OperatorTrust
+from ..errors import Conflict, Problem, Rejected, UnknownName, pointer
+from ..limits import Limits, one_message_problems, plain
+from ..messages import DATA_TYPES, Message, is_chat
+from ..state.context import Context, message_problems
+from ..state.operations import read_operation
+from .checking import Environment, RejectedCalls, check_calls
+from .layout import Layout
+from .submission import read_parts, within_limits
 
 _OF_THE_ENGINE = ("_call", "_chosen", "_date", "_path")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypedDict
 
-from acts_celery.protocol.calls.call import (
+from ..calls.call import (
     Call,
     Read,
     alias_problems,
@@ -24,7 +24,7 @@ from acts_celery.protocol.calls.call import (
     read_expressions,
     shape_problems,
 )
-from acts_celery.protocol.calls.declarations import (
+from ..calls.declarations import (
     Contract,
     Declared,
     Toolbox,
@@ -34,21 +34,21 @@ from acts_celery.protocol.calls.declarations import (
     listed,
     no_remedy,
 )
-from acts_celery.protocol.calls.delegates import input_misfit, unawaited_problem
-from acts_celery.protocol.calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
-from acts_celery.protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
-from acts_celery.protocol.errors import Problem, Rejected, UnknownName, pointer, segments
-from acts_celery.protocol.limits import Limits, exceeded
-from acts_celery.protocol.messages import EVERYWHERE
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.config import aside_problems
-from acts_celery.protocol.plan.lanes import Cycle, Unresolvable, lay_out, runs
-from acts_celery.protocol.plan.layout import Definitions, Layout, is_upfront, narrowed_tools, upfront_problems
-from acts_celery.protocol.plan.submission import Pointer, Submission, output_problems
-from acts_celery.protocol.plan.support import Reach
-from acts_celery.protocol.schemas.costs import EXCEEDED
-from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.labels import TRUSTED, marks_of
+from ..calls.delegates import input_misfit, unawaited_problem
+from ..calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
+from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
+from ..errors import Problem, Rejected, UnknownName, pointer, segments
+from ..limits import Limits, exceeded
+from ..messages import EVERYWHERE
+from ..paths import MISSING
+from ..schemas.costs import EXCEEDED
+from ..state.context import Context
+from ..state.labels import TRUSTED, marks_of
+from .config import aside_problems
+from .lanes import Cycle, Unresolvable, lay_out, runs
+from .layout import Definitions, Layout, is_upfront, narrowed_tools, upfront_problems
+from .submission import Pointer, Submission, output_problems
+from .support import Reach
 
 # Reading calls: each as far as it can be used, and all that is wrong with it (SPEC R4.1, R4.2, R4.7, R10.1).
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
-from acts_celery.protocol.errors import ExpressionError, Problem, UnknownName, pointer
-from acts_celery.protocol.limits import MOST
-from acts_celery.protocol.messages import Message
-from acts_celery.protocol.paths import type_name
-from acts_celery.protocol.references import is_expression, parse
-from acts_celery.protocol.schemas import schema_problem
+from ..errors import ExpressionError, Problem, UnknownName, pointer
+from ..limits import MOST
+from ..messages import Message
+from ..paths import type_name
+from ..references import is_expression, parse
+from ..schemas import schema_problem
 
 _CODE: Final = re.compile(r"ACT\d{3}")
 _EFFORT: Final = re.compile(r"[a-z]{1,20}")

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.messages import ERROR, EVERYWHERE
-from acts_celery.protocol.references import Reference
+from ..calls.call import Call
+from ..messages import ERROR, EVERYWHERE
+from ..references import Reference
 
 SPELLED_OUT: Final = 8
 """Up to this many calls waited for at one place are listed one by one."""

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, field
 from typing import Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.errors import Cause
-from acts_celery.protocol.messages import ERROR, EVERYWHERE
-from acts_celery.protocol.plan.graph import Graph, Writers
-from acts_celery.protocol.plan.places import Holdings, Promises
-from acts_celery.protocol.plan.waits import Gathers, Joined, Waits
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.state.context import Context
+from ..calls.call import Call
+from ..errors import Cause
+from ..messages import ERROR, EVERYWHERE
+from ..references import Expression, Reference
+from ..state.context import Context
+from .graph import Graph, Writers
+from .places import Holdings, Promises
+from .waits import Gathers, Joined, Waits
 
 _NEXT_TICK: Final = "; the errors of a tick's calls can be read in the next tick"
 _LISTED_BEHIND: Final = "; a call reads the errors of the calls of its instance that are listed before it"

@@ -8,20 +8,20 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call, read_approvals
-from acts_celery.protocol.calls.delegates import input_schema
-from acts_celery.protocol.calls.tools import ANONYMOUS, Tool
-from acts_celery.protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
-from acts_celery.protocol.errors import Problem, pointer
-from acts_celery.protocol.paths import MISSING, parts_of
-from acts_celery.protocol.plan.graph import Graph, ReadPlaces
-from acts_celery.protocol.plan.lanes import Lane, Unresolvable
-from acts_celery.protocol.plan.places import KIND, Promises
-from acts_celery.protocol.plan.submission import Submission
-from acts_celery.protocol.plan.waits import Joined
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.trust import refuses_untrusted
+from ..calls.call import Call, read_approvals
+from ..calls.delegates import input_schema
+from ..calls.tools import ANONYMOUS, Tool
+from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
+from ..errors import Problem, pointer
+from ..paths import MISSING, parts_of
+from ..references import Reference
+from ..state.context import Context
+from ..trust import refuses_untrusted
+from .graph import Graph, ReadPlaces
+from .lanes import Lane, Unresolvable
+from .places import KIND, Promises
+from .submission import Submission
+from .waits import Joined
 
 _MOST_DROPPED: Final = 1_000
 

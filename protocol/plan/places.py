@@ -13,15 +13,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.errors import Conflict, Speller
-from acts_celery.protocol.messages import Message, is_promise
-from acts_celery.protocol.paths import MISSING, lookup
-from acts_celery.protocol.references import Path, Reference
-from acts_celery.protocol.schemas import conjuncts
-from acts_celery.protocol.schemas.walk import DEFINITIONS, together
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.kinds import Overlay
+from ..calls.call import Call
+from ..errors import Conflict, Speller
+from ..messages import Message, is_promise
+from ..paths import MISSING, lookup
+from ..references import Path, Reference
+from ..schemas import conjuncts
+from ..schemas.walk import DEFINITIONS, together
+from ..state.fold import Fold
+from ..state.kinds import Overlay
 
 MOST_NAMES: Final = 200
 PER_READER: Final = 20

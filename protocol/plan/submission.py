@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import msgpack
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.declarations import read_tools
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.calls.trust import ENDORSES, endorsement_problems
-from acts_celery.protocol.errors import (
+from ..calls.call import Call
+from ..calls.declarations import read_tools
+from ..calls.tools import Tool
+from ..calls.trust import ENDORSES, endorsement_problems
+from ..errors import (
     ExpressionError,
     Problem,
     Rejected,
@@ -30,7 +30,7 @@ from acts_celery.protocol.errors import (
     repeated_key,
     unparsed,
 )
-from acts_celery.protocol.limits import (
+from ..limits import (
     CONTROL,
     Containers,
     Limits,
@@ -40,17 +40,17 @@ from acts_celery.protocol.limits import (
     size_of,
     value_problems,
 )
-from acts_celery.protocol.messages import Message
-from acts_celery.protocol.paths import strings
-from acts_celery.protocol.plan.config import config_problems, settings_of
-from acts_celery.protocol.plan.graph import Writers
-from acts_celery.protocol.plan.lanes import Unresolvable
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.schemas import compiled, schema_problem
-from acts_celery.protocol.schemas.algebra import Algebra, types_of
-from acts_celery.protocol.schemas.costs import EXCEEDED, reading
-from acts_celery.protocol.state.context import Context, may_carry_data, message_problems, mode_of
-from acts_celery.protocol.templates import expressions_in, standing_in
+from ..messages import Message
+from ..paths import strings
+from ..references import Reference
+from ..schemas import compiled, schema_problem
+from ..schemas.algebra import Algebra, types_of
+from ..schemas.costs import EXCEEDED, reading
+from ..state.context import Context, may_carry_data, message_problems, mode_of
+from ..templates import expressions_in, standing_in
+from .config import config_problems, settings_of
+from .graph import Writers
+from .lanes import Unresolvable
 
 # The output of a solution, before anything runs: what its schema forbids, and what can never be read in it
 # (SPEC R4.9, R7.1); and schemas that no output fits (SPEC R12.3).

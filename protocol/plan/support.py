@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from json import dumps
 from typing import Any, Final
 
-from acts_celery.protocol.calls.declarations import Declared, read_tools
-from acts_celery.protocol.calls.delegates import declares_tools
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.calls.trust import ENDORSES, OperatorTrust, ToolTrust
-from acts_celery.protocol.errors import Problem, pointer
-from acts_celery.protocol.messages import Message
-from acts_celery.protocol.paths import nest
-from acts_celery.protocol.plan.config import SETTINGS, settings_of
-from acts_celery.protocol.plan.layout import Layout, Promised
-from acts_celery.protocol.state.labels import marks_of
-from acts_celery.protocol.trust import shows_untrusted
+from ..calls.declarations import Declared, read_tools
+from ..calls.delegates import declares_tools
+from ..calls.tools import Tool
+from ..calls.trust import ENDORSES, OperatorTrust, ToolTrust
+from ..errors import Problem, pointer
+from ..messages import Message
+from ..paths import nest
+from ..state.labels import marks_of
+from ..trust import shows_untrusted
+from .config import SETTINGS, settings_of
+from .layout import Layout, Promised
 
 _WORD: Final = re.compile(r"\S{1,64}")
 

@@ -15,8 +15,9 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.plan.graph import (
+from ..calls.call import Call
+from ..references import Expression, Reference
+from .graph import (
     SPELLED_OUT,
     Barriers,
     Graph,
@@ -29,8 +30,7 @@ from acts_celery.protocol.plan.graph import (
     parameter_places,
     scope_places,
 )
-from acts_celery.protocol.plan.places import KIND
-from acts_celery.protocol.references import Expression, Reference
+from .places import KIND
 
 # Scope waits: a call waits for the calls listed before it that write in its scopes (SPEC R8.3a).
 #

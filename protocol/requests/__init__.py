@@ -13,11 +13,10 @@
 `streaming`      calls that can begin before the answer is complete
 """
 
-from acts_celery.protocol.requests.schema import Request, compose, read_request
-
 from .answers import Answer, AnswerError, read_answer
 from .receipts import Fate
 from .rendering import ChatMessage, render, render_tick
+from .schema import Request, compose, read_request
 
 __all__ = [
     "Answer",

@@ -13,17 +13,20 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.errors import Problem, Rejected, pointer, segments
-from acts_celery.protocol.limits import exceeded, plain, size_of, value_problems
-from acts_celery.protocol.messages import EVERYWHERE, Message
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.checking import RejectedCalls, check_calls
-from acts_celery.protocol.plan.graph import Writers, sees
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.submission import misfit_problems
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.requests.invalid_calls import (
+from ..calls.call import Call
+from ..errors import Problem, Rejected, pointer, segments
+from ..limits import exceeded, plain, size_of, value_problems
+from ..messages import EVERYWHERE, Message
+from ..paths import MISSING
+from ..plan.checking import RejectedCalls, check_calls
+from ..plan.graph import Writers, sees
+from ..plan.layout import Layout
+from ..plan.submission import misfit_problems
+from ..references import Reference
+from ..schemas import CompiledSchema
+from ..schemas.validation import Checker
+from ..state.context import Context
+from .invalid_calls import (
     call_in_text,
     dependents,
     slips_in,
@@ -31,7 +34,7 @@ from acts_celery.protocol.requests.invalid_calls import (
     with_likenesses,
     with_reference_meant,
 )
-from acts_celery.protocol.requests.reading import (
+from .reading import (
     ANSWER_KEYS,
     ARGUMENTS,
     Unreadable,
@@ -42,11 +45,8 @@ from acts_celery.protocol.requests.reading import (
     with_texts_read,
     without_nulls,
 )
-from acts_celery.protocol.requests.receipts import with_places
-from acts_celery.protocol.requests.schema import Explain, Request, advice_findings, compose, judge_asides
-from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.schemas.validation import Checker
-from acts_celery.protocol.state.context import Context
+from .receipts import with_places
+from .schema import Explain, Request, advice_findings, compose, judge_asides
 
 # Early results: latent calls that a model has answered together with what they refer to (SPEC R4.8a, R12.4).
 #

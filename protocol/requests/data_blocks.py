@@ -21,9 +21,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from acts_celery.protocol.errors import json_text, one_line, shortened
-from acts_celery.protocol.limits import Limits
-from acts_celery.protocol.messages import (
+from ..errors import json_text, one_line, shortened
+from ..limits import Limits
+from ..messages import (
     DATA_TYPES,
     ERROR,
     Message,
@@ -33,14 +33,14 @@ from acts_celery.protocol.messages import (
     pictures_in,
     shown,
 )
-from acts_celery.protocol.paths import MISSING, copied
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.requests import texts
-from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.labels import TRUSTED, Labels, MarkedPlaces, marks_of, whole_list
-from acts_celery.protocol.state.operations import Method, Operation, read_operation
-from acts_celery.protocol.state.scopes import TooLarge
-from acts_celery.protocol.templates import escaped
+from ..paths import MISSING, copied
+from ..references import Reference
+from ..state.context import Context
+from ..state.labels import TRUSTED, Labels, MarkedPlaces, marks_of, whole_list
+from ..state.operations import Method, Operation, read_operation
+from ..state.scopes import TooLarge
+from ..templates import escaped
+from . import texts
 
 # Untrusted: what others wrote, as a model is told of it that can call what has effects (SPEC R16.3).
 #

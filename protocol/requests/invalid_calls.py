@@ -16,19 +16,19 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call, completed, read_expressions
-from acts_celery.protocol.errors import ExpressionError, Problem, pointer, shortened
-from acts_celery.protocol.limits import Limits, scalar_problem, value_problems
-from acts_celery.protocol.messages import DATA_TYPES, EVERYWHERE, Message
-from acts_celery.protocol.paths import strings
-from acts_celery.protocol.plan.places import Promises
-from acts_celery.protocol.references import DAGGER, Expression, Reference, expression_in, parse_output_path
-from acts_celery.protocol.requests.reading import Unreadable, decoded
-from acts_celery.protocol.requests.schema import Request
-from acts_celery.protocol.requests.tool_texts import names_in
-from acts_celery.protocol.slips import Literals, NamedPlaces, Slip, Slips, named_by, placeholder
-from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.fold import Fold
+from ..calls.call import Call, completed, read_expressions
+from ..errors import ExpressionError, Problem, pointer, shortened
+from ..limits import Limits, scalar_problem, value_problems
+from ..messages import DATA_TYPES, EVERYWHERE, Message
+from ..paths import strings
+from ..plan.places import Promises
+from ..references import DAGGER, Expression, Reference, expression_in, parse_output_path
+from ..slips import Literals, NamedPlaces, Slip, Slips, named_by, placeholder
+from ..state.context import Context
+from ..state.fold import Fold
+from .reading import Unreadable, decoded
+from .schema import Request
+from .tool_texts import names_in
 
 # Dependents: calls that cannot run because those that were to write what they need do not (SPEC R12.6, R13.2).
 

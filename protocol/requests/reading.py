@@ -18,13 +18,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from acts_celery.protocol.calls.tools import ALIASES
-from acts_celery.protocol.errors import Problem, no_json, pointer, repeated_key
-from acts_celery.protocol.paths import parts_of
-from acts_celery.protocol.requests.schema import Request
-from acts_celery.protocol.requests.tool_texts import OUTPUT, Function
-from acts_celery.protocol.schemas import compiled, excerpt
-from acts_celery.protocol.schemas.walk import Schema, applied, normalized, parts_at
+from ..calls.tools import ALIASES
+from ..errors import Problem, no_json, pointer, repeated_key
+from ..paths import parts_of
+from ..schemas import compiled, excerpt
+from ..schemas.walk import Schema, applied, normalized, parts_at
+from .schema import Request
+from .tool_texts import OUTPUT, Function
 
 ANSWER_KEYS: Final = ("calls", "output")
 """By which an answer is known."""

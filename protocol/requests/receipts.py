@@ -8,14 +8,14 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, Final
 
-from acts_celery.protocol.errors import one_line
-from acts_celery.protocol.messages import ERROR, Message, kind_of
-from acts_celery.protocol.requests import texts
-from acts_celery.protocol.requests.data_blocks import compact, cut, told_of_error, written_blocks
-from acts_celery.protocol.requests.reading import ARGUMENTS
-from acts_celery.protocol.requests.schema import Request, compose
-from acts_celery.protocol.requests.tool_texts import OUTPUT, function_name, names_in
-from acts_celery.protocol.schemas import CompiledSchema
+from ..errors import one_line
+from ..messages import ERROR, Message, kind_of
+from ..schemas import CompiledSchema
+from . import texts
+from .data_blocks import compact, cut, told_of_error, written_blocks
+from .reading import ARGUMENTS
+from .schema import Request, compose
+from .tool_texts import OUTPUT, function_name, names_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.delegates import delegate_context
-from acts_celery.protocol.calls.outputs import PATH, VALUE, Alternative, names_of
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor, Tool
-from acts_celery.protocol.errors import ExpressionError, Problem, Rejected, one_line
-from acts_celery.protocol.messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, kind_of, shown
-from acts_celery.protocol.references import Reference, parse_output_path
-from acts_celery.protocol.requests import texts
-from acts_celery.protocol.requests.data_blocks import (
+from ..calls.call import Call
+from ..calls.delegates import delegate_context
+from ..calls.outputs import PATH, VALUE, Alternative, names_of
+from ..calls.tools import ANONYMOUS, Executor, Tool
+from ..errors import ExpressionError, Problem, Rejected, one_line
+from ..messages import DATA_TYPES, ERROR, TEXT_TYPES, Message, is_chat, is_written, kind_of, shown
+from ..references import Reference, parse_output_path
+from ..schemas import conjuncts
+from ..schemas.walk import normalized
+from ..state.context import Context
+from ..state.labels import marks_of
+from ..state.scopes import TooLarge
+from . import texts
+from .data_blocks import (
     Budget,
     compact,
     cut,
@@ -29,15 +34,10 @@ from acts_celery.protocol.requests.data_blocks import (
     told_of_error,
     written_blocks,
 )
-from acts_celery.protocol.requests.receipts import Fate, ToolMessages, Turn, receipt, render_turn
-from acts_celery.protocol.requests.schema import Request, properties_of_calls
-from acts_celery.protocol.requests.tool_texts import first_schema, output_text, text_of, tool_text
-from acts_celery.protocol.requests.widening import Definitions, Widening, closed, joined
-from acts_celery.protocol.schemas import conjuncts
-from acts_celery.protocol.schemas.walk import normalized
-from acts_celery.protocol.state.context import Context
-from acts_celery.protocol.state.labels import marks_of
-from acts_celery.protocol.state.scopes import TooLarge
+from .receipts import Fate, ToolMessages, Turn, receipt, render_turn
+from .schema import Request, properties_of_calls
+from .tool_texts import first_schema, output_text, text_of, tool_text
+from .widening import Definitions, Widening, closed, joined
 
 # Empty places: what the state's schema requires and is not there yet, with the tools that write it (SPEC R12.5).
 

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import ASK_HUMAN, names_of
-from acts_celery.protocol.calls.declarations import Declared, Toolbox
-from acts_celery.protocol.calls.tools import ALIASES, REASONING, WHO, Executor, Runner, Tool
-from acts_celery.protocol.calls.trust import ToolTrust
-from acts_celery.protocol.errors import Problem, Rejected, pointer
-from acts_celery.protocol.messages import EVERYWHERE, Message
-from acts_celery.protocol.plan.checking import Environment, asked_of, check_calls, reach_of, toolbox_of
-from acts_celery.protocol.plan.config import Advisor, advisors_of, meta_of
-from acts_celery.protocol.plan.submission import Submission, read_submission, shaped
-from acts_celery.protocol.requests.data_blocks import Budget, StrangePlaces
-from acts_celery.protocol.requests.widening import Definitions, Widening, closed, joined, untitled
-from acts_celery.protocol.schemas import CompiledSchema, compiled, conjuncts, excerpt
-from acts_celery.protocol.schemas.algebra import call_schema, speaks_of_meta_properties
-from acts_celery.protocol.schemas.walk import admits_name, applied, normalized
-from acts_celery.protocol.state.operations import Method
-from acts_celery.protocol.trust import shows_untrusted
+from ..calls.call import ASK_HUMAN, names_of
+from ..calls.declarations import Declared, Toolbox
+from ..calls.tools import ALIASES, REASONING, WHO, Executor, Runner, Tool
+from ..calls.trust import ToolTrust
+from ..errors import Problem, Rejected, pointer
+from ..messages import EVERYWHERE, Message
+from ..plan.checking import Environment, asked_of, check_calls, reach_of, toolbox_of
+from ..plan.config import Advisor, advisors_of, meta_of
+from ..plan.submission import Submission, read_submission, shaped
+from ..schemas import CompiledSchema, compiled, conjuncts, excerpt
+from ..schemas.algebra import call_schema, speaks_of_meta_properties
+from ..schemas.walk import admits_name, applied, normalized
+from ..state.operations import Method
+from ..trust import shows_untrusted
+from .data_blocks import Budget, StrangePlaces
+from .widening import Definitions, Widening, closed, joined, untitled
 
 # A request: what a model is asked, and what its answer is held against (SPEC R12.1, R12.2).
 

@@ -15,18 +15,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.errors import key_repeated
-from acts_celery.protocol.messages import EVERYWHERE, Message
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import parameter_places, scope_places, sees
-from acts_celery.protocol.plan.lanes import lay_out
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.references import DAGGER, Reference
-from acts_celery.protocol.requests.answers import Answer, AnswerError, joined_messages, read_answer
-from acts_celery.protocol.requests.invalid_calls import may_have_slips, places_written
-from acts_celery.protocol.requests.reading import Unreadable, decoded, find_answer
-from acts_celery.protocol.requests.schema import Explain, Request, as_they_are
+from ..calls.call import Call
+from ..errors import key_repeated
+from ..messages import EVERYWHERE, Message
+from ..paths import MISSING
+from ..plan.graph import parameter_places, scope_places, sees
+from ..plan.lanes import lay_out
+from ..plan.layout import Layout
+from ..references import DAGGER, Reference
+from .answers import Answer, AnswerError, joined_messages, read_answer
+from .invalid_calls import may_have_slips, places_written
+from .reading import Unreadable, decoded, find_answer
+from .schema import Explain, Request, as_they_are
 
 # Growing answers: the calls, and the text output, of an answer whose text is still being written (SPEC R13.8, R13.12).
 #

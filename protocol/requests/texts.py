@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
-from acts_celery.protocol.calls.tools import REASONING
-from acts_celery.protocol.errors import json_text
+from ..calls.tools import REASONING
+from ..errors import json_text
 
 VERSION: Final = 11
 """Which text it is; a run's log says with which it was asked."""

@@ -16,14 +16,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from acts_celery.protocol.calls.tools import Executor, Tool
-from acts_celery.protocol.errors import one_line
-from acts_celery.protocol.requests import texts
-from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.protocol.requests.schema import Request, compose, said_of_others
-from acts_celery.protocol.requests.widening import joined
-from acts_celery.protocol.schemas import CompiledSchema, conjuncts, excerpt
-from acts_celery.protocol.schemas.walk import admits_name, normalized, referred
+from ..calls.tools import Executor, Tool
+from ..errors import one_line
+from ..schemas import CompiledSchema, conjuncts, excerpt
+from ..schemas.walk import admits_name, normalized, referred
+from . import texts
+from .data_blocks import compact
+from .schema import Request, compose, said_of_others
+from .widening import joined
 
 # Types as a model is shown them: a schema in the way of programs (SPEC R12.2a).
 #

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import combinations, count
 from typing import Any, Final
 
-from acts_celery.protocol.errors import segments, squeezed
-from acts_celery.protocol.paths import type_name
-from acts_celery.protocol.schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, referred, rewritten
+from ..errors import segments, squeezed
+from ..paths import type_name
+from ..schemas.walk import DEFINITIONS, REFERENCES, Targets, Walk, referred, rewritten
 
 REFERENCE: Final = {"type": "string", "pattern": "^†[^†{].*$"}
 """A reference, or an expression of several."""

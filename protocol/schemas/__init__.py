@@ -6,10 +6,8 @@
 `costs`       an upper bound for the time of a validation
 """
 
-from acts_celery.protocol.schemas.validation import CompiledSchema, compiled, schema_problem
-from acts_celery.protocol.schemas.walk import SchemaError, excerpt
-
-from .walk import Schema, conjuncts, referred
+from .validation import CompiledSchema, compiled, schema_problem
+from .walk import Schema, SchemaError, conjuncts, excerpt, referred
 
 __all__ = [
     "CompiledSchema",

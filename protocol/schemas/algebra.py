@@ -19,12 +19,12 @@ from typing import Any, Final
 from jsonschema_rs import CanonicalSchema, canonicalize
 from jsonschema_rs import canonical as c
 
-from acts_celery.protocol.errors import shortened
-from acts_celery.protocol.paths import MISSING, lookup, parts_of
-from acts_celery.protocol.references import Path
-from acts_celery.protocol.schemas.costs import digits_of
-from acts_celery.protocol.schemas.validation import CompiledSchema
-from acts_celery.protocol.schemas.walk import (
+from ..errors import shortened
+from ..paths import MISSING, lookup, parts_of
+from ..references import Path
+from .costs import digits_of
+from .validation import CompiledSchema
+from .walk import (
     IN_PLACE,
     REFERENCES,
     Schema,

@@ -16,10 +16,10 @@ from itertools import accumulate, chain, repeat
 from math import frexp
 from typing import Any, Final, NamedTuple
 
-from acts_celery.protocol.limits import Limits
-from acts_celery.protocol.paths import parts_of
-from acts_celery.protocol.references import Path
-from acts_celery.protocol.schemas.walk import (
+from ..limits import Limits
+from ..paths import parts_of
+from ..references import Path
+from .walk import (
     IN_PLACE,
     LISTED,
     MOST_STEPS_BACK,

@@ -20,10 +20,11 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 from jsonschema_rs import Draft202012Validator, Registry, ValidationError, ValidationErrorKind
 
-from acts_celery.protocol.errors import Problem, pointer, shortened
-from acts_celery.protocol.paths import lookup, parts_of
-from acts_celery.protocol.references import Expression, Path
-from acts_celery.protocol.schemas.costs import (
+from ..errors import Problem, pointer, shortened
+from ..paths import lookup, parts_of
+from ..references import Expression, Path
+from ..templates import Template
+from .costs import (
     EXCEEDED,
     HEAVY_WORK,
     METER,
@@ -33,7 +34,7 @@ from acts_celery.protocol.schemas.costs import (
     reading,
     work_of,
 )
-from acts_celery.protocol.schemas.walk import (
+from .walk import (
     LISTED,
     NAMED,
     OPTIONS,
@@ -51,7 +52,6 @@ from acts_celery.protocol.schemas.walk import (
     reference_to,
     referred,
 )
-from acts_celery.protocol.templates import Template
 
 # Elsewhere: checks that are too heavy for the process that runs the engine, and what came of them in another one.
 #

@@ -18,9 +18,9 @@ from urllib.parse import quote, unquote, urljoin
 
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
-from acts_celery.protocol.errors import pointer, segments
-from acts_celery.protocol.paths import copied
-from acts_celery.protocol.references import Path
+from ..errors import pointer, segments
+from ..paths import copied
+from ..references import Path
 
 Schema = dict[str, Any] | bool
 T = TypeVar("T")

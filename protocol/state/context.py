@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from acts_celery.protocol.errors import Conflict, ExpressionError, Problem, Rejected, pointer
-from acts_celery.protocol.limits import CONTROL, LONGEST_INSTANCE, Limits, has_control_characters, plain
-from acts_celery.protocol.messages import CHOSEN, DATA_TYPES, ERROR, EVERYWHERE, TRUST, Message, is_written, read_data
-from acts_celery.protocol.paths import copied
-from acts_celery.protocol.references import parse, parse_output_path
-from acts_celery.protocol.schemas import schema_problem
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import label_problems
-from acts_celery.protocol.state.operations import NEEDS_A_PATH, Method, written_place
-from acts_celery.protocol.state.scopes import read_scope, scoped
+from ..errors import Conflict, ExpressionError, Problem, Rejected, pointer
+from ..limits import CONTROL, LONGEST_INSTANCE, Limits, has_control_characters, plain
+from ..messages import CHOSEN, DATA_TYPES, ERROR, EVERYWHERE, TRUST, Message, is_written, read_data
+from ..paths import copied
+from ..references import parse, parse_output_path
+from ..schemas import schema_problem
+from .fold import Fold
+from .labels import label_problems
+from .operations import NEEDS_A_PATH, Method, written_place
+from .scopes import read_scope, scoped
 
 # Shapes: what is wrong with a message, whatever it means (SPEC R1.1, R7.1, R10.2).
 #

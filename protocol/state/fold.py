@@ -15,12 +15,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.errors import Conflict, Unresolved, shortened
-from acts_celery.protocol.messages import CHOSEN, ERROR, TEXT_TYPES, TRUST, Message, is_chat, is_promise, is_written
-from acts_celery.protocol.paths import MISSING, copied, type_name
-from acts_celery.protocol.references import Expression, Reference
-from acts_celery.protocol.templates import as_text
-
+from ..errors import Conflict, Unresolved, shortened
+from ..messages import CHOSEN, ERROR, TEXT_TYPES, TRUST, Message, is_chat, is_promise, is_written
+from ..paths import MISSING, copied, type_name
+from ..references import Expression, Reference
+from ..templates import as_text
 from .kinds import Kind
 from .labels import TRUSTED, UNMARKED, Labels, MarkedPlaces, Marks
 from .operations import Operation, read_operation, verify

@@ -15,10 +15,10 @@ from collections import defaultdict
 from collections.abc import Callable, Container, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, Final
 
-from acts_celery.protocol.errors import Conflict
-from acts_celery.protocol.paths import MISSING, lookup
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.state.operations import Method, Operation, applied, replaced, touched, verify
+from ..errors import Conflict
+from ..paths import MISSING, lookup
+from ..references import Reference
+from .operations import Method, Operation, applied, replaced, touched, verify
 
 # Conflicts: places that have no value, because an operation there did not fit what it found (SPEC R3.4).
 #

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acts_celery.protocol.errors import Problem, pointer
-from acts_celery.protocol.limits import CONTROL, has_control_characters
-from acts_celery.protocol.messages import CHOSEN, TRUST, Message, is_promise, is_written
-from acts_celery.protocol.references import Reference
-
+from ..errors import Problem, pointer
+from ..limits import CONTROL, has_control_characters
+from ..messages import CHOSEN, TRUST, Message, is_promise, is_written
+from ..references import Reference
 from .operations import Operation, touched
 
 Labels = frozenset[str]

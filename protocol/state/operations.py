@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from acts_celery.protocol.errors import Conflict
-from acts_celery.protocol.messages import ERROR, DataMessage, Message, is_written, read_data
-from acts_celery.protocol.paths import MISSING, type_name, unnest
-from acts_celery.protocol.references import Reference, parse_output_path
+from ..errors import Conflict
+from ..messages import ERROR, DataMessage, Message, is_written, read_data
+from ..paths import MISSING, type_name, unnest
+from ..references import Reference, parse_output_path
 
 
 class Method(StrEnum):

@@ -8,14 +8,14 @@ from typing import Any, Final, Protocol
 
 import msgpack
 
-from acts_celery.protocol.errors import ExpressionError, Unresolved
-from acts_celery.protocol.limits import Containers, Limits, TooManyContainers
-from acts_celery.protocol.messages import TEXT_TYPES, render_data, shown
-from acts_celery.protocol.paths import MISSING, copied, lookup
-from acts_celery.protocol.references import DAGGER, Expression, Reference, parse
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks
-from acts_celery.protocol.templates import as_text
+from ..errors import ExpressionError, Unresolved
+from ..limits import Containers, Limits, TooManyContainers
+from ..messages import TEXT_TYPES, render_data, shown
+from ..paths import MISSING, copied, lookup
+from ..references import DAGGER, Expression, Reference, parse
+from ..templates import as_text
+from .fold import Fold
+from .labels import TRUSTED, Labels, Marks
 
 
 def read_scope(text: str) -> Reference:

@@ -116,6 +116,18 @@ def test_nothing_of_ours_is_imported_under_a_name_that_a_user_may_have() -> None
     assert found == []
 
 
+def test_imports_inside_the_product_are_relative() -> None:
+    """Tools that read paths then see one package; a program that is started by its path cannot."""
+    found = {
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for package in PACKAGES
+        for path in sources(package)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("acts_celery")
+    }
+    assert found == {"worker/recovery/sidecar_process.py: acts_celery.worker.recovery.sidecar_reports"}
+
+
 def test_the_package_holds_links_to_the_folders_at_the_top() -> None:
     links = {path.name: path.readlink() for path in (ROOT / "acts_celery").iterdir() if path.is_symlink()}
     assert links == {package: Path("..", package) for package in PACKAGES}

@@ -10,13 +10,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.requests.tool_texts import Function
-from acts_celery.worker.agent.called import THINKING, Piece, text_of
-from acts_celery.worker.agent.fitting import Fitted
-from acts_celery.worker.agent.models import PLAIN, Usage, count_of, extra_body
-from acts_celery.worker.agent.openai_chat import ASK, anthropic_messages, texts_in
-from acts_celery.worker.agent.sdk_model import Written
+from ...broker_config import ConfiguredModel
+from ...protocol.requests.tool_texts import Function
+from .called import THINKING, Piece, text_of
+from .fitting import Fitted
+from .models import PLAIN, Usage, count_of, extra_body
+from .openai_chat import ASK, anthropic_messages, texts_in
+from .sdk_model import Written
 
 # Turns: a conversation as Anthropic's Messages take it, with the marks up to which it is cached (SPEC R12.6).
 #

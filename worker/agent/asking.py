@@ -19,16 +19,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel, Settings
-from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS
-from acts_celery.protocol.plan.config import SAMPLING
-from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.protocol.requests.reading import Unreadable
-from acts_celery.protocol.requests.streaming import GrowingAnswer
-from acts_celery.protocol.requests.tool_texts import TOOLS, functions_of
-from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
-from acts_celery.worker.agent.fitting import fit_schema, fitted_functions
-from acts_celery.worker.agent.models import (
+from ...broker_config import ConfiguredModel, Settings
+from ...protocol.engine.loop import MAX_OUTPUT_TOKENS
+from ...protocol.plan.config import SAMPLING
+from ...protocol.requests.data_blocks import compact
+from ...protocol.requests.reading import Unreadable
+from ...protocol.requests.streaming import GrowingAnswer
+from ...protocol.requests.tool_texts import TOOLS, functions_of
+from ..backoff import Backoff
+from ..errors import WorkerError
+from ..registry.activities import Registry
+from .anthropic_messages import AnthropicMessages
+from .fitting import fit_schema, fitted_functions
+from .models import (
     TOO_LONG,
     Answer,
     BadRequest,
@@ -51,14 +54,11 @@ from acts_celery.worker.agent.models import (
     Words,
     ignore,
 )
-from acts_celery.worker.agent.openai_chat import OpenAIChat
-from acts_celery.worker.agent.prices import load_prices, price_of, profile_of
-from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
-from acts_celery.worker.agent.sdk_model import Dialect, SdkModel
-from acts_celery.worker.agent.wire_schema import Opening
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.registry.activities import Registry
+from .openai_chat import OpenAIChat
+from .prices import load_prices, price_of, profile_of
+from .scripted import RecordedModel, ScriptedModel
+from .sdk_model import Dialect, SdkModel
+from .wire_schema import Opening
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from heapq import heappop, heappush
 from itertools import chain, groupby
 from typing import Any, Final
 
-from acts_celery.protocol.requests.reading import FunctionAnswer
-from acts_celery.protocol.requests.tool_texts import OUTPUT, Function
-from acts_celery.worker.agent.models import InvalidAnswer
+from ...protocol.requests.reading import FunctionAnswer
+from ...protocol.requests.tool_texts import OUTPUT, Function
+from .models import InvalidAnswer
 
 # What comes over the wire: a body of bounded size, whole or as server-sent events.
 #

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.analysis.findings import Finding, listed
-from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.protocol.requests.tool_texts import REQUIRED, TOOLS, Function, functions_of
-from acts_celery.worker.agent.models import ModelRequest
-from acts_celery.worker.agent.prices import Profile, Rules, profile_of
-from acts_celery.worker.agent.wire_schema import Inexpressible, Opening, Size, WireSchema, size_of, wire_schema
+from ...broker_config import ConfiguredModel
+from ...protocol.analysis.findings import Finding, listed
+from ...protocol.requests.data_blocks import compact
+from ...protocol.requests.tool_texts import REQUIRED, TOOLS, Function, functions_of
+from .models import ModelRequest
+from .prices import Profile, Rules, profile_of
+from .wire_schema import Inexpressible, Opening, Size, WireSchema, size_of, wire_schema
 
 # A request's functions as a provider takes them (SPEC R12.6).
 #

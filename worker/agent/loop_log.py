@@ -9,14 +9,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from acts_celery.protocol.engine.costs import Cost, is_all
-from acts_celery.protocol.engine.loop import LoopEnded, Stage, UsageCame
-from acts_celery.protocol.limits import size_of
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.requests.reading import Unreadable
-from acts_celery.protocol.requests.streaming import GrowingAnswer
-from acts_celery.worker.agent.loop_view import LoopView
-from acts_celery.worker.agent.ticks import (
+from ...protocol.engine.costs import Cost, is_all
+from ...protocol.engine.loop import LoopEnded, Stage, UsageCame
+from ...protocol.limits import size_of
+from ...protocol.plan.layout import Layout
+from ...protocol.requests.reading import Unreadable
+from ...protocol.requests.streaming import GrowingAnswer
+from ..broker.attempts import owner_token
+from ..broker.messages import WRITTEN, lane_task
+from ..runner.step import Services
+from ..store.commits import Claim, Commit, Committed, Rest
+from ..store.lane import RunGone
+from ..store.log import MessageLog
+from ..store.loop_entries import LOOP, LoopStep
+from ..store.slots import Budget, Reservation, Shortfall
+from .loop_view import LoopView
+from .ticks import (
     Solved,
     note_output,
     note_part,
@@ -27,14 +35,6 @@ from acts_celery.worker.agent.ticks import (
     read_tick,
     request_of,
 )
-from acts_celery.worker.broker.attempts import owner_token
-from acts_celery.worker.broker.messages import WRITTEN, lane_task
-from acts_celery.worker.runner.step import Services
-from acts_celery.worker.store.commits import Claim, Commit, Committed, Rest
-from acts_celery.worker.store.lane import RunGone
-from acts_celery.worker.store.log import MessageLog
-from acts_celery.worker.store.loop_entries import LOOP, LoopStep
-from acts_celery.worker.store.slots import Budget, Reservation, Shortfall
 
 
 class LoopLog:

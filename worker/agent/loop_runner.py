@@ -14,19 +14,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.costs import Estimate
-from acts_celery.protocol.engine.events import Failure, Success
-from acts_celery.protocol.engine.loop import LoopEnded, Stage
-from acts_celery.protocol.limits import size_of
-from acts_celery.protocol.messages import digests
-from acts_celery.protocol.requests import Request
-from acts_celery.protocol.state.scopes import TooLarge
-from acts_celery.worker.agent.loop_log import Answers, LoopBudget, LoopLog
-from acts_celery.worker.agent.loop_view import LoopView
-from acts_celery.worker.agent.models import KnownModels, Unreachable
-from acts_celery.worker.agent.openai_chat import described
-from acts_celery.worker.agent.ticks import (
+from ...protocol import Rejected
+from ...protocol.engine.costs import Estimate
+from ...protocol.engine.events import Failure, Success
+from ...protocol.engine.loop import LoopEnded, Stage
+from ...protocol.limits import size_of
+from ...protocol.messages import digests
+from ...protocol.requests import Request
+from ...protocol.state.scopes import TooLarge
+from ..backoff import Backoff
+from ..broker.attempts import Attempt, CallId, Result, Retry
+from ..broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
+from ..runner.starting import WAIT_SECONDS, waits
+from ..runner.step import Mailbox, Services
+from ..store.commits import Claim, Rest
+from ..store.keys import ENDED_STATUSES
+from ..store.loop_entries import LOOP, LoopStep
+from ..store.run_list import FileGone, Parent, child_result, filled
+from .loop_log import Answers, LoopBudget, LoopLog
+from .loop_view import LoopView
+from .models import KnownModels, Unreachable
+from .openai_chat import described
+from .ticks import (
     PicturesUnknown,
     config_of,
     last_errors,
@@ -36,15 +45,6 @@ from acts_celery.worker.agent.ticks import (
     read_solution,
     request_of,
 )
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry
-from acts_celery.worker.broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
-from acts_celery.worker.runner.starting import WAIT_SECONDS, waits
-from acts_celery.worker.runner.step import Mailbox, Services
-from acts_celery.worker.store.commits import Claim, Rest
-from acts_celery.worker.store.keys import ENDED_STATUSES
-from acts_celery.worker.store.loop_entries import LOOP, LoopStep
-from acts_celery.worker.store.run_list import FileGone, Parent, child_result, filled
 
 _BACKOFF: Final = Backoff(0.05, 5.0)
 _LOST: Final = Failure("WorkerLost", "the worker that asked the model was lost")

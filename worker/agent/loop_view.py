@@ -11,29 +11,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.events import CallEnded, CallsUndone, Status
-from acts_celery.protocol.engine.loop import Answered, Asked, Loop, LoopLimits, PartCame, Planned, Stage, Tick
-from acts_celery.protocol.engine.outcomes import holds_references
-from acts_celery.protocol.plan.additions import SoFar
-from acts_celery.protocol.requests import Request
-from acts_celery.protocol.requests.data_blocks import told_type
-from acts_celery.protocol.requests.receipts import given_places
-from acts_celery.protocol.requests.tool_texts import JSON
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import TRUSTED, Labels, marks_of
-from acts_celery.worker.agent.models import find_model
-from acts_celery.worker.broker.attempts import Tokens
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.runner.checking import most_of
-from acts_celery.worker.store.definition import Definition, SaidHere, unpack_definition
-from acts_celery.worker.store.entries import Entry, moment_ms
-from acts_celery.worker.store.keys import ENDED_STATUSES
-from acts_celery.worker.store.lane import RunGone
-from acts_celery.worker.store.log import MessageLog
-from acts_celery.worker.store.run_list import Parent
-from acts_celery.worker.store.state import RunState
+from ...broker_config import Settings
+from ...protocol.calls.call import Call
+from ...protocol.engine.events import CallEnded, CallsUndone, Status
+from ...protocol.engine.loop import Answered, Asked, Loop, LoopLimits, PartCame, Planned, Stage, Tick
+from ...protocol.engine.outcomes import holds_references
+from ...protocol.plan.additions import SoFar
+from ...protocol.requests import Request
+from ...protocol.requests.data_blocks import told_type
+from ...protocol.requests.receipts import given_places
+from ...protocol.requests.tool_texts import JSON
+from ...protocol.state.fold import Fold
+from ...protocol.state.labels import TRUSTED, Labels, marks_of
+from ..broker.attempts import Tokens
+from ..broker.messages import pack
+from ..runner.checking import most_of
+from ..store.definition import Definition, SaidHere, unpack_definition
+from ..store.entries import Entry, moment_ms
+from ..store.keys import ENDED_STATUSES
+from ..store.lane import RunGone
+from ..store.log import MessageLog
+from ..store.run_list import Parent
+from ..store.state import RunState
+from .models import find_model
 
 _DIGEST: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""

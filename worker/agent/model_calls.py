@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.calls.outputs import PATH, chosen
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS
-from acts_celery.protocol.plan.config import SAMPLING
-from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.protocol.requests.reading import Unreadable, find_answer, value_with_texts_read, value_without_nulls
-from acts_celery.protocol.requests.rendering import ResultRequest, delegate_messages
-from acts_celery.protocol.requests.widening import Definitions, Widening, closed
-from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.agent.asking import Models, PartialAnswers, writes_texts
-from acts_celery.worker.agent.models import (
+from ...broker_config import ConfiguredModel
+from ...protocol.calls.outputs import PATH, chosen
+from ...protocol.calls.tools import Tool
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.loop import MAX_OUTPUT_TOKENS
+from ...protocol.plan.config import SAMPLING
+from ...protocol.requests.data_blocks import compact
+from ...protocol.requests.reading import Unreadable, find_answer, value_with_texts_read, value_without_nulls
+from ...protocol.requests.rendering import ResultRequest, delegate_messages
+from ...protocol.requests.widening import Definitions, Widening, closed
+from ...protocol.schemas import compiled
+from .asking import Models, PartialAnswers, writes_texts
+from .models import (
     Answer,
     InvalidAnswer,
     ModelError,
@@ -32,7 +32,7 @@ from acts_celery.worker.agent.models import (
     Truncated,
     Unreachable,
 )
-from acts_celery.worker.agent.prices import estimate_of, request_tokens
+from .prices import estimate_of, request_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -22,12 +22,12 @@ from importlib import import_module
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
 
-from acts_celery.broker_config import ConfiguredModel, Settings
-from acts_celery.broker_config.addresses import MASK
-from acts_celery.protocol import Limits, Rejected
-from acts_celery.protocol.limits import MOST, plain, plain_scalar
-from acts_celery.worker.errors import CallFailed
-from acts_celery.worker.registry.activities import RegisteredModel, Registry
+from ...broker_config import ConfiguredModel, Settings
+from ...broker_config.addresses import MASK
+from ...protocol import Limits, Rejected
+from ...protocol.limits import MOST, plain, plain_scalar
+from ..errors import CallFailed
+from ..registry.activities import RegisteredModel, Registry
 
 
 @dataclass(frozen=True, slots=True)

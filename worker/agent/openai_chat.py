@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, NamedTuple
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.errors import one_line
-from acts_celery.protocol.messages import picture_type
-from acts_celery.protocol.plan.config import SAMPLING
-from acts_celery.protocol.requests.tool_texts import Function
-from acts_celery.worker.agent.called import Piece, of_call, of_message, text_of
-from acts_celery.worker.agent.fitting import Fitted
-from acts_celery.worker.agent.models import PLAIN, BadRequest, Usage, count_of, extra_body
-from acts_celery.worker.agent.prices import image_size, profile_of
-from acts_celery.worker.agent.sdk_model import Written
+from ...broker_config import ConfiguredModel
+from ...protocol.errors import one_line
+from ...protocol.messages import picture_type
+from ...protocol.plan.config import SAMPLING
+from ...protocol.requests.tool_texts import Function
+from .called import Piece, of_call, of_message, text_of
+from .fitting import Fitted
+from .models import PLAIN, BadRequest, Usage, count_of, extra_body
+from .prices import image_size, profile_of
+from .sdk_model import Written
 
 # The parts of a chat message's content - texts, pictures, documents - as a provider takes them (SPEC R12.5, R12.6).
 #

@@ -18,11 +18,11 @@ from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.engine.costs import Estimate, nanodollars
-from acts_celery.protocol.messages import is_file, with_changed
-from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.worker.agent.models import Usage
+from ...broker_config import ConfiguredModel
+from ...protocol.engine.costs import Estimate, nanodollars
+from ...protocol.messages import is_file, with_changed
+from ...protocol.requests.data_blocks import compact
+from .models import Usage
 
 _LIST: Final = "genai_prices"
 _URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}

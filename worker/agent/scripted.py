@@ -27,11 +27,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.analysis.sample_values import sample
-from acts_celery.protocol.errors import json_text
-from acts_celery.protocol.schemas import compiled, referred
-from acts_celery.worker.agent.models import (
+from ...broker_config import ConfiguredModel
+from ...protocol.analysis.sample_values import sample
+from ...protocol.errors import json_text
+from ...protocol.schemas import compiled, referred
+from ..errors import WorkerError
+from .models import (
     Answer,
     BadRequest,
     ContextTooLong,
@@ -51,7 +52,6 @@ from acts_celery.worker.agent.models import (
     count_of,
     without_key,
 )
-from acts_celery.worker.errors import WorkerError
 
 # How a request differs from those that were recorded: said for people, of the one that is most like it.
 

@@ -17,9 +17,9 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol.requests.tool_texts import OUTPUT, REQUIRED
-from acts_celery.worker.agent.called import (
+from ...broker_config import ConfiguredModel
+from ...protocol.requests.tool_texts import OUTPUT, REQUIRED
+from .called import (
     THINKING,
     Called,
     Piece,
@@ -31,8 +31,8 @@ from acts_celery.worker.agent.called import (
     restored,
     whole,
 )
-from acts_celery.worker.agent.fitting import Fitted, Fitting
-from acts_celery.worker.agent.models import (
+from .fitting import Fitted, Fitting
+from .models import (
     PLAIN,
     Answer,
     BadRequest,

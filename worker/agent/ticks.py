@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.protocol import Rejected
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.costs import Cost, is_all, reported
-from acts_celery.protocol.engine.events import Status
-from acts_celery.protocol.engine.loop import (
+from ...broker_config import ConfiguredModel
+from ...protocol import Rejected
+from ...protocol.calls.call import Call
+from ...protocol.engine.costs import Cost, is_all, reported
+from ...protocol.engine.events import Status
+from ...protocol.engine.loop import (
     Answered,
     Asked,
     LoopEnded,
@@ -27,37 +27,37 @@ from acts_celery.protocol.engine.loop import (
     TickClosed,
     TickError,
 )
-from acts_celery.protocol.engine.outcomes import judge_output, output_labels
-from acts_celery.protocol.errors import shortened
-from acts_celery.protocol.messages import TRUST, digests, error_message, sent_bytes
-from acts_celery.protocol.plan.config import SAMPLING
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.requests import Answer, Fate, Request, read_answer, render, render_tick
-from acts_celery.protocol.requests.data_blocks import compact, shown_pictures, told_type
-from acts_celery.protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
-from acts_celery.protocol.requests.receipts import Turn
-from acts_celery.protocol.requests.rendering import render_added, render_functions, render_said
-from acts_celery.protocol.requests.streaming import begin_answer, break_answer, end_answer
-from acts_celery.protocol.requests.tool_texts import REQUIRED, TOOLS, first_schema
-from acts_celery.protocol.state.labels import TRUSTED, Labels
-from acts_celery.protocol.state.scopes import TooLarge
-from acts_celery.worker.agent.loop_view import LoopView, plan_of, repeats_of
-from acts_celery.worker.agent.models import KnownModels
-from acts_celery.worker.agent.openai_chat import picture_message
-from acts_celery.worker.agent.prices import estimate_of, request_tokens
-from acts_celery.worker.broker.attempts import lane_token
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.runner.checking import Checker
-from acts_celery.worker.store.definition import (
+from ...protocol.engine.outcomes import judge_output, output_labels
+from ...protocol.errors import shortened
+from ...protocol.messages import TRUST, digests, error_message, sent_bytes
+from ...protocol.plan.config import SAMPLING
+from ...protocol.plan.lanes import Lane
+from ...protocol.plan.layout import Layout
+from ...protocol.requests import Answer, Fate, Request, read_answer, render, render_tick
+from ...protocol.requests.data_blocks import compact, shown_pictures, told_type
+from ...protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
+from ...protocol.requests.receipts import Turn
+from ...protocol.requests.rendering import render_added, render_functions, render_said
+from ...protocol.requests.streaming import begin_answer, break_answer, end_answer
+from ...protocol.requests.tool_texts import REQUIRED, TOOLS, first_schema
+from ...protocol.state.labels import TRUSTED, Labels
+from ...protocol.state.scopes import TooLarge
+from ..broker.attempts import lane_token
+from ..broker.messages import pack
+from ..runner.checking import Checker
+from ..store.definition import (
     LaneRecord,
     all_places_of,
     gather_counts,
     pack_amended_lane,
     pack_amendment,
 )
-from acts_celery.worker.store.loop_entries import LoopStep
-from acts_celery.worker.store.scripts import date_now
+from ..store.loop_entries import LoopStep
+from ..store.scripts import date_now
+from .loop_view import LoopView, plan_of, repeats_of
+from .models import KnownModels
+from .openai_chat import picture_message
+from .prices import estimate_of, request_tokens
 
 
 @dataclass(frozen=True, slots=True)

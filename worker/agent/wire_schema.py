@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Final
 
-from acts_celery.protocol.requests.reading import AS_TEXT
-from acts_celery.protocol.schemas.walk import is_whole_text
-from acts_celery.worker.agent.prices import Rules
+from ...protocol.requests.reading import AS_TEXT
+from ...protocol.schemas.walk import is_whole_text
+from .prices import Rules
 
 # How large a schema is by the measures that providers limit (SPEC R12.6).
 

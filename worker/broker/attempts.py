@@ -25,9 +25,9 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from acts_celery.protocol.calls.call import call_of, element_of
-from acts_celery.protocol.engine.events import Failure, Success
-from acts_celery.protocol.limits import LONGEST_INSTANCE
+from ...protocol.calls.call import call_of, element_of
+from ...protocol.engine.events import Failure, Success
+from ...protocol.limits import LONGEST_INSTANCE
 
 # Where a run stands in a trace (W3C Trace Context): ids that follow from run and call.
 #

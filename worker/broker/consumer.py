@@ -29,12 +29,17 @@ from kombu.serialization import registry
 from kombu.transport.virtual import QoS
 from redis.exceptions import NoPermissionError
 
-from acts_celery.broker_config import EXECUTE_INSTANCE
-from acts_celery.broker_config.configuration import CONTENT
-from acts_celery.protocol import Limits
-from acts_celery.protocol.limits import unpacked
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.messages import (
+from ...broker_config import EXECUTE_INSTANCE
+from ...broker_config.configuration import CONTENT
+from ...protocol import Limits
+from ...protocol.limits import unpacked
+from ..backoff import batches
+from ..errors import InfrastructureError, MalformedMessage, QueueRefused
+from ..fairness import LaneAdmission
+from ..limits import limits_of
+from ..outages import Batcher, Outage
+from ..process import count_refusal, figures
+from .messages import (
     MESSAGE_FORMAT,
     RETURNED,
     SENT,
@@ -44,8 +49,8 @@ from acts_celery.worker.broker.messages import (
     pack,
     unpack,
 )
-from acts_celery.worker.broker.remote_control import COMMAND, refuse_command, restrict
-from acts_celery.worker.broker.transport import (
+from .remote_control import COMMAND, refuse_command, restrict
+from .transport import (
     Admission,
     broker_failures,
     enveloped,
@@ -60,11 +65,6 @@ from acts_celery.worker.broker.transport import (
     shown_name,
     take_apart,
 )
-from acts_celery.worker.errors import InfrastructureError, MalformedMessage, QueueRefused
-from acts_celery.worker.fairness import LaneAdmission
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.outages import Batcher, Outage
-from acts_celery.worker.process import count_refusal, figures
 
 # What a worker has taken from the broker and not acknowledged, in its own memory: kombu's ledger in Redis is not kept.
 #

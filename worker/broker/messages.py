@@ -18,14 +18,15 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVa
 import msgpack
 from pydantic import Field, TypeAdapter, ValidationError
 
-from acts_celery.broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
-from acts_celery.protocol import Limits, Message, Output
-from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED
-from acts_celery.protocol.engine.events import Failure, Success
-from acts_celery.protocol.errors import pointer, shortened
-from acts_celery.protocol.limits import LONGEST_INSTANCE, MOST, TooManyContainers, unpacked, value_problems
-from acts_celery.protocol.state.labels import TRUSTED, Labels, label_problems
-from acts_celery.worker.broker.attempts import (
+from ...broker_config import DELIVER, EXECUTE_INSTANCE, PROBE, SEVERAL
+from ...protocol import Limits, Message, Output
+from ...protocol.calls.declarations import CONTRACT_CHANGED
+from ...protocol.engine.events import Failure, Success
+from ...protocol.errors import pointer, shortened
+from ...protocol.limits import LONGEST_INSTANCE, MOST, TooManyContainers, unpacked, value_problems
+from ...protocol.state.labels import TRUSTED, Labels, label_problems
+from ..errors import MalformedMessage
+from .attempts import (
     Attempt,
     Count,
     InstanceName,
@@ -37,7 +38,6 @@ from acts_celery.worker.broker.attempts import (
     lane_token,
     shown_token,
 )
-from acts_celery.worker.errors import MalformedMessage
 
 # msgpack: how everything of ours travels and is stored.
 #

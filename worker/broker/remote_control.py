@@ -22,10 +22,10 @@ from celery.worker import state as worker_state
 from celery.worker.consumer.control import Control
 from celery.worker.control import Panel, control_command
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.broker.attempts import seal_of
-from acts_celery.worker.broker.transport import REPLIES, UUID
-from acts_celery.worker.process import count_refusal
+from ...broker_config import Settings
+from ..process import count_refusal
+from .attempts import seal_of
+from .transport import REPLIES, UUID
 
 # Cancellation: what is at work for a cancelled run stops, and what lies in a queue for it is dropped (SPEC R11.1).
 #

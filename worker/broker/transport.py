@@ -38,7 +38,7 @@ from kombu.utils.functional import retry_over_time
 from kombu.utils.json import dumps, loads
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from acts_celery.broker_config import (
+from ...broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
@@ -49,8 +49,11 @@ from acts_celery.broker_config import (
     SEVERAL,
     Settings,
 )
-from acts_celery.protocol import Limits
-from acts_celery.worker.broker.messages import (
+from ...protocol import Limits
+from ..errors import InfrastructureError, QueueRefused
+from ..outages import watched
+from ..process import BoundedNames, count_refusal
+from .messages import (
     TASKS,
     Envelope,
     TaskMessage,
@@ -59,9 +62,6 @@ from acts_celery.worker.broker.messages import (
     pack_envelope,
     unpack_envelope,
 )
-from acts_celery.worker.errors import InfrastructureError, QueueRefused
-from acts_celery.worker.outages import watched
-from acts_celery.worker.process import BoundedNames, count_refusal
 
 # From which of its queues a worker takes next: the one that has had the least of the consumer's time.
 #

@@ -13,12 +13,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from acts_celery.worker.cli.options import report
-from acts_celery.worker.cli.supervisor import terminate
-from acts_celery.worker.errors import Terminated
-
+from ..errors import Terminated
 from .group import acts
+from .options import report
 from .output import detach_stdout, flush, prepare_streams, tell
+from .supervisor import terminate
 
 __all__ = ["acts", "main"]
 

@@ -12,8 +12,9 @@ from typing import IO, Any, Final
 
 import click
 
-from acts_celery.worker.cli.inspect import found_run
-from acts_celery.worker.cli.options import (
+from ..errors import OtherFormat, RunNotFound
+from .inspect import found_run
+from .options import (
     COMPLETED,
     FAILED,
     REJECTED,
@@ -25,9 +26,8 @@ from acts_celery.worker.cli.options import (
     common_options,
     documented,
 )
-from acts_celery.worker.cli.output import counted, flush, print_either, print_json, print_lines, tell
-from acts_celery.worker.cli.source import make_folder, write_whole, writing_whole
-from acts_celery.worker.errors import OtherFormat, RunNotFound
+from .output import counted, flush, print_either, print_json, print_lines, tell
+from .source import make_folder, write_whole, writing_whole
 
 # `acts export --jsonl`: runs as tables of JSON lines, for analysis.
 
@@ -46,9 +46,9 @@ class LeftOut:
 
 def write_tables(run: str | None, folder: str, chosen: Chosen, common: Common) -> int:
     """Write a run, or those that were chosen, to files in a folder, one for each table; `-` is standard output."""
-    from acts_celery.protocol.errors import json_text
-    from acts_celery.worker.client.client import Client
-    from acts_celery.worker.client.tables import TABLES
+    from ...protocol.errors import json_text
+    from ..client.client import Client
+    from ..client.tables import TABLES
 
     left_out = LeftOut()
     with Client(common.settings()) as client:
@@ -149,7 +149,7 @@ def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool
 
 
 def _export_one(run: str, output: Path | None, form: Form, common: Common) -> int:
-    from acts_celery.protocol.errors import json_text
+    from ...protocol.errors import json_text
 
     with found_run(run, common) as found:
         lines: Callable[[], Iterable[str]] = found.export
@@ -168,7 +168,7 @@ def _export_one(run: str, output: Path | None, form: Form, common: Common) -> in
 
 def _export_many(folder: Path, chosen: Chosen, common: Common) -> int:
     """Write each run as a file of its own."""
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     make_folder(folder)
     written, left_out = 0, LeftOut()
@@ -194,7 +194,7 @@ def import_(file: str, *, common: Common) -> int:
 
     Exit codes: 0 imported, 2 FILE is none, or the run is here already, 3 no server.
     """
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     with documented(as_json=common.json, has_status=True):
         settings = common.settings()

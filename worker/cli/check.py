@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.options import (
+from .options import (
     COMPLETED,
     FAILED,
     REJECTED,
@@ -24,7 +24,7 @@ from acts_celery.worker.cli.options import (
     load_registry,
     reported,
 )
-from acts_celery.worker.cli.output import (
+from .output import (
     call_name,
     counted,
     escaped,
@@ -38,12 +38,12 @@ from acts_celery.worker.cli.output import (
     simulation_lines,
     tell,
 )
-from acts_celery.worker.cli.source import Source, optional_source_options
+from .source import Source, optional_source_options
 
 if TYPE_CHECKING:
-    from acts_celery.protocol import Finding, Plan
-    from acts_celery.protocol.analysis.visibility import Reach
-    from acts_celery.worker.client.deployments import RunRefusal
+    from ...protocol import Finding, Plan
+    from ...protocol.analysis.visibility import Reach
+    from ..client.deployments import RunRefusal
 
 
 # `acts check --runs`: what becomes of the calls of runs under way when code is deployed (SPEC R17.2).
@@ -89,10 +89,10 @@ def check_runs(gone: tuple[str, ...], common: Common) -> int:
     if not settings.activities and not gone:
         raise click.UsageError("--runs needs the code that is to be deployed: --activities NEW.py, or --gone NAME")
     load_registry(settings)
-    from acts_celery.worker.client.deployments import Deployments, coming
-    from acts_celery.worker.registry.activities import registry
-    from acts_celery.worker.runner.checking import Checker
-    from acts_celery.worker.store.connections import connect, redis_errors
+    from ..client.deployments import Deployments, coming
+    from ..registry.activities import registry
+    from ..runner.checking import Checker
+    from ..store.connections import connect, redis_errors
 
     with redis_errors(settings), connect(settings) as redis:
         said_here = Checker(settings, registry).trust_of
@@ -229,7 +229,7 @@ def check(
         settings = common.settings()
         value, _ = source.read(settings)
         load_registry(settings)
-        from acts_celery.worker.runner.checking import Checker
+        from ..runner.checking import Checker
 
         checker = Checker(settings)
         plan = checker.check(value, allow=source.allowed)
@@ -260,8 +260,8 @@ def check(
 
 
 def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any] | None:
-    from acts_celery.protocol import ExpressionError
-    from acts_celery.protocol.analysis.visibility import who_sees
+    from ...protocol import ExpressionError
+    from ...protocol.analysis.visibility import who_sees
 
     try:
         seen = who_sees(plan, path) if path is not None else None
@@ -274,7 +274,7 @@ def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any]
 
 def _simulation(plan: Plan) -> dict[str, Any]:
     """A simulation in the shape of a run's document."""
-    from acts_celery.protocol.analysis.simulation import alternatives, branch_effects, simulate
+    from ...protocol.analysis.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
     effects = list(branch_effects(plan, simulation))
@@ -298,7 +298,7 @@ MOST_READERS: Final = 100_000
 
 def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
-    from acts_celery.protocol.plan.graph import Audience
+    from ...protocol.plan.graph import Audience
 
     choosing = [call for call in plan.calls if len(call.alternatives) > 1]
     audience = Audience(plan.calls if choosing else (), is_template=plan.submission.is_template)
@@ -370,7 +370,7 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
 
 def _promised_lines(plan: Plan) -> Iterator[str]:
     """What is to come later (SPEC R6.3), the first hundred places."""
-    from acts_celery.protocol.errors import shortened
+    from ...protocol.errors import shortened
 
     if plan.promised:
         yield f"{heading('promised')}  a run needs these values, or config.promise_seconds to wait for them"

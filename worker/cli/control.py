@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.inspect import at_option, found_run, message_id, print_status
-from acts_celery.worker.cli.options import (
+from .inspect import at_option, found_run, message_id, print_status
+from .options import (
     COMPLETED,
     REJECTED,
     SIZE,
@@ -28,7 +28,7 @@ from acts_celery.worker.cli.options import (
     load_registry,
     print_undone,
 )
-from acts_celery.worker.cli.output import (
+from .output import (
     confirmed,
     counted,
     escaped,
@@ -42,11 +42,11 @@ from acts_celery.worker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from acts_celery.worker.client.client import Client
-    from acts_celery.worker.client.deleting import DeletableRun, DeletableRuns, ErasableRun, ErasableRuns, Erased
-    from acts_celery.worker.client.retrying import Retried
-    from acts_celery.worker.client.run import Run
-    from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
+    from ..client.client import Client
+    from ..client.deleting import DeletableRun, DeletableRuns, ErasableRun, ErasableRuns, Erased
+    from ..client.retrying import Retried
+    from ..client.run import Run
+    from ..store.waiting import DeadLetter, DeadLetters
 
 
 _MANY: Final = 100
@@ -340,7 +340,7 @@ def drop(ids: tuple[str, ...], is_all: bool, yes: bool, *, common: Common) -> in
 
 @contextmanager
 def _letters(common: Common) -> Iterator[tuple[Client, DeadLetters]]:
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     with Client(common.settings()) as client:
         yield client, client.dead_letters()
@@ -378,7 +378,7 @@ ELSEWHERE: Final = (
 
 def erase(instances: Sequence[str], chosen: Chosen, common: Common, *, yes: bool) -> int:
     """List the runs that hold something of instances; with `yes` delete that of each."""
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     with Client(common.settings()) as client:
         found = client.erasable_runs(instances, **chosen.criteria())
@@ -480,7 +480,7 @@ def delete(
         return _delete_one(run, of_one, common)
     if of_one != OfOne():
         raise click.UsageError("--foreign is for one run: name it; with --instance go no --free and --largest")
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     with Client(common.settings()) as client:
         most = int(free) if free is not None else None

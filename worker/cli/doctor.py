@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from acts_celery.worker.cli.options import COMPLETED, UNAVAILABLE, Common, common_options
-from acts_celery.worker.cli.output import escaped, print_json, print_text
+from .options import COMPLETED, UNAVAILABLE, Common, common_options
+from .output import escaped, print_json, print_text
 
 
 @click.command(short_help="Say what is wrong, and what to do.")
@@ -15,7 +15,7 @@ def doctor(*, common: Common) -> int:
 
     Exit codes: 0 all is well, 3 something is not.
     """
-    from acts_celery.worker.cli.doctor_layers import examine
+    from .doctor_layers import examine
 
     layers = examine(common)
     is_well = all(layer.ok for layer in layers)

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from acts_celery.broker_config import (
+from ...broker_config import (
     ENVIRONMENT_PREFIX,
     BrokerConfigError,
     ConfiguredModel,
     Settings,
     unknown_variables,
 )
-from acts_celery.worker.cli.doctor_servers import Layer, examine_servers
-from acts_celery.worker.cli.options import DEBUG, Common, Failed, load_registry
-from acts_celery.worker.errors import ActivitiesError, WorkerError
+from ..errors import ActivitiesError, WorkerError
+from .doctor_servers import Layer, examine_servers
+from .options import DEBUG, Common, Failed, load_registry
 
 # The layer of MCP servers: whether each can be opened, and whether its tools are those that are admitted.
 
@@ -32,8 +32,8 @@ def examine_mcp(settings: Settings) -> Iterator[Layer]:
     """Ask every server for its tools; nothing where none is configured."""
     if not settings.mcp:
         return
-    from acts_celery.worker.cli.mcp import listed
-    from acts_celery.worker.registry.mcp_tools import UNSET, read_admitted, standings
+    from ..registry.mcp_tools import UNSET, read_admitted, standings
+    from .mcp import listed
 
     layer = Layer("mcp")
     yield layer
@@ -63,8 +63,8 @@ def examine_mcp(settings: Settings) -> Iterator[Layer]:
 
 def examine_models(settings: Settings) -> Layer:
     """Probe every configured model. None is asked anything that costs."""
-    from acts_celery.worker.agent.models import KnownModels
-    from acts_celery.worker.registry.activities import registry
+    from ..agent.models import KnownModels
+    from ..registry.activities import registry
 
     layer = Layer("models")
     for configured in KnownModels(settings, registry).configured():
@@ -77,9 +77,9 @@ def examine_models(settings: Settings) -> Layer:
 
 
 def _examine(layer: Layer, configured: ConfiguredModel) -> None:
-    from acts_celery.worker.agent.asking import lacks_key, probed
-    from acts_celery.worker.agent.models import BadRequest, ModelError
-    from acts_celery.worker.registry.activities import registry
+    from ..agent.asking import lacks_key, probed
+    from ..agent.models import BadRequest, ModelError
+    from ..registry.activities import registry
 
     if lacks_key(configured):
         # Where nothing is asked of it, as with a client, that is right so.
@@ -102,8 +102,8 @@ def examine_operator(settings: Settings) -> Iterator[Layer]:
     """Nothing where no file is named."""
     if settings.trust is None:
         return
-    from acts_celery.worker.registry.activities import registry
-    from acts_celery.worker.registry.request_definitions import doubts, operator_trust
+    from ..registry.activities import registry
+    from ..registry.request_definitions import doubts, operator_trust
 
     layer = Layer("trust")
     yield layer
@@ -184,7 +184,7 @@ def _activities(settings: Settings) -> Layer:
     except (ActivitiesError, Failed) as error:
         layer.fail(str(error), "correct the file, or ACTS_ACTIVITIES")
         return layer
-    from acts_celery.worker.registry.activities import registry
+    from ..registry.activities import registry
 
     for noun, names in (("activities", registry.activities), ("delegates", registry.delegates)):
         if names:

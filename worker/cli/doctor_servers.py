@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from acts_celery.broker_config import (
+from ...broker_config import (
     ENVIRONMENT_PREFIX,
     BrokerConfigError,
     Settings,
@@ -21,14 +21,14 @@ from acts_celery.broker_config import (
     queue_names,
     redis_url_of,
 )
-from acts_celery.broker_config.addresses import plain_hosts, unverified_hosts
-from acts_celery.worker.cli.output import counted
-from acts_celery.worker.errors import ActivitiesError
+from ...broker_config.addresses import plain_hosts, unverified_hosts
+from ..errors import ActivitiesError
+from .output import counted
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from acts_celery.worker.store.waiting import Deserted
+    from ..store.waiting import Deserted
 
 
 # Workers that carry out the same tool with different code (SPEC R17.1).
@@ -131,7 +131,7 @@ def examine_servers(settings: Settings) -> Iterator[Layer]:
         for name in ("workers", "queues"):
             yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
         return
-    from acts_celery.worker.runner.application import make_client_application
+    from ..runner.application import make_client_application
 
     app = make_client_application(settings)
     found, serving = _workers(app, settings)
@@ -164,7 +164,7 @@ def _broker(settings: Settings) -> Layer:
             _greet_redis(layer, settings, redis_url)
         return layer
     with asked(layer, "start the broker, or correct ACTS_BROKER_URL"):
-        from acts_celery.worker.runner.application import make_client_application
+        from ..runner.application import make_client_application
 
         with make_client_application(settings).connection_for_write(connect_timeout=CONNECT_SECONDS) as connection:
             begun = time.perf_counter()
@@ -215,11 +215,11 @@ def _warn_of_connection(layer: Layer, url: str) -> None:
 
 def _left_alone(settings: Settings) -> Iterator[Layer]:
     """Since when no worker has looked after the runs: as of then a log is that was restored from a backup."""
-    from acts_celery.worker.store.connections import connect
-    from acts_celery.worker.store.keys import active_runs, processes, recovery
-    from acts_celery.worker.store.living import silent_processes
-    from acts_celery.worker.store.run_list import RunList
-    from acts_celery.worker.store.scripts import date_of, server_ms
+    from ..store.connections import connect
+    from ..store.keys import active_runs, processes, recovery
+    from ..store.living import silent_processes
+    from ..store.run_list import RunList
+    from ..store.scripts import date_of, server_ms
 
     layer = Layer("runs")
     with asked(layer, "look at the server of the log"), connect(settings) as redis:
@@ -249,8 +249,8 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
 
 def _dead_letters(settings: Settings) -> Iterator[Layer]:
     """Calls that failed for good: nothing is wrong with the backend, but a person should look at them."""
-    from acts_celery.worker.store.connections import connect
-    from acts_celery.worker.store.waiting import DeadLetters
+    from ..store.connections import connect
+    from ..store.waiting import DeadLetters
 
     layer = Layer("dead letters")
     with asked(layer, "look at the server of the log"), connect(settings) as redis:
@@ -262,8 +262,8 @@ def _dead_letters(settings: Settings) -> Iterator[Layer]:
 
 def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bool = False) -> Mapping[str, Any]:
     """Look how soon the server answers, and return what it says of itself. Raises what redis-py raises."""
-    from acts_celery.worker.store.connections import connect_once
-    from acts_celery.worker.store.scripts import server_ms
+    from ..store.connections import connect_once
+    from ..store.scripts import server_ms
 
     with connect_once(settings, url, timeout_seconds=CONNECT_SECONDS) as redis:
         ahead_seconds = server_ms(redis) / 1000 - time.time()
@@ -369,7 +369,7 @@ def _add_refusals(layer: Layer, counts: Mapping[str, Mapping[str, int]]) -> None
 
 def _with_another_trust(health: Mapping[str, Mapping[str, Any]], settings: Settings) -> list[str]:
     """The workers whose operator says something else of tools; those of a version before do not say what."""
-    from acts_celery.worker.registry.request_definitions import digest_of_trust
+    from ..registry.request_definitions import digest_of_trust
 
     try:
         own = digest_of_trust(settings)
@@ -383,7 +383,7 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
     A worker on the queue of the instances needs all activities: it decides where a call goes.
     """
-    from acts_celery.worker.registry.activities import registry
+    from ..registry.activities import registry
 
     queues, knows = health["queues"], health.get("knows")
     if knows is None:  # of a version before
@@ -396,8 +396,8 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
 
 def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:
     """How many messages wait in each queue that submissions need, and whether a worker serves it."""
-    from acts_celery.worker.registry.activities import registry
-    from acts_celery.worker.telemetry.figures import queue_length
+    from ..registry.activities import registry
+    from ..telemetry.figures import queue_length
 
     layer = Layer("queues")
     with asked(layer, "look at the broker"), app.connection_for_read() as connection:
@@ -419,9 +419,9 @@ def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -
 
 def _left_behind(settings: Settings, serving: Mapping[str, list[str]]) -> list[Deserted]:
     """The queues that no code names any more and no worker serves, and that calls of runs lie in."""
-    from acts_celery.worker.registry.activities import registry
-    from acts_celery.worker.store.connections import connect
-    from acts_celery.worker.store.waiting import deserted
+    from ..registry.activities import registry
+    from ..store.connections import connect
+    from ..store.waiting import deserted
 
     if settings.effective_redis_url is None:
         return []

@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.options import COMPLETED, FAILED, Interrupted, documented
-from acts_celery.worker.cli.output import counted
-from acts_celery.worker.cli.run import no_worker_hint, queues_of
-
-from .options import Common, common_options, load_registry
-from .output import escaped, print_json, print_lines, tell
+from .options import COMPLETED, FAILED, Common, Interrupted, common_options, documented, load_registry
+from .output import counted, escaped, print_json, print_lines, tell
 from .progress import is_live
-from .run import backend
+from .run import backend, no_worker_hint, queues_of
 from .source import allow_option, read_lines, read_submission
 
 if TYPE_CHECKING:
-    from acts_celery.broker_config import Settings
-    from acts_celery.protocol import Plan
-    from acts_celery.worker.client.client import Client
-    from acts_celery.worker.client.evaluation import Case, Trial, Trials
+    from ...broker_config import Settings
+    from ...protocol import Plan
+    from ..client.client import Client
+    from ..client.evaluation import Case, Trial, Trials
 
 _MOST_TOLD: Final = 20
 """Faults of the file, and cases that have not passed, that are told to people."""
@@ -80,8 +76,8 @@ def evaluate(
     with documented(as_json=common.json, has_status=False) as answer:
         settings = common.settings()
         load_registry(settings)
-        from acts_celery.worker.client.client import Client
-        from acts_celery.worker.client.evaluation import Trials
+        from ..client.client import Client
+        from ..client.evaluation import Trials
 
         chosen = tuple(dict.fromkeys(models)) or (None,)
         repeat, concurrency, timeout = how["repeat"], how["concurrency"], how["timeout"]
@@ -114,9 +110,9 @@ def evaluate(
 
 def _cases(file: str, settings: Settings, base: Any) -> list[Case]:
     """The cases of a file, added to a base. Raises `protocol.Rejected` with what is wrong, each with its line."""
-    from acts_celery.protocol import Problem, Rejected
-    from acts_celery.worker.client.evaluation import case_of
-    from acts_celery.worker.registry.loading import loaded
+    from ...protocol import Problem, Rejected
+    from ..client.evaluation import case_of
+    from ..registry.loading import loaded
 
     def function(name: str) -> Callable[..., Any] | None:
         found = (getattr(module, name, None) for module in loaded.values())
@@ -143,8 +139,8 @@ def _cases(file: str, settings: Settings, base: Any) -> list[Case]:
 
 def _checked(client: Client, trials: Trials, file: str) -> Plan:
     """The plan of the first case, where all can be submitted. Raises `protocol.Rejected`."""
-    from acts_celery.protocol import Rejected
-    from acts_celery.worker.client.submitting import with_parts
+    from ...protocol import Rejected
+    from ..client.submitting import with_parts
 
     problems: list[Any] = []
     plan = None
@@ -162,14 +158,14 @@ def _checked(client: Client, trials: Trials, file: str) -> Plan:
 
 
 def _placed(rejected: Any, place: str) -> Iterator[Any]:
-    from acts_celery.protocol import Problem
+    from ...protocol import Problem
 
     for problem in rejected.errors:
         yield Problem("", ": ".join(filter(None, (place, problem.pointer, problem.message))))
 
 
 def _require(problems: Sequence[Any]) -> None:
-    from acts_celery.protocol import Problem, Rejected
+    from ...protocol import Problem, Rejected
 
     if problems := list(dict.fromkeys(problems)):
         left = len(problems) - _MOST_TOLD
@@ -178,7 +174,7 @@ def _require(problems: Sequence[Any]) -> None:
 
 
 async def _run(settings: Settings, trials: Trials, done: list[Trial], *, is_own: bool) -> None:
-    from acts_celery.worker.client.async_client import AsyncClient
+    from ..client.async_client import AsyncClient
 
     with _progress(len(trials)) as show:
         async with AsyncClient(settings) as client:
@@ -219,7 +215,7 @@ def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
 
 
 def _print(done: Sequence[Trial], models: Sequence[str | None], *, as_json: bool, has_runs: bool) -> None:
-    from acts_celery.worker.client.evaluation import summary
+    from ..client.evaluation import summary
 
     summaries = [summary(done, model) for model in models]
     if as_json:

@@ -6,24 +6,19 @@ from typing import Any
 
 import click
 
-from acts_celery.worker.cli.control import dead, delete, retry
-from acts_celery.worker.cli.doctor import doctor
-from acts_celery.worker.cli.options import REJECTED, Interrupted
-from acts_celery.worker.cli.people import prompt
-from acts_celery.worker.cli.run import submit
-from acts_celery.worker.cli.runs import explain, health
-from acts_celery.worker.cli.serving import metrics, trace, traces, ui
-
 from .archive import export, import_
 from .check import check
-from .control import amend, cancel, fork, pause, resume, say, send
+from .control import amend, cancel, dead, delete, fork, pause, resume, retry, say, send
+from .doctor import doctor
 from .evaluating import evaluate
 from .inspect import log, show, status
 from .mcp import mcp
+from .options import REJECTED, Interrupted
 from .output import write_error
-from .people import answer, approve, held, reject
-from .run import run
-from .runs import runs, wait
+from .people import answer, approve, held, prompt, reject
+from .run import run, submit
+from .runs import explain, health, runs, wait
+from .serving import metrics, trace, traces, ui
 from .worker import worker
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.options import COMPLETED, REJECTED, Common, Failed, bundled, common_options
-from acts_celery.worker.cli.output import (
+from ..errors import InstanceDeleted, InstanceNotFound
+from .options import COMPLETED, REJECTED, Common, Failed, bundled, common_options
+from .output import (
     calls_lines,
     change_lines,
     counted,
@@ -33,14 +34,13 @@ from acts_celery.worker.cli.output import (
     timing_lines,
     timing_words,
 )
-from acts_celery.worker.cli.progress import View, print_result, standing_lines, unanswered_lines, view_options
-from acts_celery.worker.cli.source import write_whole
-from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound
+from .progress import View, print_result, standing_lines, unanswered_lines, view_options
+from .source import write_whole
 
 if TYPE_CHECKING:
-    from acts_celery.worker.client.call_results import LogEntry
-    from acts_celery.worker.client.progress import Event
-    from acts_celery.worker.client.run import Run
+    from ..client.call_results import LogEntry
+    from ..client.progress import Event
+    from ..client.run import Run
 
 
 # `acts show --html`: a run as one page, in a file or on standard output.
@@ -76,9 +76,9 @@ page_form_options: Final = bundled(
 
 def write_page(run: str, file: Path, common: Common) -> int:
     """Write the page of a run, whole or not at all. Raises `Failed`."""
-    from acts_celery.worker.store.connections import connect
-    from acts_celery.worker.ui import Page
-    from acts_celery.worker.ui.server import document
+    from ..store.connections import connect
+    from ..ui import Page
+    from ..ui.server import document
 
     if file == _STDOUT and common.json:
         raise Failed("--html - prints the page itself: give a FILE with --json", REJECTED)
@@ -166,7 +166,7 @@ def show(run: str, instance: str | None, at: str | None, *, form: PageForm, view
     with found_run(run, common) as found:
         result = found.result(at=moment, waits=timings or common.json)
         if form.mermaid:
-            from acts_celery.worker.client.run import draw
+            from ..client.run import draw
 
             print_text(draw(result, lambda child: found.child(child).result()))
             return COMPLETED
@@ -199,7 +199,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 
     Exit codes: 0 found, also where the run failed, 3 no server, 4 no such run or instance.
     """
-    from acts_celery.worker.store.entries import id_key
+    from ..store.entries import id_key
 
     with found_run(run, common) as found:
         if audit:
@@ -232,7 +232,7 @@ def print_status(
 @contextmanager
 def found_run(run: str, common: Common) -> Iterator[Run]:
     """The run that is meant, by its id, the beginning of it, its name or `latest`; its connection open."""
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     with Client(common.settings()) as client:
         yield client.find(run)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.core import ParameterSource
 
-from acts_celery.worker.cli.options import (
+from ..errors import WorkerError
+from .options import (
     COMPLETED,
     UNAVAILABLE,
     Common,
@@ -21,13 +22,12 @@ from acts_celery.worker.cli.options import (
     documented,
     load_registry,
 )
-from acts_celery.worker.cli.output import confirmed, escaped, flush, print_either, tell
-from acts_celery.worker.cli.serving import ask_log, log_to_stderr, made_token
-from acts_celery.worker.errors import WorkerError
+from .output import confirmed, escaped, flush, print_either, tell
+from .serving import ask_log, log_to_stderr, made_token
 
 if TYPE_CHECKING:
-    from acts_celery.broker_config import Settings
-    from acts_celery.worker.registry.mcp_tools import Declaration, Standing
+    from ...broker_config import Settings
+    from ..registry.mcp_tools import Declaration, Standing
 
 
 # `acts mcp tools` and `acts mcp admit`: what MCP servers offer, and what of it may be used.
@@ -69,8 +69,8 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
 
     Exit codes: 0 admitted, 2 no such server or tool, or one that is unfit, 3 a server that does not answer.
     """
-    from acts_celery.worker.registry.mcp_tools import UNSET
-    from acts_celery.worker.registry.mcp_tools import admit as write
+    from ..registry.mcp_tools import UNSET
+    from ..registry.mcp_tools import admit as write
 
     with documented(as_json=common.json, has_status=False):
         settings = common.settings()
@@ -108,7 +108,7 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
 
 def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[Standing], bool]:
     """The tools that are named, of the servers that answer, and whether one does not. Raises `Failed`."""
-    from acts_celery.worker.registry.mcp_tools import read_admitted, standings
+    from ..registry.mcp_tools import read_admitted, standings
 
     if not settings.mcp:
         raise Failed('there is no MCP server: set ACTS_MCP, such as {"files": {"command": …}}', 2)
@@ -193,7 +193,7 @@ def mcp(ctx: click.Context, write: bool, http: bool, host: str, port: int, *, co
     if not http:
         _refuse(ctx, _OF_HTTP, "goes with --http")
     try:
-        from acts_celery.worker.mcp import server  # noqa: F401  # asks whether its libraries are there
+        from ..mcp import server  # noqa: F401  # asks whether its libraries are there
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette", "uvicorn"):
             raise
@@ -209,18 +209,18 @@ mcp.add_command(admit)
 
 
 def _serve_stdio(settings: Settings, serving: _Serving, common: Common) -> None:
-    from acts_celery.worker.mcp import server as stdio
-    from acts_celery.worker.mcp.tools import Principal, local_rights
-    from acts_celery.worker.store.held_calls import Actor
+    from ..mcp import server as stdio
+    from ..mcp.tools import Principal, local_rights
+    from ..store.held_calls import Actor
 
     _prepare(settings)
     asyncio.run(stdio.serve(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
 
 
 def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
-    from acts_celery.worker.mcp import over_http
-    from acts_celery.worker.mcp.tools import local_rights
-    from acts_celery.worker.ui import server as listening
+    from ..mcp import over_http
+    from ..mcp.tools import local_rights
+    from ..ui import server as listening
 
     tokens, host = settings.read_mcp_tokens(), serving.host
     rights = local_rights(write=serving.write)
@@ -268,7 +268,7 @@ def _refuse(ctx: click.Context, names: tuple[str, ...] | dict[str, object], why:
 
 def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, Declaration] | WorkerError]:
     """What each of these servers lists, or why it does not; they are asked at the same time, and left again."""
-    from acts_celery.worker.registry.mcp_sessions import Connections
+    from ..registry.mcp_sessions import Connections
 
     asked = list(names)
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from acts_celery.worker.cli.output import (
+from ..errors import ActivitiesError, NotPossibleNow, WorkerError
+from .output import (
     OutputFailed,
     escaped,
     nothing_on_stdout,
@@ -26,15 +27,14 @@ from acts_celery.worker.cli.output import (
     tell,
     write_error,
 )
-from acts_celery.worker.errors import ActivitiesError, NotPossibleNow, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acts_celery.broker_config import Settings
-    from acts_celery.protocol import Finding, Plan
-    from acts_celery.worker.client.results import RunStatus
-    from acts_celery.worker.client.submitting import Label
+    from ...broker_config import Settings
+    from ...protocol import Finding, Plan
+    from ..client.results import RunStatus
+    from ..client.submitting import Label
 
 
 # Options that belong together: a command receives them as one value.
@@ -280,7 +280,7 @@ class Common:
 
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
-        from acts_celery.broker_config.loading import left_out, load
+        from ...broker_config.loading import left_out, load
 
         if self.env_file is not None:
             os.environ["ACTS_ENV_FILE"] = self.env_file  # also for what is loaded later, and for other processes
@@ -362,8 +362,8 @@ common_options: Final = bundled(
 
 def load_registry(settings: Settings) -> None:
     """Import the activities; what their modules print goes to stderr, and none of them ends the command."""
-    from acts_celery.worker.registry.mcp_tools import load_code
-    from acts_celery.worker.registry.request_definitions import is_address
+    from ..registry.mcp_tools import load_code
+    from ..registry.request_definitions import is_address
 
     for folder in settings.delegates:
         if not is_address(folder) and not Path(folder).is_dir():
@@ -381,7 +381,7 @@ def reported(plan: Plan, options: Iterable[str], more: Iterable[Finding] = ()) -
     """A plan's findings, and those that were made beside it, but those that are ignored, by code or by name. Raises
     `Failed` where there is no such one.
     """
-    from acts_celery.protocol.analysis.analyse import ignored_in, is_ignored
+    from ...protocol.analysis.analyse import ignored_in, is_ignored
 
     ignored = {*_known(options, "--ignore"), *_known(_configured(Path(_FILE)), f"[tool.acts] ignore in {_FILE}")}
     ignored |= ignored_in(plan.submission.config)
@@ -406,7 +406,7 @@ def _configured(file: Path) -> list[str]:
 
 def _known(names: Iterable[str], where: str) -> Iterable[str]:
     """The names, all of which are codes or names of findings."""
-    from acts_celery.protocol.analysis.findings import CATALOGUE
+    from ...protocol.analysis.findings import CATALOGUE
 
     known = CATALOGUE.keys() | {entry.name for entry in CATALOGUE.values()}
     for name in names:
@@ -433,8 +433,8 @@ class Naming:
 
     def label(self, value: Any) -> Label:
         """The label of a submission. Raises `protocol.Rejected`."""
-        from acts_celery.worker.broker.attempts import TracePlace
-        from acts_celery.worker.client.submitting import label_of
+        from ..broker.attempts import TracePlace
+        from ..client.submitting import label_of
 
         given = os.environ.get(TRACEPARENT) or None
         if given is not None and TracePlace.read_header(given) is None:

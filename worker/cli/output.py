@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 if TYPE_CHECKING:
-    from acts_celery.protocol import Finding
+    from ...protocol import Finding
 
 
 LONGEST_LINE: Final = 1_000
@@ -53,7 +53,7 @@ def prepare_streams() -> None:
 
 def print_json(value: Any) -> None:
     """Write one JSON document on one line of stdout; whatever cannot be seen in it is escaped, which JSON allows."""
-    from acts_celery.protocol.errors import json_text
+    from ...protocol.errors import json_text
 
     # A lone surrogate, which UTF-8 cannot hold, becomes `\udXXX`: the very escape that JSON has for it.
     text = json_text(value) + "\n"
@@ -133,7 +133,7 @@ def escaped(text: str) -> str:
     """The text with everything that is not a visible character or a space written as Python writes it in a string."""
     if text.isascii() and text.isprintable():
         return text
-    from acts_celery.protocol.errors import INVISIBLE
+    from ...protocol.errors import INVISIBLE
 
     def is_shown(character: str) -> bool:
         if character.isprintable():

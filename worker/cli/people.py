@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from acts_celery.worker.cli.inspect import found_run, print_status
-from acts_celery.worker.cli.options import (
+from .inspect import found_run, print_status
+from .options import (
     COMPLETED,
     REJECTED,
     Common,
@@ -23,7 +23,7 @@ from acts_celery.worker.cli.options import (
     documented,
     load_registry,
 )
-from acts_celery.worker.cli.output import (
+from .output import (
     SHORT,
     confirmed,
     counted,
@@ -37,15 +37,15 @@ from acts_celery.worker.cli.output import (
     tell,
     value_lines,
 )
-from acts_celery.worker.cli.source import allow_option, read_submission
+from .source import allow_option, read_submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from acts_celery.protocol import Plan
-    from acts_celery.protocol.calls.call import Call
-    from acts_celery.protocol.plan.lanes import Lane
-    from acts_celery.worker.client.run import Run
+    from ...protocol import Plan
+    from ...protocol.calls.call import Call
+    from ...protocol.plan.lanes import Lane
+    from ..client.run import Run
 
 
 T = TypeVar("T")
@@ -311,7 +311,7 @@ def _decide_many(
     """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed over,
     and so are questions, where they are not rejected.
     """
-    from acts_celery.worker.errors import AlreadyDecided, HeldAnew, NotHeld
+    from ..errors import AlreadyDecided, HeldAnew, NotHeld
 
     with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
         calls = [call for call in found.held() if many.includes(call)]
@@ -339,7 +339,7 @@ def _decide(
     is_changed: bool = False,
 ) -> int:
     """Make a decision on what was shown of a call, and say where it stands in the log."""
-    from acts_celery.worker.client.people import meant_of
+    from ..client.people import meant_of
 
     with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
         held = {one["call"]: one for one in found.held()}
@@ -359,7 +359,7 @@ def _print_decided(
     is_changed: bool = False,
 ) -> int:
     """Say what was decided on, and how many calls of the run are still held."""
-    from acts_celery.protocol.errors import json_text
+    from ...protocol.errors import json_text
 
     done, run = _DONE[verb], document["run"]
     lines = []
@@ -380,8 +380,7 @@ def _answer(text: str | None, value: str | None, common: Common) -> Any:
 
 def _given(text: str | None, option: str, type_: type[T], what: str, common: Common) -> T | None:
     """The value of an option that is given as JSON. Raises `protocol.Rejected`."""
-    from acts_celery.protocol import Problem, Rejected
-
+    from ...protocol import Problem, Rejected
     from .source import decode_submission
 
     value = decode_submission(text.encode(), common.settings(), option) if text is not None else None
@@ -402,7 +401,7 @@ def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
 
 def _untrusted(said: Mapping[str, Any]) -> str:
     """Why a call waits that others would decide, with the calls through which their data has come (SPEC R16.4)."""
-    from acts_celery.protocol.trust import Doubt
+    from ...protocol.trust import Doubt
 
     ways = (f"{source} → {' → '.join(f'call {index}' for index in way)}" for source, way in said["ways"].items() if way)
     return "; ".join((str(Doubt.read(said)), *ways))
@@ -440,11 +439,11 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
         settings = common.settings()
         value = read_submission(file, settings)
         load_registry(settings)
-        from acts_celery.protocol.requests import render
-        from acts_celery.protocol.requests.tool_texts import first_schema
-        from acts_celery.worker.agent.loop_view import loop_limits
-        from acts_celery.worker.agent.ticks import sent_config
-        from acts_celery.worker.runner.checking import Checker
+        from ...protocol.requests import render
+        from ...protocol.requests.tool_texts import first_schema
+        from ..agent.loop_view import loop_limits
+        from ..agent.ticks import sent_config
+        from ..runner.checking import Checker
 
         if call is not None:
             return _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
@@ -455,13 +454,13 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
 
 def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     """What a call asks a model for its result, as far as that is known. Raises `Rejected` where it asks none."""
-    from acts_celery.protocol import Problem, Rejected
-    from acts_celery.protocol.calls.delegates import declares_tools
-    from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
-    from acts_celery.protocol.engine.execution import Execution
-    from acts_celery.protocol.errors import pointer
-    from acts_celery.protocol.requests.rendering import result_request
-    from acts_celery.worker.agent.model_calls import enveloped, request_config
+    from ...protocol import Problem, Rejected
+    from ...protocol.calls.delegates import declares_tools
+    from ...protocol.calls.tools import ANONYMOUS, Executor
+    from ...protocol.engine.execution import Execution
+    from ...protocol.errors import pointer
+    from ...protocol.requests.rendering import result_request
+    from ..agent.model_calls import enveloped, request_config
 
     delegates = plan.submission.delegates
     lanes = (lane for lane in plan.lanes.values() if any(one.index == index for one in lane.calls))
@@ -489,10 +488,10 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
 
 def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
     """A call's parameters; what no call writes that a parameter reads is read."""
-    from acts_celery.protocol.calls.call import read_expressions
-    from acts_celery.protocol.errors import Conflict, Unresolved
-    from acts_celery.protocol.plan.graph import Writers
-    from acts_celery.protocol.templates import evaluated
+    from ...protocol.calls.call import read_expressions
+    from ...protocol.errors import Conflict, Unresolved
+    from ...protocol.plan.graph import Writers
+    from ...protocol.templates import evaluated
 
     writers = Writers(one for name in {lane.instance, None} if name in plan.lanes for one in plan.lanes[name].calls)
     fold, parameters = plan.context.fold(lane.instance), dict(call.parameters)
@@ -524,7 +523,7 @@ def _parts(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _functions(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The functions that the model may call, where the tools go as functions."""
-    from acts_celery.protocol.requests.tool_texts import TOOLS, functions_of
+    from ...protocol.requests.tool_texts import TOOLS, functions_of
 
     functions = functions_of(asked["schema"]) if asked.get("config", {}).get("wire") == TOOLS else ()
     return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in functions]

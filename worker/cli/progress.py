@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.options import bundled
-from acts_celery.worker.cli.output import (
+from .options import bundled
+from .output import (
     SHORT,
     WHOLE,
     Cut,
@@ -40,8 +40,8 @@ from acts_celery.worker.cli.output import (
 if TYPE_CHECKING:
     from threading import Event as ThreadEvent
 
-    from acts_celery.worker.client.progress import Event
-    from acts_celery.worker.client.run import Run
+    from ..client.progress import Event
+    from ..client.run import Run
 
 
 # Requests to models that are made again: what `acts status` says of them, and what a command that waits says.
@@ -270,7 +270,7 @@ class View:
     def tell_of_unknown(self, tools: Collection[str]) -> None:
         """Say on stderr that no call is of the tool that is asked for; `tools` are those of all calls."""
         if self.tool is not None and self.tool not in tools:
-            from acts_celery.protocol.errors import Speller
+            from ...protocol.errors import Speller
 
             tell(f"no call is of the tool {self.tool!r}{Speller().hint(self.tool, tools)}")
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.check import Checks, check_options
-from acts_celery.worker.cli.options import (
+from ..errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld
+from .check import Checks, check_options
+from .options import (
     COMPLETED,
     FAILED,
     Answer,
@@ -27,7 +28,7 @@ from acts_celery.worker.cli.options import (
     load_registry,
     naming_options,
 )
-from acts_celery.worker.cli.output import (
+from .output import (
     background_line,
     beside,
     call_name,
@@ -37,18 +38,17 @@ from acts_celery.worker.cli.output import (
     tell,
     value_lines,
 )
-from acts_celery.worker.cli.people import held_lines
-from acts_celery.worker.cli.progress import View, print_result, view_options, waiting_lines
-from acts_celery.worker.cli.source import Source, read_source, source_options
-from acts_celery.worker.errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld
+from .people import held_lines
+from .progress import View, print_result, view_options, waiting_lines
+from .source import Source, read_source, source_options
 
 if TYPE_CHECKING:
     from threading import Event as ThreadEvent
 
-    from acts_celery.broker_config import Settings
-    from acts_celery.protocol import Plan
-    from acts_celery.worker.client.progress import Event
-    from acts_celery.worker.client.run import Run
+    from ...broker_config import Settings
+    from ...protocol import Plan
+    from ..client.progress import Event
+    from ..client.run import Run
 
 
 # A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr, or what
@@ -83,7 +83,7 @@ def no_worker_hint(
 
 def queues_of(plan: Plan, settings: Settings) -> list[str]:
     """The queues that a plan needs workers on."""
-    from acts_celery.worker.registry.activities import registry
+    from ..registry.activities import registry
 
     cost = plan.cost
     needed = [settings.queue_instances]
@@ -96,7 +96,7 @@ def queues_of(plan: Plan, settings: Settings) -> list[str]:
 
 def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
     """The queues that no worker says it serves; none where workers cannot be asked."""
-    from acts_celery.worker.runner.application import make_client_application
+    from ..runner.application import make_client_application
 
     try:
         answers = make_client_application(settings).control.inspect(timeout=_ANSWER_SECONDS).active_queues() or {}
@@ -170,7 +170,7 @@ def run(
         with backend(settings, worker_log, deadline) as effective:
             value, files = source.decode(content, settings)
             load_registry(effective)
-            from acts_celery.worker.client.client import Client
+            from ..client.client import Client
 
             with Client(effective) as client:
                 plan = client.check_submission(value, allow=source.allowed)
@@ -198,7 +198,7 @@ def backend(settings: Settings, worker_log: Path | None, deadline: float | None)
         settings.require_redis()
         yield settings
         return
-    from acts_celery.worker.client.local import embedded_backend
+    from ..client.local import embedded_backend
 
     with embedded_backend(settings, worker_log=worker_log, deadline=deadline) as effective:
         yield effective
@@ -211,8 +211,7 @@ def _see_through(
     answer: Answer,
 ) -> int:
     """Wait for the end and print what came of it."""
-    from acts_celery.worker.errors import InfrastructureError
-
+    from ..errors import InfrastructureError
     from .progress import wait
 
     view, deadline, is_embedded = asked.view, asked.deadline, asked.embedded is not None
@@ -264,7 +263,7 @@ def has_raised(call: Mapping[str, Any]) -> bool:
 
 def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     """The calls that were sent and not awaited and failed for good: told, and as `acts dead list --json` has them."""
-    from acts_celery.worker.client.call_results import await_background
+    from ..client.call_results import await_background
 
     dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
     for letter in dead[:_MOST_TOLD]:
@@ -297,8 +296,8 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
         value, files = source.read(settings)
         load_registry(settings)
         settings.require_redis()
-        from acts_celery.worker.client.client import Client
-        from acts_celery.worker.store.connections import connect, eviction_warning
+        from ..client.client import Client
+        from ..store.connections import connect, eviction_warning
 
         with Client(settings) as client:
             plan = client.check_submission(value, allow=source.allowed)
@@ -392,7 +391,7 @@ class Decider:
 
     def _reply(self, call: Mapping[str, Any], answer: str) -> None:
         """Answer a question by the text or, where that is refused, the JSON value that it is; ask until one fits."""
-        from acts_celery.protocol import Rejected
+        from ...protocol import Rejected
 
         while True:
             refusal = ""

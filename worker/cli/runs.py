@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.inspect import at_option, found_run, message_id
-from acts_celery.worker.cli.options import COMPLETED, FAILED, REJECTED, UNAVAILABLE, Common, Failed, common_options
-from acts_celery.worker.cli.output import (
+from ..health_file import health_files, read_health
+from .inspect import at_option, found_run, message_id
+from .options import COMPLETED, FAILED, REJECTED, UNAVAILABLE, Common, Failed, common_options
+from .output import (
     call_name,
     cost_line,
     counts_line,
@@ -27,15 +28,14 @@ from acts_celery.worker.cli.output import (
     status_word,
     tell,
 )
-from acts_celery.worker.cli.progress import View, print_result, view_options
-from acts_celery.worker.health_file import health_files, read_health
+from .progress import View, print_result, view_options
 
 if TYPE_CHECKING:
-    from acts_celery.protocol.analysis.provenance import Explanation, Origin
-    from acts_celery.worker.client.deployments import Summary
-    from acts_celery.worker.client.progress import Event
-    from acts_celery.worker.client.results import RunStatus
-    from acts_celery.worker.client.run import Run
+    from ...protocol.analysis.provenance import Explanation, Origin
+    from ..client.deployments import Summary
+    from ..client.progress import Event
+    from ..client.results import RunStatus
+    from ..client.run import Run
 
 
 STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
@@ -57,7 +57,7 @@ def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Comm
 
     Exit codes: 0 also where there are none, 3 no server.
     """
-    from acts_celery.worker.client.client import Client
+    from ..client.client import Client
 
     with Client(common.settings()) as client:
         found = list(islice(client.runs(status=status, name=name), limit))
@@ -132,8 +132,8 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
 
     Exit codes: 0 found, also where there is no value, 2 not a path, 3 no server, 4 no such run or instance.
     """
-    from acts_celery.protocol import ExpressionError
-    from acts_celery.protocol.paths import MISSING
+    from ...protocol import ExpressionError
+    from ...protocol.paths import MISSING
 
     moment = message_id(at)
     with found_run(run, common) as found:
@@ -180,7 +180,7 @@ def _origin_lines(origin: Origin) -> dict[str, Any]:
 
 
 def _valued(value: Any) -> dict[str, Any]:
-    from acts_celery.protocol.paths import MISSING
+    from ...protocol.paths import MISSING
 
     return {} if value is MISSING else {"value": value}
 

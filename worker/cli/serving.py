@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acts_celery.worker.cli.inspect import found_run
-from acts_celery.worker.cli.options import COMPLETED, REJECTED, Common, Failed, common_options, load_registry
-from acts_celery.worker.cli.output import flush, print_either, print_json, print_text, tell
+from .inspect import found_run
+from .options import COMPLETED, REJECTED, Common, Failed, common_options, load_registry
+from .output import flush, print_either, print_json, print_text, tell
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from acts_celery.broker_config import Settings
-    from acts_celery.broker_config.tokens import AccessToken, Right
-    from acts_celery.worker.telemetry.sending import Exported, TraceExport
+    from ...broker_config import Settings
+    from ...broker_config.tokens import AccessToken, Right
+    from ..telemetry.sending import Exported, TraceExport
 
 
 _ASKED_SECONDS: Final = 3.0
@@ -36,7 +36,7 @@ _DAY_SECONDS: Final = 86_400
 
 def ask_log(settings: Settings) -> None:
     """Raise what `InfrastructureError` says where the log, or the Redis that is read instead, does not answer."""
-    from acts_celery.worker.store.connections import connect_once, redis_errors
+    from ..store.connections import connect_once, redis_errors
 
     for each in (settings, settings.for_reading):
         with (
@@ -60,9 +60,9 @@ def made_token(
     where a host that others reach has none, where --write would say something else than the named ones, and where
     their limits cannot be known.
     """
-    from acts_celery.broker_config.tokens import AccessToken
-    from acts_celery.worker.store.held_calls import Actor
-    from acts_celery.worker.ui.server import is_loopback
+    from ...broker_config.tokens import AccessToken
+    from ..store.held_calls import Actor
+    from ..ui.server import is_loopback
 
     if any(token.limits.are_of_a_day for token in tokens) and settings.retention_seconds < _DAY_SECONDS:
         text = (
@@ -84,7 +84,7 @@ def made_token(
 
 def log_to_stderr(settings: Settings) -> None:
     """The audit trail, and whatever is wrong, as a worker writes its log."""
-    from acts_celery.worker.logs import MaskedFormatter, Masking, json_formatter
+    from ..logs import MaskedFormatter, Masking, json_formatter
 
     as_json = settings.log_format == "json"
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -115,7 +115,7 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
 
     Exit codes: 2 bad settings or activities, 3 it cannot listen there, or has no prometheus-client, 130 interrupted.
     """
-    from acts_celery.worker.telemetry.process_figures import new_registry, serve
+    from ..telemetry.process_figures import new_registry, serve
 
     settings = common.settings()
     load_registry(settings)
@@ -138,12 +138,12 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
 
 
 def _collection(settings: Settings) -> Collector:
-    from acts_celery.broker_config import queue_names, redis_url_of
-    from acts_celery.broker_config.configuration import queue_prefix
-    from acts_celery.worker.registry.activities import registry
-    from acts_celery.worker.runner.application import make_client_application
-    from acts_celery.worker.store.connections import connect_once
-    from acts_celery.worker.telemetry.figures import Collection, LogReader, QueueReader
+    from ...broker_config import queue_names, redis_url_of
+    from ...broker_config.configuration import queue_prefix
+    from ..registry.activities import registry
+    from ..runner.application import make_client_application
+    from ..store.connections import connect_once
+    from ..telemetry.figures import Collection, LogReader, QueueReader
 
     log = connect_once(settings, settings.require_redis(), timeout_seconds=_ANSWER_SECONDS)
     url = redis_url_of(settings.require_broker())
@@ -176,11 +176,11 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
 
     Exit codes: 0 stopped, 2 bad settings, 3 no server, the port is in use, or the extra `ui` is missing.
     """
-    from acts_celery.broker_config.settings import LOCAL_RIGHTS
+    from ...broker_config.settings import LOCAL_RIGHTS
 
     try:
-        from acts_celery.worker.ui import application as serving
-        from acts_celery.worker.ui import server as listening
+        from ..ui import application as serving
+        from ..ui import server as listening
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -262,8 +262,8 @@ def _follow(export: TraceExport, common: Common) -> None:
     """Export runs until SIGTERM or Ctrl-C, which are raised here."""
     from redis.exceptions import RedisError
 
-    from acts_celery.worker.errors import InfrastructureError
-    from acts_celery.worker.telemetry.sending import delay_seconds
+    from ..errors import InfrastructureError
+    from ..telemetry.sending import delay_seconds
 
     fails = False
     while True:
@@ -285,12 +285,12 @@ def _follow(export: TraceExport, common: Common) -> None:
 def _exporting(settings: Settings) -> Iterator[TraceExport]:
     """What exports the runs of a backend. Raises `Failed` without the extra."""
     try:
-        from acts_celery.worker.telemetry.sending import NothingToExport, SpanSender
+        from ..telemetry.sending import NothingToExport, SpanSender
     except ImportError as error:
         text = f"the package {error.name} is missing: pip install 'acts-celery[otel]'"
         raise Failed(text, REJECTED) from None
-    from acts_celery.worker.store.connections import connect
-    from acts_celery.worker.telemetry.sending import TraceExport
+    from ..store.connections import connect
+    from ..telemetry.sending import TraceExport
 
     try:
         sender = SpanSender()

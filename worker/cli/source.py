@@ -13,10 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from acts_celery.worker.cli.options import Failed, bundled
+from .options import Failed, bundled
 
 if TYPE_CHECKING:
-    from acts_celery.broker_config import Settings
+    from ...broker_config import Settings
 
 
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -50,7 +50,7 @@ class Source:
 
     def decode(self, content: bytes, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
         """The same, of what the file holds. Raises `protocol.Rejected`."""
-        from acts_celery.worker.client.files import files_of
+        from ..client.files import files_of
 
         value = _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
         pairs = [given.partition("=") for given in self.given]
@@ -101,7 +101,7 @@ def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> A
     messages = [message for file in contexts for message in _messages(file, settings)]
     if not messages:
         return value
-    from acts_celery.protocol.plan.submission import shaped
+    from ...protocol.plan.submission import shaped
 
     document, _ = shaped(value)
     if not isinstance(document, dict) or not isinstance(document.get("context", []), list):
@@ -126,9 +126,9 @@ def read_lines(file: str, settings: Settings) -> Iterator[tuple[str, Any]]:
 
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
     """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
-    from acts_celery.protocol import Problem, Rejected
-    from acts_celery.protocol.plan.submission import decode
-    from acts_celery.worker.limits import limits_of
+    from ...protocol import Problem, Rejected
+    from ...protocol.plan.submission import decode
+    from ..limits import limits_of
 
     try:
         return decode(content, limits_of(settings))
@@ -177,7 +177,7 @@ def _too_large(name: str, size: str, limit_bytes: int) -> Exception:
 
 
 def _refused(message: str) -> Exception:
-    from acts_celery.protocol import Problem, Rejected
+    from ...protocol import Problem, Rejected
 
     return Rejected([Problem("", message)])
 

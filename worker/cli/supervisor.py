@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Final
 
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.cli.options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
-from acts_celery.worker.cli.output import tell
-from acts_celery.worker.errors import Terminated
+from ..backoff import Backoff
+from ..errors import Terminated
+from .options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
+from .output import tell
 
 # What a worker process does for its supervisor: it ends with it, and says how far it has come.
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
-from acts_celery.worker.cli.options import COMPLETED, UNAVAILABLE, Common, bundled, common_options, load_registry
-from acts_celery.worker.cli.output import tell, write_error
-from acts_celery.worker.cli.supervisor import LOADED, SHARED, end_if_terminated, end_with_supervisor
+from .options import COMPLETED, UNAVAILABLE, Common, bundled, common_options, load_registry
+from .output import tell, write_error
+from .supervisor import LOADED, SHARED, end_if_terminated, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from acts_celery.broker_config import Settings
+    from ...broker_config import Settings
 
 
 # How many processors this process may use: what it is bound to, and what its control group grants.
@@ -104,8 +104,8 @@ class _Start:
 
     def served(self, settings: Settings) -> list[str]:
         """The queues that are served."""
-        from acts_celery.broker_config import queue_names
-        from acts_celery.worker.registry.activities import registry
+        from ...broker_config import queue_names
+        from ..registry.activities import registry
 
         named = _names(self.queues)
         own = registry.queues() if self.activity_queues or not named else ()
@@ -113,9 +113,9 @@ class _Start:
 
     def misspelt(self, settings: Settings) -> Iterator[str]:
         """What is odd about the queues: a name that no setting and no activity has, but nearly."""
-        from acts_celery.broker_config import queue_names
-        from acts_celery.protocol.errors import Speller
-        from acts_celery.worker.registry.activities import registry
+        from ...broker_config import queue_names
+        from ...protocol.errors import Speller
+        from ..registry.activities import registry
 
         known, speller = [*queue_names(settings), *registry.queues()], Speller(likeness=_LIKENESS)
         for name in _names(self.queues):
@@ -207,7 +207,7 @@ def worker(*, start: _Start, common: Common) -> int:
 
 def _work(start: _Start, settings: Settings, machine: TextIO | None) -> int:
     """Be a worker of Celery; return the exit code."""
-    from acts_celery.celery import app
+    from ...celery import app
 
     served = start.served(settings)
     _hasten(app, settings)
@@ -247,7 +247,7 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
 
 def _count_together() -> None:
     """Let the processes of one worker count the uses of a scripted model's answers together."""
-    from acts_celery.worker.agent.scripted import uses
+    from ..agent.scripted import uses
 
     # Not for what this process starts: there the number would be another file's.
     uses.shared_file = int(os.environ.pop(SHARED))
@@ -255,7 +255,7 @@ def _count_together() -> None:
 
 def _commands(count: int, name: str | None, options: list[str]) -> list[list[str]]:
     """What starts so many processes with these options."""
-    from acts_celery.worker.client.programs import own_command
+    from ..client.programs import own_command
 
     common = ("worker", "--processes", "1", "--supervised", "--json", *options)
     return [
@@ -277,7 +277,7 @@ def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None
     from celery.apps.worker import install_worker_term_hard_handler
     from celery.signals import worker_ready, worker_shutting_down
 
-    from acts_celery.worker.client.local import READY
+    from ..client.local import READY
 
     name = celery_worker.hostname
     asked: list[str] = []

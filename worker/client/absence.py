@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.events import CallStatus, Status
-from acts_celery.protocol.errors import Speller
-from acts_celery.protocol.plan.places import Places, WrittenPlaces
-from acts_celery.protocol.references import Reference
-from acts_celery.worker.broker.attempts import call_name
-from acts_celery.worker.client.call_results import missing_in, promised_to
-from acts_celery.worker.store.definition import Definition
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.state import LaneState, RunState
+from ...protocol.calls.call import Call
+from ...protocol.engine.events import CallStatus, Status
+from ...protocol.errors import Speller
+from ...protocol.plan.places import Places, WrittenPlaces
+from ...protocol.references import Reference
+from ..broker.attempts import call_name
+from ..store.definition import Definition
+from ..store.log import History
+from ..store.state import LaneState, RunState
+from .call_results import missing_in, promised_to
 
 MOST_WRITERS: Final = 20
 """Writers that are named, those of what they lack included."""

@@ -21,18 +21,17 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Plan, Problem, Rejected
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.outcomes import holds_references, output_fault
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.plan.additions import SoFar
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, lane_token
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.client.submitting import admitted
-from acts_celery.worker.errors import BeingAmended, RunNotFound, RunOver
-from acts_celery.worker.store.definition import (
+from ...broker_config import Settings
+from ...protocol import Plan, Problem, Rejected
+from ...protocol.calls.call import Call
+from ...protocol.engine.outcomes import holds_references, output_fault
+from ...protocol.errors import pointer
+from ...protocol.plan.additions import SoFar
+from ..backoff import batches
+from ..broker.attempts import CallId, lane_token
+from ..broker.messages import pack
+from ..errors import BeingAmended, RunNotFound, RunOver
+from ..store.definition import (
     Definition,
     LaneRecord,
     all_places_of,
@@ -40,13 +39,14 @@ from acts_celery.worker.store.definition import (
     pack_amended_lane,
     pack_amendment,
 )
-from acts_celery.worker.store.entries import counting
-from acts_celery.worker.store.held_calls import AuditRecord, audit_record
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.run_list import PARENT
-from acts_celery.worker.store.scripts import Script
-from acts_celery.worker.store.state import LaneState, RunState
+from ..store.entries import counting
+from ..store.held_calls import AuditRecord, audit_record
+from ..store.keys import ENDED_STATUSES, Keys, active_runs
+from ..store.log import History
+from ..store.run_list import PARENT
+from ..store.scripts import Script
+from ..store.state import LaneState, RunState
+from .submitting import admitted
 
 # The steps in which a run is changed in many lanes while it is held: paused from the first to the last of them.
 #

@@ -23,35 +23,35 @@ from typing import TYPE_CHECKING, Any, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Limits, Problem, Rejected
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.events import Status
-from acts_celery.protocol.engine.loop import Answered, Asked
-from acts_celery.protocol.errors import json_text, shortened
-from acts_celery.protocol.limits import value_problems
-from acts_celery.protocol.messages import EVERYWHERE, TRUST
-from acts_celery.protocol.state.labels import MOST_LABELS
-from acts_celery.worker.agent.models import ModelRequest
-from acts_celery.worker.agent.scripted import recorded
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.messages import pack, unpack
-from acts_celery.worker.client.submitting import ID, owner_fields
-from acts_celery.worker.errors import NoLoop, NoSuchTick
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.store import keys as names
-from acts_celery.worker.store.definition import FORMAT, require_format, unpack_definition
-from acts_celery.worker.store.entries import ENTRY_ID, id_key, read_entry
-from acts_celery.worker.store.held_calls import audit_record
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
-from acts_celery.worker.store.log import History, keep_begun, missing
-from acts_celery.worker.store.run_list import OWNER, note_owned
-from acts_celery.worker.store.run_writer import discard_run, expire_runs
-from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.state import End, RunState
+from ...broker_config import Settings
+from ...protocol import Limits, Problem, Rejected
+from ...protocol.calls.call import Call
+from ...protocol.engine.events import Status
+from ...protocol.engine.loop import Answered, Asked
+from ...protocol.errors import json_text, shortened
+from ...protocol.limits import value_problems
+from ...protocol.messages import EVERYWHERE, TRUST
+from ...protocol.state.labels import MOST_LABELS
+from ..agent.models import ModelRequest
+from ..agent.scripted import recorded
+from ..backoff import batches
+from ..broker.messages import pack, unpack
+from ..errors import NoLoop, NoSuchTick
+from ..limits import limits_of
+from ..store import keys as names
+from ..store.definition import FORMAT, require_format, unpack_definition
+from ..store.entries import ENTRY_ID, id_key, read_entry
+from ..store.held_calls import audit_record
+from ..store.keys import ENDED_STATUSES, Keys, active_runs
+from ..store.log import History, keep_begun, missing
+from ..store.run_list import OWNER, note_owned
+from ..store.run_writer import discard_run, expire_runs
+from ..store.scripts import server_ms
+from ..store.state import End, RunState
+from .submitting import ID, owner_fields
 
 if TYPE_CHECKING:
-    from acts_celery.worker.client.run import Run
+    from .run import Run
 
 VERSION: Final = 1
 _AT_ONCE: Final = 500

@@ -14,18 +14,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.client.call_results import LogEntry
-from acts_celery.worker.client.client import Client
-from acts_celery.worker.client.files import File
-from acts_celery.worker.client.progress import Arrivals, Deadline, Event, event_of
-from acts_celery.worker.client.results import Result
-from acts_celery.worker.client.run import Run
-from acts_celery.worker.client.submitting import OtherOptions, OutputT, SubmissionOptions, Texts
-from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.runner.checking import Checker
-from acts_celery.worker.store.connections import connect_async_client, redis_errors
-from acts_celery.worker.store.waiting import DeadLetters
+from ...broker_config import Settings
+from ..registry.activities import Registry
+from ..runner.checking import Checker
+from ..store.connections import connect_async_client, redis_errors
+from ..store.waiting import DeadLetters
+from .call_results import LogEntry
+from .client import Client
+from .files import File
+from .progress import Arrivals, Deadline, Event, event_of
+from .results import Result
+from .run import Run
+from .submitting import OtherOptions, OutputT, SubmissionOptions, Texts
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

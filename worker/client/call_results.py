@@ -11,25 +11,25 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.costs import CURRENCY, Cost
-from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, CallStatus, Ruling, Snapshot, Status
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.messages import TEXT_TYPES
-from acts_celery.protocol.references import Reference
-from acts_celery.worker.broker.attempts import call_name
-from acts_celery.worker.client.progress import Event, event_of
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.store.connections import connect
-from acts_celery.worker.store.definition import Definition, LaneRecord, places_in
-from acts_celery.worker.store.entries import Entry, Spent, id_key, moment_ms
-from acts_celery.worker.store.held_calls import AuditRecord
-from acts_celery.worker.store.keys import Condition, Keys, active_runs
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.scripts import Code, server_ms
-from acts_celery.worker.store.state import CallState, Elements, End, LaneState, RunState
-from acts_celery.worker.store.waiting import DeadLetter, DeadLetters, Waiting
+from ...broker_config import Settings
+from ...protocol.calls.call import Call
+from ...protocol.engine.costs import CURRENCY, Cost
+from ...protocol.engine.events import CallDecided, CallEnded, CallHeld, CallStatus, Ruling, Snapshot, Status
+from ...protocol.errors import pointer
+from ...protocol.messages import TEXT_TYPES
+from ...protocol.references import Reference
+from ..broker.attempts import call_name
+from ..errors import InfrastructureError
+from ..store.connections import connect
+from ..store.definition import Definition, LaneRecord, places_in
+from ..store.entries import Entry, Spent, id_key, moment_ms
+from ..store.held_calls import AuditRecord
+from ..store.keys import Condition, Keys, active_runs
+from ..store.log import History
+from ..store.scripts import Code, server_ms
+from ..store.state import CallState, Elements, End, LaneState, RunState
+from ..store.waiting import DeadLetter, DeadLetters, Waiting
+from .progress import Event, event_of
 
 # When a call began and ended, what it waited for a worker, and how often it was tried.
 #

@@ -7,33 +7,40 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from acts_celery.broker_config import Settings, load
-from acts_celery.protocol import Plan
-from acts_celery.protocol.limits import plain
-from acts_celery.worker.broker.attempts import current_place
-from acts_celery.worker.client.run import Run
-from acts_celery.worker.client.submitting import Label, collecting_seldom, label_of, output_type
-from acts_celery.worker.errors import OtherFormat, RunNotFound
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.runner.checking import Checker
-from acts_celery.worker.store.connections import connect, redis_errors
-from acts_celery.worker.store.waiting import DeadLetters
-
+from ...broker_config import Settings, load
+from ...protocol import Plan
+from ...protocol.limits import plain
+from ..broker.attempts import current_place
+from ..errors import OtherFormat, RunNotFound
+from ..limits import limits_of
+from ..registry.activities import Registry
+from ..runner.checking import Checker
+from ..store.connections import connect, redis_errors
+from ..store.waiting import DeadLetters
 from .files import File, files_of, require_files
-from .submitting import OtherOptions, SubmissionOptions, Texts, document_of, label_options, with_parts
+from .run import Run
+from .submitting import (
+    Label,
+    OtherOptions,
+    SubmissionOptions,
+    Texts,
+    collecting_seldom,
+    document_of,
+    label_of,
+    label_options,
+    output_type,
+    with_parts,
+)
 
 if TYPE_CHECKING:
     from redis import Redis
 
-    from acts_celery.protocol.plan.additions import SoFar
-    from acts_celery.worker.broker.consumer import Publisher
-    from acts_celery.worker.client.deleting import ErasableRun, ErasableRuns, Erased
-    from acts_celery.worker.client.deployments import Overview, Summary
-    from acts_celery.worker.client.results import RunStatus
-
-    from .deleting import DeletableRun, DeletableRuns
+    from ...protocol.plan.additions import SoFar
+    from ..broker.consumer import Publisher
+    from .deleting import DeletableRun, DeletableRuns, ErasableRun, ErasableRuns, Erased
+    from .deployments import Overview, Summary
     from .dispatcher import Dispatcher
+    from .results import RunStatus
 
 T = TypeVar("T")
 
@@ -164,7 +171,7 @@ class Client:
         """The runs that are kept, the newest first; of a status, a name or tag, or that have ended so long ago. Raises
         `InfrastructureError`.
         """
-        from acts_celery.worker.client.deployments import Which
+        from .deployments import Which
 
         with redis_errors(self.settings):
             yield from self._overview.runs(Which(status, name, older_than_seconds))
@@ -181,9 +188,8 @@ class Client:
         """The runs that are over and could be deleted, those that ended first first, or the largest; with `free_bytes`
         only as many of them as free so much. Nothing is deleted. Raises `InfrastructureError`.
         """
-        from acts_celery.worker.client.deployments import Which
-
         from .deleting import Deleter
+        from .deployments import Which
 
         which = Which(status, name, older_than_seconds)
         with redis_errors(self.settings):
@@ -209,8 +215,8 @@ class Client:
         """The runs that have ended and hold something of these instances, such as one person, and why others that do
         stay. Nothing is deleted. Raises `InfrastructureError`.
         """
-        from acts_celery.worker.client.deleting import InstanceEraser
-        from acts_celery.worker.client.deployments import Which
+        from .deleting import InstanceEraser
+        from .deployments import Which
 
         which = Which(status, name, older_than_seconds)
         with redis_errors(self.settings):
@@ -220,7 +226,7 @@ class Client:
         """Delete the instances of runs that `erasable_runs` has found, run by run as this is iterated, and yield what
         was deleted of each and what stays. Raises `InfrastructureError`; what was yielded is deleted then.
         """
-        from acts_celery.worker.client.deleting import InstanceEraser
+        from .deleting import InstanceEraser
 
         with redis_errors(self.settings):
             yield from InstanceEraser(self._redis, self.settings).erase(runs)
@@ -239,8 +245,7 @@ class Client:
         deleted meanwhile is left out; so is one of a format that is not read, where `left_out` is told of it. Raises
         `RunNotFound` for a `run` that is not there, `OtherFormat`, `InfrastructureError`.
         """
-        from acts_celery.worker.client.deployments import Which
-
+        from .deployments import Which
         from .tables import rows_of
 
         which, is_found = Which(status, name, older_than_seconds), False
@@ -277,7 +282,7 @@ class Client:
 
     @cached_property
     def _overview(self) -> Overview:
-        from acts_celery.worker.client.deployments import Overview
+        from .deployments import Overview
 
         identity = self.settings.identity
         return Overview(self._redis, self.settings.key_prefix, asker=identity.name if identity is not None else None)
@@ -305,7 +310,7 @@ class Client:
 
     @cached_property
     def _publisher(self) -> Publisher:
-        from acts_celery.worker.broker.consumer import Publisher
-        from acts_celery.worker.runner.application import make_client_application
+        from ..broker.consumer import Publisher
+        from ..runner.application import make_client_application
 
         return Publisher(make_client_application(self.settings))

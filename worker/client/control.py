@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Problem, Rejected
-from acts_celery.protocol.engine.loop import Approved, Asked, LoopExtended, Stage
-from acts_celery.protocol.plan.additions import check_data, check_said
-from acts_celery.protocol.plan.support import told_names
-from acts_celery.protocol.state.labels import marks_of
-from acts_celery.worker.agent.loop_view import LoopView, loop_limits, plan_of
-from acts_celery.worker.broker.attempts import lane_token
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.client.dispatcher import publish_lanes
-from acts_celery.worker.client.files import require_given, size_problem
-from acts_celery.worker.client.submitting import admitted
-from acts_celery.worker.errors import (
+from ...broker_config import Settings
+from ...protocol import Problem, Rejected
+from ...protocol.engine.loop import Approved, Asked, LoopExtended, Stage
+from ...protocol.plan.additions import check_data, check_said
+from ...protocol.plan.support import told_names
+from ...protocol.state.labels import marks_of
+from ..agent.loop_view import LoopView, loop_limits, plan_of
+from ..broker.attempts import lane_token
+from ..broker.messages import pack
+from ..errors import (
     BeingAmended,
     NoLoop,
     NoSuchTick,
@@ -35,20 +32,23 @@ from acts_celery.worker.errors import (
     RunNotFound,
     RunOver,
 )
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.store.commits import PUBLISHED_MS, DueRuns
-from acts_celery.worker.store.connections import read_tokens, redis_errors
-from acts_celery.worker.store.definition import Definition
-from acts_celery.worker.store.entries import counting, id_key
-from acts_celery.worker.store.held_calls import AuditRecord, audit_record
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.loop_entries import LOOP, LoopStep
-from acts_celery.worker.store.scripts import Script
+from ..limits import limits_of
+from ..store.commits import PUBLISHED_MS, DueRuns
+from ..store.connections import read_tokens, redis_errors
+from ..store.definition import Definition
+from ..store.entries import counting, id_key
+from ..store.held_calls import AuditRecord, audit_record
+from ..store.keys import ENDED_STATUSES, Keys, active_runs
+from ..store.log import History
+from ..store.loop_entries import LOOP, LoopStep
+from ..store.scripts import Script
+from .dispatcher import publish_lanes
+from .files import require_given, size_problem
+from .submitting import admitted
 
 if TYPE_CHECKING:
-    from acts_celery.worker.broker.consumer import Publisher
-    from acts_celery.worker.client.amendment import Check
+    from ..broker.consumer import Publisher
+    from .amendment import Check
 
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}

@@ -18,26 +18,26 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.engine.events import ChildStarted
-from acts_celery.protocol.engine.loop import Asked
-from acts_celery.protocol.messages import file_parts, pictures_in
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import lane_token
-from acts_celery.worker.client.deployments import Overview, Summary, Which
-from acts_celery.worker.client.results import FOREIGN, deleted_instances, read_state
-from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunNotFound, RunOver
-from acts_celery.worker.store import keys as names
-from acts_celery.worker.store.definition import FORMAT
-from acts_celery.worker.store.entries import Entry, read_entry
-from acts_celery.worker.store.held_calls import audit_record
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.run_list import PARENT, Parent, State
-from acts_celery.worker.store.run_writer import Holding, delete_runs, measure_runs
-from acts_celery.worker.store.scripts import Script, date_of
-from acts_celery.worker.store.state import RunState
-from acts_celery.worker.store.waiting import DeadLetters
+from ...broker_config import Settings
+from ...protocol.engine.events import ChildStarted
+from ...protocol.engine.loop import Asked
+from ...protocol.messages import file_parts, pictures_in
+from ..backoff import batches
+from ..broker.attempts import lane_token
+from ..errors import InstanceDeleted, InstanceNotFound, RunNotFound, RunOver
+from ..store import keys as names
+from ..store.definition import FORMAT
+from ..store.entries import Entry, read_entry
+from ..store.held_calls import audit_record
+from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
+from ..store.log import History
+from ..store.run_list import PARENT, Parent, State
+from ..store.run_writer import Holding, delete_runs, measure_runs
+from ..store.scripts import Script, date_of
+from ..store.state import RunState
+from ..store.waiting import DeadLetters
+from .deployments import Overview, Summary, Which
+from .results import FOREIGN, deleted_instances, read_state
 
 _AT_ONCE: Final = 20
 """Runs in one step: few enough for the server to answer others in between."""

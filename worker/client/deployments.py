@@ -15,28 +15,28 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, Part, Refusal
-from acts_celery.protocol.calls.call import Call, call_of, element_of
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.calls.trust import said_of
-from acts_celery.protocol.engine.events import CallDecided, CallEnded, CallHeld, CallsUndone, FanOutBegun
-from acts_celery.protocol.engine.loop import Stage
-from acts_celery.protocol.errors import Speller
-from acts_celery.protocol.state.labels import marks_of
-from acts_celery.protocol.trust import Proof, Way
-from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.broker.messages import unpack, unpack_task
-from acts_celery.worker.client.results import FOREIGN, RunStatus, counts_of, run_status
-from acts_celery.worker.client.submitting import ID, LATEST, collecting_seldom
-from acts_celery.worker.errors import AmbiguousRun, OtherFormat, RunNotFound
-from acts_celery.worker.registry.activities import Activity, Registry
-from acts_celery.worker.store.definition import FORMAT, Definition, SaidHere, Trusts
-from acts_celery.worker.store.entries import Entry
-from acts_celery.worker.store.keys import ENDED_STATUSES, Condition, Keys, Kind
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.run_list import OWNER, PARENT, RunList, State, owner_of
-from acts_celery.worker.store.scripts import date_of, server_ms
-from acts_celery.worker.store.state import LaneState, RunState
+from ...protocol.analysis.deployment import Checked, Coming, Forecast, Part, Refusal
+from ...protocol.calls.call import Call, call_of, element_of
+from ...protocol.calls.tools import Tool
+from ...protocol.calls.trust import said_of
+from ...protocol.engine.events import CallDecided, CallEnded, CallHeld, CallsUndone, FanOutBegun
+from ...protocol.engine.loop import Stage
+from ...protocol.errors import Speller
+from ...protocol.state.labels import marks_of
+from ...protocol.trust import Proof, Way
+from ..broker.attempts import CallId
+from ..broker.messages import unpack, unpack_task
+from ..errors import AmbiguousRun, OtherFormat, RunNotFound
+from ..registry.activities import Activity, Registry
+from ..store.definition import FORMAT, Definition, SaidHere, Trusts
+from ..store.entries import Entry
+from ..store.keys import ENDED_STATUSES, Condition, Keys, Kind
+from ..store.log import History
+from ..store.run_list import OWNER, PARENT, RunList, State, owner_of
+from ..store.scripts import date_of, server_ms
+from ..store.state import LaneState, RunState
+from .results import FOREIGN, RunStatus, counts_of, run_status
+from .submitting import ID, LATEST, collecting_seldom
 
 _AT_ONCE: Final = 1_000
 _Where = tuple[str | None, int]

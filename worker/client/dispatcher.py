@@ -17,29 +17,29 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Plan
-from acts_celery.protocol.calls.call import Call, read_approvals
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.events import Start
-from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.errors import Conflict
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.schemas.costs import METER, STEP_WORK, Meter
-from acts_celery.protocol.schemas.validation import OffloadedChecks
-from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens, place_of_run
-from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.broker.messages import TaskMessage, lane_task
-from acts_celery.worker.client.submitting import NO_LABEL, Label, admitted, claimed, owner_fields, release
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.runner.remote import Remote
-from acts_celery.worker.store.connections import read_tokens
-from acts_celery.worker.store.held_calls import audit_record
-from acts_celery.worker.store.keys import Keys, make_run_id
-from acts_celery.worker.store.run_writer import RunWriter, TakenOver
-from acts_celery.worker.store.scripts import ServerClock, date_now
+from ...broker_config import Settings
+from ...protocol import Plan
+from ...protocol.calls.call import Call, read_approvals
+from ...protocol.calls.tools import Executor
+from ...protocol.engine.events import Start
+from ...protocol.engine.execution import Execution
+from ...protocol.errors import Conflict
+from ...protocol.plan.lanes import Lane
+from ...protocol.schemas.costs import METER, STEP_WORK, Meter
+from ...protocol.schemas.validation import OffloadedChecks
+from ..broker.attempts import Attempt, CallId, Tokens, place_of_run
+from ..broker.consumer import Publisher
+from ..broker.messages import TaskMessage, lane_task
+from ..errors import InfrastructureError
+from ..limits import limits_of
+from ..registry.activities import Registry
+from ..runner.remote import Remote
+from ..store.connections import read_tokens
+from ..store.held_calls import audit_record
+from ..store.keys import Keys, make_run_id
+from ..store.run_writer import RunWriter, TakenOver
+from ..store.scripts import ServerClock, date_now
+from .submitting import NO_LABEL, Label, admitted, claimed, owner_fields, release
 
 # What is sent and forgotten, and waits for nothing, is decided by whoever submits it: no lane is driven for it.
 #

@@ -20,13 +20,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final
 
-from acts_celery.protocol import Problem, Rejected
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.errors import json_text, pointer, shortened
-from acts_celery.protocol.plan.submission import shaped
-from acts_celery.protocol.schemas import SchemaError, compiled
-from acts_celery.worker.errors import InfrastructureError, WorkerError
-
+from ...protocol import Problem, Rejected
+from ...protocol.engine.costs import Cost
+from ...protocol.errors import json_text, pointer, shortened
+from ...protocol.plan.submission import shaped
+from ...protocol.schemas import SchemaError, compiled
+from ..errors import InfrastructureError, WorkerError
 from .async_client import AsyncClient, AsyncRun
 from .results import Result
 from .submitting import SubmissionOptions

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Plan, Problem, Rejected
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.messages import file_parts, is_file, picture_type, sent_bytes, with_changed
-from acts_celery.worker.agent.prices import image_size
+from ...broker_config import Settings
+from ...protocol import Plan, Problem, Rejected
+from ...protocol.errors import pointer
+from ...protocol.messages import file_parts, is_file, picture_type, sent_bytes, with_changed
+from ..agent.prices import image_size
 
 _KINDS: Final = "PNG, JPEG, GIF, WebP, PDF and texts in UTF-8"
 _FORMS: Final = ("image", "application/pdf")

@@ -16,30 +16,30 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.engine.events import MessageAdded
-from acts_celery.protocol.engine.loop import Loop
-from acts_celery.protocol.engine.outcomes import output_fault
-from acts_celery.protocol.plan.waits import Gathers
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, lane_token
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.client.submitting import admitted, owner_fields
-from acts_celery.worker.errors import BeingAmended, RunNotFound
-from acts_celery.worker.store import keys as fields
-from acts_celery.worker.store.commits import DueRuns, approve_ms, promises_due
-from acts_celery.worker.store.definition import FORMAT, gather_counts, unpack_definition
-from acts_celery.worker.store.entries import id_key, read_entry
-from acts_celery.worker.store.held_calls import audit_record
-from acts_celery.worker.store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Keys, Kind, active_runs, make_run_id
-from acts_celery.worker.store.lane import gathers_of
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.loop_entries import LOOP
-from acts_celery.worker.store.run_list import OWNER, note_owned
-from acts_celery.worker.store.run_writer import discard_run
-from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.slots import SPENT
-from acts_celery.worker.store.state import LaneState, RunState
+from ...broker_config import Settings
+from ...protocol.engine.events import MessageAdded
+from ...protocol.engine.loop import Loop
+from ...protocol.engine.outcomes import output_fault
+from ...protocol.plan.waits import Gathers
+from ..backoff import batches
+from ..broker.attempts import CallId, lane_token
+from ..broker.messages import pack
+from ..errors import BeingAmended, RunNotFound
+from ..store import keys as fields
+from ..store.commits import DueRuns, approve_ms, promises_due
+from ..store.definition import FORMAT, gather_counts, unpack_definition
+from ..store.entries import id_key, read_entry
+from ..store.held_calls import audit_record
+from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Keys, Kind, active_runs, make_run_id
+from ..store.lane import gathers_of
+from ..store.log import History
+from ..store.loop_entries import LOOP
+from ..store.run_list import OWNER, note_owned
+from ..store.run_writer import discard_run
+from ..store.scripts import server_ms
+from ..store.slots import SPENT
+from ..store.state import LaneState, RunState
+from .submitting import admitted, owner_fields
 
 SETTLED: Final = "settled"
 """What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""

@@ -18,20 +18,20 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final
 
-from acts_celery.broker_config import EmbeddedServer, GuardedProcess, Settings, load, queue_names
-from acts_celery.protocol import Plan
-from acts_celery.worker.agent.asking import bounds_of, make_model
-from acts_celery.worker.agent.models import Answer, KnownModels, Model, ModelRequest, ignore
-from acts_celery.worker.agent.scripted import FakeModel, ScriptedModel
-from acts_celery.worker.client.call_results import await_background
-from acts_celery.worker.client.client import Client
-from acts_celery.worker.client.programs import own_command
-from acts_celery.worker.client.run import Run
-from acts_celery.worker.client.submitting import Label
-from acts_celery.worker.errors import ActivitiesError, InfrastructureError, WorkerError
-from acts_celery.worker.registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
-from acts_celery.worker.registry.loading import load as load_module
-from acts_celery.worker.registry.mcp_tools import register_tools
+from ...broker_config import EmbeddedServer, GuardedProcess, Settings, load, queue_names
+from ...protocol import Plan
+from ..agent.asking import bounds_of, make_model
+from ..agent.models import Answer, KnownModels, Model, ModelRequest, ignore
+from ..agent.scripted import FakeModel, ScriptedModel
+from ..errors import ActivitiesError, InfrastructureError, WorkerError
+from ..registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
+from ..registry.loading import load as load_module
+from ..registry.mcp_tools import register_tools
+from .call_results import await_background
+from .client import Client
+from .programs import own_command
+from .run import Run
+from .submitting import Label
 
 Activities = Iterable[Callable[..., Any] | ModuleType | str | PathLike[str]]
 
@@ -172,7 +172,7 @@ class LocalClient(Client):
 def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool) -> Iterator[LocalClient]:
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
-    from acts_celery.worker.broker.consumer import decoding_restored
+    from ..broker.consumer import decoding_restored
 
     try:
         with EmbeddedServer() as server:
@@ -220,9 +220,9 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     from celery.app import trace
     from celery.worker import WorkController, state
 
-    from acts_celery.worker.broker.transport import forget_connections
-    from acts_celery.worker.runner.application import ConnectionsStep, make_application
-    from acts_celery.worker.runner.runtime import GarbageStep
+    from ..broker.transport import forget_connections
+    from ..runner.application import ConnectionsStep, make_application
+    from ..runner.runtime import GarbageStep
 
     app = make_application(settings, known, verifies_models=verifies_models)
     # What is in this process is not all the worker's, and kombu has one limit of connections for all of it.
@@ -310,7 +310,7 @@ def embedded_backend(
         try:
             yield own
             worker.drain()
-            from acts_celery.worker.client.call_results import await_background
+            from .call_results import await_background
 
             await_background(own, deadline)
         except Exception as error:

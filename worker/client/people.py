@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Problem, Rejected
-from acts_celery.protocol.calls.call import Call, parameter_problems
-from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.engine.events import (
+from ...broker_config import Settings
+from ...protocol import Problem, Rejected
+from ...protocol.calls.call import Call, parameter_problems
+from ...protocol.calls.tools import Tool
+from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
     CallHeld,
@@ -27,27 +27,27 @@ from acts_celery.protocol.engine.events import (
     Verdict,
     scope_problems,
 )
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.limits import one_message_problems
-from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.client.amendment import Replacement, placed_calls
-from acts_celery.worker.client.dispatcher import publish_lanes
-from acts_celery.worker.errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.store.commits import PUBLISHED_MS, DueRuns
-from acts_celery.worker.store.entries import Entry
-from acts_celery.worker.store.held_calls import AuditRecord, HeldCall, audit_record, pack_ruling, read_held
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.scripts import Script, iso_date
-from acts_celery.worker.store.state import RunState
+from ...protocol.errors import pointer
+from ...protocol.limits import one_message_problems
+from ...protocol.state.scopes import read_scope
+from ..broker.attempts import CallId
+from ..broker.messages import pack
+from ..errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
+from ..limits import limits_of
+from ..store.commits import PUBLISHED_MS, DueRuns
+from ..store.entries import Entry
+from ..store.held_calls import AuditRecord, HeldCall, audit_record, pack_ruling, read_held
+from ..store.keys import ENDED_STATUSES, Keys
+from ..store.log import History
+from ..store.scripts import Script, iso_date
+from ..store.state import RunState
+from .amendment import Replacement, placed_calls
+from .dispatcher import publish_lanes
 
 if TYPE_CHECKING:
-    from acts_celery.worker.broker.consumer import Publisher
-    from acts_celery.worker.client.amendment import Amender
-    from acts_celery.worker.client.control import Control, LoopControl
+    from ..broker.consumer import Publisher
+    from .amendment import Amender
+    from .control import Control, LoopControl
 
 
 _SHOWN: Final = 500

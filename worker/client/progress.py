@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, TypeVar
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings, is_cluster
-from acts_celery.protocol.calls.call import element_of
-from acts_celery.protocol.engine.events import (
+from ...broker_config import Settings, is_cluster
+from ...protocol.calls.call import element_of
+from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
     CallHeld,
@@ -23,12 +23,12 @@ from acts_celery.protocol.engine.events import (
     FanOutBegun,
     Status,
 )
-from acts_celery.protocol.engine.loop import Answered, Asked, LoopEnded, OutputGrew, TickClosed
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.store.connections import PASSING, redis_errors
-from acts_celery.worker.store.entries import Entry, RunStatusChanged, read_entry
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
+from ...protocol.engine.loop import Answered, Asked, LoopEnded, OutputGrew, TickClosed
+from ..backoff import Backoff
+from ..errors import RunNotFound
+from ..store.connections import PASSING, redis_errors
+from ..store.entries import Entry, RunStatusChanged, read_entry
+from ..store.keys import ENDED_STATUSES, Keys
 
 # What comes in a run: the streams that are read, of the run and, where that is wanted, of the child runs below it; and
 # reading them as it comes, until the run has ended, for threads and event loops alike.

@@ -14,26 +14,26 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 from redis import Redis
 from redis.client import Pipeline
 
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.loop import Loop, Stage, Tick
-from acts_celery.protocol.engine.outcomes import holds_references, output_fault, resolve_output
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.client.call_results import Background, CallResult, LaneCalls, read_background, read_promised
-from acts_celery.worker.client.progress import Progress
-from acts_celery.worker.client.submitting import OutputT, collecting_seldom, output_type, typed
-from acts_celery.worker.errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
-from acts_celery.worker.store.definition import Definition, require_format, unpack_definition
-from acts_celery.worker.store.entries import Entry, id_key
-from acts_celery.worker.store.held_calls import HeldCall, read_held
-from acts_celery.worker.store.keys import ENDED_STATUSES, Condition, Keys, is_at_work
-from acts_celery.worker.store.log import History, missing
-from acts_celery.worker.store.loop_entries import LOOP
-from acts_celery.worker.store.run_list import PARENT, Parent
-from acts_celery.worker.store.scripts import Code, codes_of, read_codes
-from acts_celery.worker.store.state import RunState
-from acts_celery.worker.store.waiting import read_unanswered, read_waiting
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.loop import Loop, Stage, Tick
+from ...protocol.engine.outcomes import holds_references, output_fault, resolve_output
+from ...protocol.paths import MISSING
+from ...protocol.state.fold import Fold
+from ..broker.attempts import CallId
+from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
+from ..store.definition import Definition, require_format, unpack_definition
+from ..store.entries import Entry, id_key
+from ..store.held_calls import HeldCall, read_held
+from ..store.keys import ENDED_STATUSES, Condition, Keys, is_at_work
+from ..store.log import History, missing
+from ..store.loop_entries import LOOP
+from ..store.run_list import PARENT, Parent
+from ..store.scripts import Code, codes_of, read_codes
+from ..store.state import RunState
+from ..store.waiting import read_unanswered, read_waiting
+from .call_results import Background, CallResult, LaneCalls, read_background, read_promised
+from .progress import Progress
+from .submitting import OutputT, collecting_seldom, output_type, typed
 
 # What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
 

@@ -16,10 +16,10 @@ from typing import Any, Final, Self
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Problem, Rejected
-from acts_celery.protocol.calls.call import call_of
-from acts_celery.protocol.engine.events import (
+from ...broker_config import Settings
+from ...protocol import Problem, Rejected
+from ...protocol.calls.call import call_of
+from ...protocol.engine.events import (
     CallEnded,
     CallsUndone,
     ElementEnded,
@@ -28,28 +28,28 @@ from acts_celery.protocol.engine.events import (
     Status,
     Success,
 )
-from acts_celery.protocol.limits import one_message_problems
-from acts_celery.protocol.plan.graph import Graph
-from acts_celery.protocol.plan.lanes import Joins, Reach
-from acts_celery.protocol.plan.waits import Gathers, Waits
-from acts_celery.protocol.state.operations import read_operation
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, call_name, lane_token
-from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.client.amendment import AmendmentSteps
-from acts_celery.worker.client.submitting import admitted
-from acts_celery.worker.errors import BeingAmended, InstanceNotFound, NothingToRetry
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.store.connections import read_tokens
-from acts_celery.worker.store.definition import LaneRecord, Layer, pack_amended_lane, writers_of
-from acts_celery.worker.store.entries import Entry, id_key
-from acts_celery.worker.store.held_calls import Actor, audit_record
-from acts_celery.worker.store.keys import Keys, Kind
-from acts_celery.worker.store.lane import Found, LaneView, RunView, gathers_among
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.scripts import date_now
-from acts_celery.worker.store.state import LaneState
-from acts_celery.worker.store.waiting import DeadLetters
+from ...protocol.limits import one_message_problems
+from ...protocol.plan.graph import Graph
+from ...protocol.plan.lanes import Joins, Reach
+from ...protocol.plan.waits import Gathers, Waits
+from ...protocol.state.operations import read_operation
+from ..backoff import batches
+from ..broker.attempts import CallId, call_name, lane_token
+from ..broker.messages import pack
+from ..errors import BeingAmended, InstanceNotFound, NothingToRetry
+from ..limits import limits_of
+from ..store.connections import read_tokens
+from ..store.definition import LaneRecord, Layer, pack_amended_lane, writers_of
+from ..store.entries import Entry, id_key
+from ..store.held_calls import Actor, audit_record
+from ..store.keys import Keys, Kind
+from ..store.lane import Found, LaneView, RunView, gathers_among
+from ..store.log import History
+from ..store.scripts import date_now
+from ..store.state import LaneState
+from ..store.waiting import DeadLetters
+from .amendment import AmendmentSteps
+from .submitting import admitted
 
 # What a retry undoes, over all lanes of a run (SPEC R11.8): the failed calls that were chosen, what was skipped for
 # them, and, where that is asked for, what has read what they may write now; and what that leaves stale.

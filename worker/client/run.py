@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings, is_cluster
-from acts_celery.protocol.analysis.provenance import Explanation, Logged, explain
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.events import Success
-from acts_celery.protocol.limits import plain
-from acts_celery.protocol.references import DAGGER, Reference
-from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.client.call_results import CallResult, LogEntry, LogReading
-from acts_celery.worker.client.control import Control
-from acts_celery.worker.client.files import File, Given, files_of
-from acts_celery.worker.client.progress import Deadline, Event, Progress
-from acts_celery.worker.client.results import (
+from ...broker_config import Settings, is_cluster
+from ...protocol.analysis.provenance import Explanation, Logged, explain
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.events import Success
+from ...protocol.limits import plain
+from ...protocol.references import DAGGER, Reference
+from ...protocol.state.scopes import read_scope
+from ..errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
+from ..limits import limits_of
+from ..store.connections import PASSING, redis_errors
+from ..store.keys import ENDED_STATUSES, Keys
+from ..store.log import History, missing
+from ..store.state import RunState
+from .call_results import CallResult, LogEntry, LogReading
+from .control import Control
+from .files import File, Given, files_of
+from .progress import Deadline, Event, Progress
+from .results import (
     FOREIGN,
     Result,
     deleted_instances,
@@ -34,19 +40,13 @@ from acts_celery.worker.client.results import (
     status_in,
     status_of,
 )
-from acts_celery.worker.client.submitting import OutputT, OutputType, Texts, messages_of, typed
-from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.store.connections import PASSING, redis_errors
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
-from acts_celery.worker.store.log import History, missing
-from acts_celery.worker.store.state import RunState
+from .submitting import OutputT, OutputType, Texts, messages_of, typed
 
 # A run as its log tells it: its status, its result, its log, waiting for its end (SPEC R11.1).
 
 if TYPE_CHECKING:
-    from acts_celery.worker.broker.consumer import Publisher
-    from acts_celery.worker.client.absence import Absence
+    from ..broker.consumer import Publisher
+    from .absence import Absence
 
     OpenedRun = Callable[[], Publisher]
     """What publishes, opened when it is first needed."""
@@ -147,7 +147,7 @@ class ReadableRun(Generic[OutputT]):
     def explain_absence(self, path: str, *, instance: str | None = None, at: str | None = None) -> Absence:
         """Why there is no value: the calls that may write it, how they ended, and which place was probably meant.
         Raises as `explain`."""
-        from acts_celery.worker.client.absence import absence
+        from .absence import absence
 
         reference = self._place(path, instance)
         with redis_errors(self._settings):
@@ -182,7 +182,7 @@ class ReadableRun(Generic[OutputT]):
 
     def export(self) -> Iterator[str]:
         """The run as the lines of a file: its log, definition and result (see `archive`)."""
-        from acts_celery.worker.client.archive import export_lines
+        from .archive import export_lines
 
         result = self.result(waits=True).to_dict()
         with redis_errors(self._settings):
@@ -193,7 +193,7 @@ class ReadableRun(Generic[OutputT]):
         again with other data; of a `tick` of its loop alone, where one is given. `warn` is given a line about calls
         that the plan runs more often than this run has. Raises `NoLoop`, `NoSuchTick`.
         """
-        from acts_celery.worker.client.archive import plan_of
+        from .archive import plan_of
 
         self._state()
         with redis_errors(self._settings):
@@ -203,7 +203,7 @@ class ReadableRun(Generic[OutputT]):
 
     def script(self) -> str:
         """What the run's model has answered, as a file for the scripted model. Raises `NoLoop`."""
-        from acts_celery.worker.client.archive import script_of
+        from .archive import script_of
 
         self._state()
         with redis_errors(self._settings):
@@ -254,13 +254,13 @@ def _with_open_children(result: Result, redis: Redis, settings: Settings) -> Res
 
 
 if TYPE_CHECKING:
-    from acts_celery.worker.broker.consumer import Publisher
-    from acts_celery.worker.client.amendment import Check
-    from acts_celery.worker.client.control import LoopControl
-    from acts_celery.worker.client.deleting import DeletableRun, Erased
-    from acts_celery.worker.client.people import People, PlanControl
-    from acts_celery.worker.client.results import Descendants
-    from acts_celery.worker.client.retrying import Retried
+    from ..broker.consumer import Publisher
+    from .amendment import Check
+    from .control import LoopControl
+    from .deleting import DeletableRun, Erased
+    from .people import People, PlanControl
+    from .results import Descendants
+    from .retrying import Retried
 
     Opened = Callable[[], Publisher]
     """What publishes, opened when it is first needed."""
@@ -281,13 +281,13 @@ class Run(ReadableRun[OutputT]):
 
     @cached_property
     def _loop(self) -> LoopControl:
-        from acts_celery.worker.client.control import LoopControl
+        from .control import LoopControl
 
         return LoopControl(self.id, self._redis, self._settings, self._publisher)
 
     @cached_property
     def _plans(self) -> PlanControl:
-        from acts_celery.worker.client.people import PlanControl
+        from .people import PlanControl
 
         return PlanControl(self.id, self._redis, self._settings, self._loop, self._control)
 
@@ -304,13 +304,13 @@ class Run(ReadableRun[OutputT]):
 
     @cached_property
     def _people(self) -> People:
-        from acts_celery.worker.client.people import People
+        from .people import People
 
         return People(self.id, self._redis, self._settings, self._publisher)
 
     @cached_property
     def _descendants(self) -> Descendants:
-        from acts_celery.worker.client.results import Descendants
+        from .results import Descendants
 
         return Descendants(self._redis, self._keys)
 
@@ -372,7 +372,7 @@ class Run(ReadableRun[OutputT]):
         Returns their ids in the log. Raises `protocol.Rejected` with everything that is wrong, and then none was added;
         `RunOver`, `BeingAmended`.
         """
-        from acts_celery.worker.client.control import Sender
+        from .control import Sender
 
         self._state()
         with redis_errors(self._settings):
@@ -421,7 +421,7 @@ class Run(ReadableRun[OutputT]):
                 return self._people.approve(call, parameters=parameters, scopes=scopes, by=by, shown=shown)
             if parameters is not None or scopes is not None:
                 raise ValueError("give other calls, or other parameters and scopes, not both")
-            from acts_celery.worker.client.amendment import Amender
+            from .amendment import Amender
 
             value = self._plain({"calls": list(calls)} if isinstance(calls, Sequence) else calls)
             amender = Amender(self.id, self._redis, self._settings, self._check)
@@ -469,7 +469,7 @@ class Run(ReadableRun[OutputT]):
         """The id or index of a held call, and the digest of what was seen of it, where anything was."""
         if isinstance(call, Mapping):
             return call["call"], shown or call["shown"]
-        from acts_celery.worker.client.people import meant_of
+        from .people import meant_of
 
         name = meant_of(self._shown, call) if shown is None else None
         return call, self._shown[name] if name is not None else shown
@@ -479,7 +479,7 @@ class Run(ReadableRun[OutputT]):
 
         Calls that had ended then, or were sent and forgotten, are not carried out again; all others are.
         """
-        from acts_celery.worker.client.fork import Forker
+        from .fork import Forker
 
         with redis_errors(self._settings):
             run = Forker(self.id, self._redis, self._settings).fork(at, is_paused=paused)
@@ -498,7 +498,7 @@ class Run(ReadableRun[OutputT]):
         Raises `protocol.Rejected` with everything that is wrong with it, and then nothing has changed; `RunOver`,
         `BeingAmended`.
         """
-        from acts_celery.worker.client.amendment import Amender
+        from .amendment import Amender
 
         value = self._plain({"calls": list(amendment)} if isinstance(amendment, Sequence) else amendment)
         if not add and "loop" in self._state() and self.plan() is not None:
@@ -524,7 +524,7 @@ class Run(ReadableRun[OutputT]):
         calls with effects, and what was sent and forgotten, only with `effects`. With `skip` failed calls count as done
         with `value`. Raises `NothingToRetry`, `Rejected`, `RunOver`, `BeingAmended`, `InstanceNotFound`.
         """
-        from acts_celery.worker.client.retrying import Choice, Extent, Retrier
+        from .retrying import Choice, Extent, Retrier
 
         self._state()
         with redis_errors(self._settings):
@@ -535,7 +535,7 @@ class Run(ReadableRun[OutputT]):
         self, *, call: int | None = None, instance: str | None = None, downstream: bool = False, effects: bool = False
     ) -> Retried:
         """What `retry` would do as things stand; nothing is changed. Raises as `retry`."""
-        from acts_celery.worker.client.retrying import Choice, Extent, Retrier
+        from .retrying import Choice, Extent, Retrier
 
         self._state()
         with redis_errors(self._settings):
@@ -547,7 +547,7 @@ class Run(ReadableRun[OutputT]):
         one whose status is that, whether it has ended or not. Returns what it held. Raises `RunNotFound`; `RunOver`
         where it, or a run above or below it, is under way.
         """
-        from acts_celery.worker.client.deleting import Deleter
+        from .deleting import Deleter
 
         with redis_errors(self._settings):
             return Deleter(self._redis, self._settings).delete_one(self.id, foreign=foreign)
@@ -557,7 +557,7 @@ class Run(ReadableRun[OutputT]):
         dead letters. Returns what was deleted, and what may hold data of theirs and stays. Raises `RunOver`,
         `InstanceNotFound`.
         """
-        from acts_celery.worker.client.deleting import Eraser
+        from .deleting import Eraser
 
         state = self._state()
         with redis_errors(self._settings):

@@ -20,24 +20,23 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 from redis import Redis
 from redis.exceptions import LockError
 
-from acts_celery.broker_config import Settings, load
-from acts_celery.broker_config.tokens import Identity
-from acts_celery.protocol import Plan, Problem, Rejected
-from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
-from acts_celery.protocol.errors import pointer, segments
-from acts_celery.protocol.messages import with_changed
-from acts_celery.protocol.plan.lanes import Unresolvable
-from acts_celery.protocol.plan.submission import shaped
-from acts_celery.protocol.references import DAGGER, Reference, parse
-from acts_celery.protocol.templates import OPENING, bare, escaped
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import TracePlace, current_place
-from acts_celery.worker.client.files import File, Given, content_of
-from acts_celery.worker.errors import InfrastructureError, OutputUnfit, OverLimit, RunBroken
-from acts_celery.worker.registry.activities import first_fault
-from acts_celery.worker.runner.checking import Checker
-from acts_celery.worker.store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
-from acts_celery.worker.store.keys import (
+from ...broker_config import Settings, load
+from ...broker_config.tokens import Identity
+from ...protocol import Plan, Problem, Rejected
+from ...protocol.engine.costs import CURRENCY, dollars_of
+from ...protocol.errors import pointer, segments
+from ...protocol.messages import with_changed
+from ...protocol.plan.lanes import Unresolvable
+from ...protocol.plan.submission import shaped
+from ...protocol.references import DAGGER, Reference, parse
+from ...protocol.templates import OPENING, bare, escaped
+from ..backoff import batches
+from ..broker.attempts import TracePlace, current_place
+from ..errors import InfrastructureError, OutputUnfit, OverLimit, RunBroken
+from ..registry.activities import first_fault
+from ..runner.checking import Checker
+from ..store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
+from ..store.keys import (
     ENDED_STATUSES,
     Keys,
     active_runs,
@@ -46,12 +45,13 @@ from acts_celery.worker.store.keys import (
     owned_children,
     owned_runs,
 )
-from acts_celery.worker.store.log import missing
-from acts_celery.worker.store.run_list import OWNER, TRACE, top_of
-from acts_celery.worker.store.scripts import server_ms
+from ..store.log import missing
+from ..store.run_list import OWNER, TRACE, top_of
+from ..store.scripts import server_ms
+from .files import File, Given, content_of
 
 if TYPE_CHECKING:
-    from acts_celery.worker.client.client import Client
+    from .client import Client
 
 
 # Labels: the id, the name and the tags that a client gives to a run.
@@ -195,7 +195,7 @@ def _found(redis: Redis, keys: Keys) -> _Holder:
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from acts_celery.worker.client.results import Result
+    from .results import Result
 
     OutputT = TypeVar("OutputT", default=Any, covariant=True)
     """What the output of a run is; of one that is written as `Run` alone, anything."""

@@ -12,21 +12,20 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.protocol.engine.loop import Answered, Tick
-from acts_celery.protocol.errors import json_text
-from acts_celery.protocol.messages import kind_of
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.client.deployments import Summary
-from acts_celery.worker.client.results import has_begun_calls
-from acts_celery.worker.store.definition import FORMAT, require_format
-from acts_celery.worker.store.entries import Entry, counting, moment_ms
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.run_list import DELEGATE, PARENT, Parent, State
-from acts_celery.worker.store.scripts import date_of
-from acts_celery.worker.store.state import RunState
-
+from ...protocol.engine.loop import Answered, Tick
+from ...protocol.errors import json_text
+from ...protocol.messages import kind_of
+from ..backoff import batches
+from ..store.definition import FORMAT, require_format
+from ..store.entries import Entry, counting, moment_ms
+from ..store.keys import ENDED_STATUSES, Keys
+from ..store.log import History
+from ..store.run_list import DELEGATE, PARENT, Parent, State
+from ..store.scripts import date_of
+from ..store.state import RunState
 from .call_results import CallResult, LaneCalls
+from .deployments import Summary
+from .results import has_begun_calls
 
 Row = dict[str, Any]
 

@@ -26,18 +26,18 @@ from weakref import WeakValueDictionary
 
 from mcp_types import CallToolResult
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config import load as load_settings
-from acts_celery.protocol import Rejected
-from acts_celery.protocol.plan.submission import decode
-from acts_celery.worker.fairness import FairSemaphore
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.mcp.reading import DOING, READING
-from acts_celery.worker.mcp.server import answer, failure
-from acts_celery.worker.mcp.tools import Asking, Principal, Runs
-from acts_celery.worker.registry.mcp_tools import load_code
-from acts_celery.worker.runner.checking import begun, killed
-from acts_celery.worker.ui.access import Refused
+from ...broker_config import Settings
+from ...broker_config import load as load_settings
+from ...protocol import Rejected
+from ...protocol.plan.submission import decode
+from ..fairness import FairSemaphore
+from ..limits import limits_of
+from ..registry.mcp_tools import load_code
+from ..runner.checking import begun, killed
+from ..ui.access import Refused
+from .reading import DOING, READING
+from .server import answer, failure
+from .tools import Asking, Principal, Runs
 
 SMALL_BYTES: Final = 16_000
 """A message up to this is carried out in the server, in some tens of milliseconds."""

@@ -17,15 +17,15 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.tokens import AccessToken
-from acts_celery.protocol.plan.submission import decode
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.mcp.documents import NO_MESSAGE, SMALL_BYTES, CarriedOut, Documents
-from acts_celery.worker.mcp.server import Context, make_server, most_bytes
-from acts_celery.worker.mcp.tools import Principal
-from acts_celery.worker.ui.access import Access, Bodies, Guard, Refused, Site, Visitor
-from acts_celery.worker.ui.server import WebServer
+from ...broker_config import Settings
+from ...broker_config.tokens import AccessToken
+from ...protocol.plan.submission import decode
+from ..limits import limits_of
+from ..ui.access import Access, Bodies, Guard, Refused, Site, Visitor
+from ..ui.server import WebServer
+from .documents import NO_MESSAGE, SMALL_BYTES, CarriedOut, Documents
+from .server import Context, make_server, most_bytes
+from .tools import Principal
 
 PATH: Final = "/mcp"
 SITE: Final = Site(

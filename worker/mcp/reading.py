@@ -14,21 +14,21 @@ from typing import Any, ClassVar, Final, Literal
 from mcp_types import Tool, ToolAnnotations
 from pydantic import Field
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.tokens import Right
-from acts_celery.protocol import Rejected
-from acts_celery.protocol.calls.delegates import input_schema
-from acts_celery.protocol.errors import segments
-from acts_celery.protocol.facade import explained
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.client.results import RunStatus
-from acts_celery.worker.errors import ActivitiesError, BadQuery, NotPossibleNow
-from acts_celery.worker.mcp.tools import Asking, NoValue, OfRun, ServerTool, SubmittedDocument, read_text
-from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.registry.request_definitions import KnownDelegates
-from acts_celery.worker.store.keys import ENDED_STATUSES
-from acts_celery.worker.ui.opened import SHOW_BYTES, shown, size_of, within
+from ...broker_config import Settings
+from ...broker_config.tokens import Right
+from ...protocol import Rejected
+from ...protocol.calls.delegates import input_schema
+from ...protocol.errors import segments
+from ...protocol.facade import explained
+from ...protocol.paths import MISSING
+from ...protocol.schemas import compiled
+from ..client.results import RunStatus
+from ..errors import ActivitiesError, BadQuery, NotPossibleNow
+from ..registry.activities import registry
+from ..registry.request_definitions import KnownDelegates
+from ..store.keys import ENDED_STATUSES
+from ..ui.opened import SHOW_BYTES, shown, size_of, within
+from .tools import Asking, NoValue, OfRun, ServerTool, SubmittedDocument, read_text
 
 MOST_BYTES: Final = 500_000
 """The most that an answer may be asked to hold of a value."""

@@ -26,11 +26,11 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Rejected
-from acts_celery.worker.mcp.reading import DOING, READING, DelegateTool, delegate_tools, problems
-from acts_celery.worker.mcp.tools import Asking, Principal, Runs, ServerTool
-from acts_celery.worker.ui.access import Refused, document, encoded, refusal
+from ...broker_config import Settings
+from ...protocol import Rejected
+from ..ui.access import Refused, document, encoded, refusal
+from .reading import DOING, READING, DelegateTool, delegate_tools, problems
+from .tools import Asking, Principal, Runs, ServerTool
 
 # What a tool gives, as MCP has it: structured content, and the same as a text; or an error as a text of JSON.
 #

@@ -13,21 +13,21 @@ from mcp_types import Tool, ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.tokens import Identity, Right
-from acts_celery.protocol import Plan, Rejected
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.submission import decode
-from acts_celery.worker.client.async_client import AsyncClient, AsyncRun
-from acts_celery.worker.client.deployments import Overview
-from acts_celery.worker.client.run import ReadableRun
-from acts_celery.worker.client.submitting import id_of_key, label_of
-from acts_celery.worker.errors import NotPossibleNow
-from acts_celery.worker.store.connections import connect, redis_errors
-from acts_celery.worker.ui import Page
-from acts_celery.worker.ui.access import Reader, Refused
-from acts_celery.worker.ui.opened import Query
-from acts_celery.worker.ui.page import runs
+from ...broker_config import Settings
+from ...broker_config.tokens import Identity, Right
+from ...protocol import Plan, Rejected
+from ...protocol.paths import MISSING
+from ...protocol.plan.submission import decode
+from ..client.async_client import AsyncClient, AsyncRun
+from ..client.deployments import Overview
+from ..client.run import ReadableRun
+from ..client.submitting import id_of_key, label_of
+from ..errors import NotPossibleNow
+from ..store.connections import connect, redis_errors
+from ..ui import Page
+from ..ui.access import Reader, Refused
+from ..ui.opened import Query
+from ..ui.page import runs
 
 # Who asks, and what that admits.
 

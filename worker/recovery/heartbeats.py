@@ -25,10 +25,10 @@ from kombu.utils.json import loads
 from redis import Redis
 from redis.exceptions import RedisError
 
-from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings, reports_queue
-from acts_celery.protocol import Limits
-from acts_celery.worker.broker.attempts import Attempt, Result, current_attempt, owner_token
-from acts_celery.worker.broker.messages import (
+from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings, reports_queue
+from ...protocol import Limits
+from ..broker.attempts import Attempt, Result, current_attempt, owner_token
+from ..broker.messages import (
     LONGEST_WHY,
     AttemptRef,
     Completion,
@@ -40,15 +40,15 @@ from acts_celery.worker.broker.messages import (
     pack_report,
     unpack_report,
 )
-from acts_celery.worker.broker.transport import broker_failures, retry_while_unavailable
-from acts_celery.worker.errors import InfrastructureError, MalformedMessage
-from acts_celery.worker.fairness import Quarantine, alone_from
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.outages import Batcher, Duty, on_threads, watch_connections
-from acts_celery.worker.process import LoopWatchdog
-from acts_celery.worker.recovery.sidecar import Sidecar, Voice
-from acts_celery.worker.store.keys import Keys, processes
-from acts_celery.worker.store.scripts import server_ms
+from ..broker.transport import broker_failures, retry_while_unavailable
+from ..errors import InfrastructureError, MalformedMessage
+from ..fairness import Quarantine, alone_from
+from ..limits import limits_of
+from ..outages import Batcher, Duty, on_threads, watch_connections
+from ..process import LoopWatchdog
+from ..store.keys import Keys, processes
+from ..store.scripts import server_ms
+from .sidecar import Sidecar, Voice
 
 # The queue of reports: any process adds to it, the sweep reads it a page at a time.
 

@@ -23,26 +23,26 @@ from typing import TYPE_CHECKING, Any, Final
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.tokens import signing_key
-from acts_celery.protocol.engine.events import Failure
-from acts_celery.worker.broker.attempts import Attempt, CallId, lost
-from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.broker.messages import Completion, TaskMessage, lane_task, rest_of, unpack_task, with_attempt
-from acts_celery.worker.errors import QueueRefused, RunNotFound
-from acts_celery.worker.process import count_refusal
-from acts_celery.worker.recovery.heartbeats import report_interval_seconds
-from acts_celery.worker.store.commits import PUBLISHED_SECONDS, DueRuns
-from acts_celery.worker.store.connections import PASSING, read_tokens
-from acts_celery.worker.store.definition import FORMAT
-from acts_celery.worker.store.held_calls import HeldCall, read_held
-from acts_celery.worker.store.keys import ENDED_STATUSES, Condition, Keys, awaiting_code
-from acts_celery.worker.store.living import SilentProcess, read_living
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.run_list import Parent, result_of
-from acts_celery.worker.store.run_writer import discard_run, expire_runs
-from acts_celery.worker.store.scripts import UNREADABLE, Script, date_now, drop_entry, iso_date, readable, server_ms
-from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
+from ...broker_config import Settings
+from ...broker_config.tokens import signing_key
+from ...protocol.engine.events import Failure
+from ..broker.attempts import Attempt, CallId, lost
+from ..broker.consumer import Publisher
+from ..broker.messages import Completion, TaskMessage, lane_task, rest_of, unpack_task, with_attempt
+from ..errors import QueueRefused, RunNotFound
+from ..process import count_refusal
+from ..store.commits import PUBLISHED_SECONDS, DueRuns
+from ..store.connections import PASSING, read_tokens
+from ..store.definition import FORMAT
+from ..store.held_calls import HeldCall, read_held
+from ..store.keys import ENDED_STATUSES, Condition, Keys, awaiting_code
+from ..store.living import SilentProcess, read_living
+from ..store.log import History
+from ..store.run_list import Parent, result_of
+from ..store.run_writer import discard_run, expire_runs
+from ..store.scripts import UNREADABLE, Script, date_now, drop_entry, iso_date, readable, server_ms
+from ..store.waiting import DeadLetter, DeadLetters
+from .heartbeats import report_interval_seconds
 
 if TYPE_CHECKING:
     import httpx

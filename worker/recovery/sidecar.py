@@ -26,11 +26,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import IO, Final
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.broker.attempts import process_token
-from acts_celery.worker.broker.messages import AttemptRef, pack
-from acts_celery.worker.outages import Duty
-from acts_celery.worker.recovery.sidecar_process import FIRST_SLOT, LENGTH, PLACE_BYTES, SLOT_BYTES
+from ...broker_config import Settings
+from ..broker.attempts import process_token
+from ..broker.messages import AttemptRef, pack
+from ..outages import Duty
+from .sidecar_process import FIRST_SLOT, LENGTH, PLACE_BYTES, SLOT_BYTES
 
 logger = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ from celery import Celery
 from redis import Redis
 from redis.exceptions import RedisClusterException, RedisError
 
-from acts_celery.broker_config import Settings, celery_configuration, load
-from acts_celery.worker.broker.messages import AttemptRef, Report, unpack
-from acts_celery.worker.broker.transport import BackendConnection
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.logs import MaskedFormatter, Masking, json_formatter
-from acts_celery.worker.outages import Outage
-from acts_celery.worker.recovery.heartbeats import ReportQueue
-from acts_celery.worker.store.connections import connect_once
-from acts_celery.worker.store.living import report_silent, withdraw_silent
+from ...broker_config import Settings, celery_configuration, load
+from ..broker.messages import AttemptRef, Report, unpack
+from ..broker.transport import BackendConnection
+from ..errors import InfrastructureError
+from ..logs import MaskedFormatter, Masking, json_formatter
+from ..outages import Outage
+from ..store.connections import connect_once
+from ..store.living import report_silent, withdraw_silent
+from .heartbeats import ReportQueue
 
 logger = logging.getLogger(__name__)
 

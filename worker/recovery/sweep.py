@@ -25,11 +25,11 @@ from celery.worker import WorkController
 from redis import Redis
 from redis.exceptions import LockError, RedisError
 
-from acts_celery.broker_config import Settings, queue_names, redis_url_of
-from acts_celery.broker_config.configuration import queue_prefix
-from acts_celery.worker.broker.attempts import Tokens
-from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.broker.messages import (
+from ...broker_config import Settings, queue_names, redis_url_of
+from ...broker_config.configuration import queue_prefix
+from ..broker.attempts import Tokens
+from ..broker.consumer import Publisher
+from ..broker.messages import (
     OF_CALLS,
     AboutCall,
     AttemptRef,
@@ -40,18 +40,18 @@ from acts_celery.worker.broker.messages import (
     probe_task,
     ref_of,
 )
-from acts_celery.worker.errors import InfrastructureError, QueueRefused
-from acts_celery.worker.outages import Duty
-from acts_celery.worker.process import count_refusal
-from acts_celery.worker.recovery.heartbeats import ReportQueue
-from acts_celery.worker.recovery.overdue import BROKEN, BrokenRuns, Outbox, RunKeeper, Thresholds
-from acts_celery.worker.store.commits import DueRuns
-from acts_celery.worker.store.connections import PASSING, connect, connect_once, eviction_warning, read_tokens
-from acts_celery.worker.store.keys import Keys, active_runs, awaiting_code, due_runs, probes, processes, recovery
-from acts_celery.worker.store.living import QueueNotes
-from acts_celery.worker.store.scripts import Script, move_other_types, readable, server_ms
-from acts_celery.worker.store.slots import SlotKeeper
-from acts_celery.worker.store.waiting import MOST_UNANSWERED
+from ..errors import InfrastructureError, QueueRefused
+from ..outages import Duty
+from ..process import count_refusal
+from ..store.commits import DueRuns
+from ..store.connections import PASSING, connect, connect_once, eviction_warning, read_tokens
+from ..store.keys import Keys, active_runs, awaiting_code, due_runs, probes, processes, recovery
+from ..store.living import QueueNotes
+from ..store.scripts import Script, move_other_types, readable, server_ms
+from ..store.slots import SlotKeeper
+from ..store.waiting import MOST_UNANSWERED
+from .heartbeats import ReportQueue
+from .overdue import BROKEN, BrokenRuns, Outbox, RunKeeper, Thresholds
 
 # Probes: messages that prove, when they come out of a queue, that what was published there before was taken.
 #

@@ -21,15 +21,15 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from acts_celery.protocol.calls.call import ASK_HUMAN
-from acts_celery.protocol.calls.declarations import Contract, digest_of
-from acts_celery.protocol.calls.tools import GRANTED, REASONING
-from acts_celery.protocol.calls.trust import trust_problems
-from acts_celery.protocol.errors import Problem, Speller
-from acts_celery.protocol.limits import has_control_characters
-from acts_celery.protocol.messages import DATA_TYPES, TRUST
-from acts_celery.worker.errors import ActivitiesError, InvalidParameters
-from acts_celery.worker.registry.signatures import described, parameters_schema, returns_schema
+from ...protocol.calls.call import ASK_HUMAN
+from ...protocol.calls.declarations import Contract, digest_of
+from ...protocol.calls.tools import GRANTED, REASONING
+from ...protocol.calls.trust import trust_problems
+from ...protocol.errors import Problem, Speller
+from ...protocol.limits import has_control_characters
+from ...protocol.messages import DATA_TYPES, TRUST
+from ..errors import ActivitiesError, InvalidParameters
+from .signatures import described, parameters_schema, returns_schema
 
 # Trust: what a decorator and a signature say of who may decide, as the tool's `_trust` (SPEC R16.1).
 

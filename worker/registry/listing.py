@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from acts_celery.worker.registry.mcp_tools import Declaration, McpRefused
+from .mcp_tools import Declaration, McpRefused
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.configuration import owner_of
-from acts_celery.worker.errors import ActivitiesError, Terminated
-
+from ...broker_config import Settings
+from ...broker_config.configuration import owner_of
+from ..errors import ActivitiesError, Terminated
 from .activities import Registry
 
 loaded: Final[dict[str, ModuleType]] = {}

@@ -19,12 +19,12 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final
 
-from acts_celery.broker_config import McpServer
-from acts_celery.broker_config.addresses import MASK
-from acts_celery.broker_config.mcp import expanded
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.registry.listing import Sieve, listed
-from acts_celery.worker.registry.mcp_tools import (
+from ...broker_config import McpServer
+from ...broker_config.addresses import MASK
+from ...broker_config.mcp import expanded
+from ..backoff import Backoff
+from .listing import Sieve, listed
+from .mcp_tools import (
     Declaration,
     Keep,
     McpRefused,
@@ -35,7 +35,7 @@ from acts_celery.worker.registry.mcp_tools import (
     Told,
     value_of,
 )
-from acts_celery.worker.registry.mcp_transports import stdio
+from .mcp_transports import stdio
 
 logger = logging.getLogger(__name__)
 
@@ -289,7 +289,7 @@ class Connection:
             ended.set()
 
         if server.url is not None:
-            from acts_celery.worker.registry.mcp_transports import web
+            from .mcp_transports import web
 
             headers = {key: expanded(value, name) for key, value in server.headers.items()}
             return web(

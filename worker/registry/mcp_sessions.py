@@ -22,12 +22,17 @@ from weakref import WeakKeyDictionary
 from msgpack import UnpackException
 from redis.exceptions import RedisError
 
-from acts_celery.broker_config import McpServer, Settings
-from acts_celery.worker.broker.attempts import current_attempt, owner_token
-from acts_celery.worker.broker.messages import pack, unpack
-from acts_celery.worker.errors import CallFailed
-from acts_celery.worker.registry.mcp_connections import Connection, Opening
-from acts_celery.worker.registry.mcp_tools import (
+from ...broker_config import McpServer, Settings
+from ..broker.attempts import current_attempt, owner_token
+from ..broker.messages import pack, unpack
+from ..errors import CallFailed
+from ..store.connections import connect_async
+from ..store.held_calls import Actor, AuditRecord
+from ..store.keys import ENDED_STATUSES
+from ..store.living import LEASE_SECONDS, SessionTable
+from ..store.run_list import PictureKeeper
+from .mcp_connections import Connection, Opening
+from .mcp_tools import (
     Declaration,
     McpRefused,
     McpToolChanged,
@@ -35,11 +40,6 @@ from acts_celery.worker.registry.mcp_tools import (
     McpUnavailable,
     NotAsked,
 )
-from acts_celery.worker.store.connections import connect_async
-from acts_celery.worker.store.held_calls import Actor, AuditRecord
-from acts_celery.worker.store.keys import ENDED_STATUSES
-from acts_celery.worker.store.living import LEASE_SECONDS, SessionTable
-from acts_celery.worker.store.run_list import PictureKeeper
 
 logger = logging.getLogger(__name__)
 

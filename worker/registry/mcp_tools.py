@@ -18,19 +18,19 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from acts_celery.broker_config import McpServer, Settings
-from acts_celery.protocol.calls.declarations import read_tools
-from acts_celery.protocol.calls.tools import WHO
-from acts_celery.protocol.limits import Limits, value_problems
-from acts_celery.protocol.messages import TRUST
-from acts_celery.protocol.paths import copied
-from acts_celery.protocol.schemas.walk import DEFINITIONS, misfits, modern
-from acts_celery.worker.errors import ActivitiesError, CallFailed
-from acts_celery.worker.registry.activities import Activity, Policy, Registry, registry
-from acts_celery.worker.registry.loading import load_activities
+from ...broker_config import McpServer, Settings
+from ...protocol.calls.declarations import read_tools
+from ...protocol.calls.tools import WHO
+from ...protocol.limits import Limits, value_problems
+from ...protocol.messages import TRUST
+from ...protocol.paths import copied
+from ...protocol.schemas.walk import DEFINITIONS, misfits, modern
+from ..errors import ActivitiesError, CallFailed
+from .activities import Activity, Policy, Registry, registry
+from .loading import load_activities
 
 if TYPE_CHECKING:
-    from acts_celery.worker.registry.mcp_sessions import Connections
+    from .mcp_sessions import Connections
 
 
 _VERSION_DIGITS: Final = 12
@@ -51,7 +51,7 @@ def register_tools(settings: Settings, known: Registry) -> None:
     """Register the admitted tools of the servers that the settings name. Raises `ActivitiesError`."""
     if not settings.mcp:
         return
-    from acts_celery.worker.registry.mcp_sessions import Connections
+    from .mcp_sessions import Connections
 
     connections, admitted = Connections(settings), read_admitted(settings)
     for name, server in settings.mcp.items():

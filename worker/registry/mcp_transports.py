@@ -24,9 +24,9 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
-from acts_celery.broker_config.embedded import guarded
-from acts_celery.worker.registry.listing import Heard
-from acts_celery.worker.registry.mcp_tools import Origin, Told, too_large
+from ...broker_config.embedded import guarded
+from .listing import Heard
+from .mcp_tools import Origin, Told, too_large
 
 logger = logging.getLogger(__name__)
 

@@ -16,16 +16,16 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.declarations import digest_of
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
-from acts_celery.protocol.calls.trust import OperatorTrust, operator_problems
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.messages import TRUST
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.submission import definition_problems
-from acts_celery.worker.errors import ActivitiesError, WorkerError
-from acts_celery.worker.registry.activities import Registry
+from ...broker_config import Settings
+from ...protocol.calls.declarations import digest_of
+from ...protocol.calls.tools import ANONYMOUS, Executor
+from ...protocol.calls.trust import OperatorTrust, operator_problems
+from ...protocol.errors import pointer
+from ...protocol.messages import TRUST
+from ...protocol.plan.layout import Layout
+from ...protocol.plan.submission import definition_problems
+from ..errors import ActivitiesError, WorkerError
+from .activities import Registry
 
 # Which web addresses name request definitions: only those below configured ones (SPEC R9.1).
 #

@@ -17,9 +17,9 @@ from docstring_parser import ParseError, parse
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from acts_celery.protocol import Message, Output
-from acts_celery.protocol.calls.tools import PLAIN
-from acts_celery.worker.errors import ActivitiesError
+from ...protocol import Message, Output
+from ...protocol.calls.tools import PLAIN
+from ..errors import ActivitiesError
 
 _LENIENT: Final = ("str_strip_whitespace", "coerce_numbers_to_str")
 """What a model's configuration can ask for, so that its fields take more than they say."""

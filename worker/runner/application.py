@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from celery import Celery, Task, bootsteps
 from celery.worker import WorkController
 
-from acts_celery.broker_config import (
+from ...broker_config import (
     DELIVER,
     EXECUTE_ACTIVITY,
     EXECUTE_BACKGROUND,
@@ -23,13 +23,13 @@ from acts_celery.broker_config import (
     celery_configuration,
     queue,
 )
-from acts_celery.broker_config.addresses import scheme_of
-from acts_celery.protocol import Limits
-from acts_celery.protocol.engine.events import Failure
-from acts_celery.worker.agent.asking import verify_models
-from acts_celery.worker.broker.attempts import Attempt, Result
-from acts_celery.worker.broker.consumer import CONSUMER, restrict_decoding
-from acts_celery.worker.broker.messages import (
+from ...broker_config.addresses import scheme_of
+from ...protocol import Limits
+from ...protocol.engine.events import Failure
+from ..agent.asking import verify_models
+from ..broker.attempts import Attempt, Result
+from ..broker.consumer import CONSUMER, restrict_decoding
+from ..broker.messages import (
     MESSAGE_FORMAT,
     RETURNED,
     SENT,
@@ -44,20 +44,20 @@ from acts_celery.worker.broker.messages import (
     unpack_lane_call,
     unpack_probe,
 )
-from acts_celery.worker.broker.transport import EVENTS, BackendConnection, QueueConsumer
-from acts_celery.worker.errors import MalformedMessage, OtherFormat
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.logs import note_task, set_up_logs
-from acts_celery.worker.process import RefusalsStep, count_refusal, figures
-from acts_celery.worker.recovery.heartbeats import ReservedStep
-from acts_celery.worker.recovery.sweep import SweepStep
-from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.registry.loading import require_own_queues
-from acts_celery.worker.registry.request_definitions import doubts
-from acts_celery.worker.runner.pool import POOL, refuse_half_patched
-from acts_celery.worker.runner.runtime import GarbageStep, HealthStep, Runtime, Runtimes, WorkerNameStep
-from acts_celery.worker.runner.scheduler import require_message_format, task_of
-from acts_celery.worker.telemetry.process_figures import MetricsStep
+from ..broker.transport import EVENTS, BackendConnection, QueueConsumer
+from ..errors import MalformedMessage, OtherFormat
+from ..limits import limits_of
+from ..logs import note_task, set_up_logs
+from ..process import RefusalsStep, count_refusal, figures
+from ..recovery.heartbeats import ReservedStep
+from ..recovery.sweep import SweepStep
+from ..registry.activities import Registry
+from ..registry.loading import require_own_queues
+from ..registry.request_definitions import doubts
+from ..telemetry.process_figures import MetricsStep
+from .pool import POOL, refuse_half_patched
+from .runtime import GarbageStep, HealthStep, Runtime, Runtimes, WorkerNameStep
+from .scheduler import require_message_format, task_of
 
 # Warns, when a worker starts, of what the operator says of tools and may not mean so (`ACTS_TRUST`).
 

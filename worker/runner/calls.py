@@ -27,19 +27,19 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from acts_celery.protocol import Limits, Message, Output
-from acts_celery.protocol.engine.events import Failure, Success
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.limits import exceeded, plain_scalar, scalar_problem, too_many_containers
-from acts_celery.worker.agent.models import ModelError
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.broker.attempts import Attempt, Result, Retry, enter, enter_place
-from acts_celery.worker.broker.messages import LONGEST_TYPE, given_back, pack, refused_by, unknown_code
-from acts_celery.worker.errors import CallFailed, InvalidParameters
-from acts_celery.worker.fairness import FairSemaphore
-from acts_celery.worker.process import figures
-from acts_celery.worker.registry.activities import Activity, Policy, first_fault
-from acts_celery.worker.registry.mcp_tools import McpError
+from ...protocol import Limits, Message, Output
+from ...protocol.engine.events import Failure, Success
+from ...protocol.errors import pointer
+from ...protocol.limits import exceeded, plain_scalar, scalar_problem, too_many_containers
+from ..agent.models import ModelError
+from ..backoff import Backoff
+from ..broker.attempts import Attempt, Result, Retry, enter, enter_place
+from ..broker.messages import LONGEST_TYPE, given_back, pack, refused_by, unknown_code
+from ..errors import CallFailed, InvalidParameters
+from ..fairness import FairSemaphore
+from ..process import figures
+from ..registry.activities import Activity, Policy, first_fault
+from ..registry.mcp_tools import McpError
 
 # Django's database connections: those that are unusable or too old are closed around each attempt, as Django does
 # around each request. Django is not imported for it: it has to be set up by the activities.

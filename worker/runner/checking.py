@@ -19,37 +19,37 @@ from posixpath import normpath
 from signal import SIGKILL, SIGPROF
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Plan, Problem, Rejected, check_amendment, check_in
-from acts_celery.protocol.calls.call import ASK_HUMAN, QUESTION, Call, place_in
-from acts_celery.protocol.calls.delegates import declares_tools
-from acts_celery.protocol.calls.tools import Executor, Runner
-from acts_celery.protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
-from acts_celery.protocol.engine.loop import PRICE_REMEDY
-from acts_celery.protocol.errors import pointer
-from acts_celery.protocol.facade import explained
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.additions import SoFar, placed
-from acts_celery.protocol.plan.checking import Environment, reach_of, unawaited_problems
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.support import unsupported
-from acts_celery.protocol.requests import Request, read_request
-from acts_celery.protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
-from acts_celery.protocol.schemas.costs import EXCEEDED
-from acts_celery.protocol.schemas.validation import Check, OffloadedChecks, verdict_of
-from acts_celery.worker.agent.models import KnownModels
-from acts_celery.worker.fairness import FairSemaphore
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.registry.activities import registry as default_registry
-from acts_celery.worker.registry.loading import require_own_queues
-from acts_celery.worker.registry.mcp_tools import load_code, unadmitted
-from acts_celery.worker.registry.request_definitions import KnownDelegates, operator_trust
-from acts_celery.worker.store.definition import Trusts
-from acts_celery.worker.store.loop_entries import LOOP
+from ...broker_config import Settings
+from ...protocol import Plan, Problem, Rejected, check_amendment, check_in
+from ...protocol.calls.call import ASK_HUMAN, QUESTION, Call, place_in
+from ...protocol.calls.delegates import declares_tools
+from ...protocol.calls.tools import Executor, Runner
+from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
+from ...protocol.engine.loop import PRICE_REMEDY
+from ...protocol.errors import pointer
+from ...protocol.facade import explained
+from ...protocol.paths import MISSING
+from ...protocol.plan.additions import SoFar, placed
+from ...protocol.plan.checking import Environment, reach_of, unawaited_problems
+from ...protocol.plan.layout import Layout
+from ...protocol.plan.support import unsupported
+from ...protocol.requests import Request, read_request
+from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
+from ...protocol.schemas.costs import EXCEEDED
+from ...protocol.schemas.validation import Check, OffloadedChecks, verdict_of
+from ..agent.models import KnownModels
+from ..fairness import FairSemaphore
+from ..limits import limits_of
+from ..registry.activities import Registry
+from ..registry.activities import registry as default_registry
+from ..registry.loading import require_own_queues
+from ..registry.mcp_tools import load_code, unadmitted
+from ..registry.request_definitions import KnownDelegates, operator_trust
+from ..store.definition import Trusts
+from ..store.loop_entries import LOOP
 
 if TYPE_CHECKING:
-    from acts_celery.protocol.analysis.visibility import Reach
+    from ...protocol.analysis.visibility import Reach
 
 
 L = TypeVar("L", bound=Layout)
@@ -100,7 +100,7 @@ class Checker:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. It goes by the model's own `wire`
         where none is given. Raises `protocol.Rejected`.
         """
-        from acts_celery.worker.agent.asking import writes_texts
+        from ..agent.asking import writes_texts
 
         request = replace(read_request(value, self._known(**known)), explain=explained)
         models = KnownModels(self._settings, self._registry).asked(request.config.get("model"))
@@ -125,9 +125,9 @@ class Checker:
 
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
-        from acts_celery.protocol.analysis.visibility import reach_of
-        from acts_celery.worker.agent.asking import enforced
-        from acts_celery.worker.agent.fitting import findings_of
+        from ...protocol.analysis.visibility import reach_of
+        from ..agent.asking import enforced
+        from ..agent.fitting import findings_of
 
         request = self.request(value, allow=allow)
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
@@ -139,7 +139,7 @@ class Checker:
 
     def unready_models(self, plan: Plan) -> Iterator[str]:
         """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
-        from acts_celery.worker.agent.asking import lacks_key
+        from ..agent.asking import lacks_key
 
         known, delegates = KnownModels(self._settings, self._registry), plan.submission.delegates
         asking = [plan.submission.config] if plan.submission.is_request else []
@@ -289,7 +289,7 @@ class Checker:
         """Models that are named and not configured - a `config` holds no addresses (SPEC R13.11) -, settings that the
         model does not have, or one that is asked in its stead, and more tools than it takes (SPEC R12.8).
         """
-        from acts_celery.worker.agent.asking import missing_settings, most_tools
+        from ..agent.asking import missing_settings, most_tools
 
         known, config = KnownModels(self._settings, self._registry), plan.submission.config
         tools = len(plan.submission.declared) if plan.submission.is_request else 0
@@ -321,8 +321,8 @@ class Checker:
         owns = {("delegates", name, "config"): definition.get("config") or {} for name, definition in delegates.items()}
         if config.get("money") is None and all(own.get("money") is None for own in owns.values()):
             return
-        from acts_celery.worker.agent.models import Usage
-        from acts_celery.worker.agent.prices import price_of
+        from ..agent.models import Usage
+        from ..agent.prices import price_of
 
         known, is_limited = KnownModels(self._settings, self._registry), config.get("money") is not None
         for at, own in ((("config",), config), *owns.items()):

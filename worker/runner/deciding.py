@@ -8,21 +8,21 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from acts_celery.protocol.calls.call import Call, call_of
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, Start, Status, Success
-from acts_celery.protocol.schemas.validation import OffloadedChecks
-from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry
-from acts_celery.worker.broker.messages import lane_task, pack, rest_of
-from acts_celery.worker.registry.activities import Activity, Delegate
-from acts_celery.worker.runner.remote import Started
-from acts_celery.worker.runner.starting import Starter
-from acts_celery.worker.runner.step import MOST, MOST_BYTES, Mailbox, Services, Step
-from acts_celery.worker.store.commits import Delegated, Rest
-from acts_celery.worker.store.entries import Spent
-from acts_celery.worker.store.held_calls import pack_hold
-from acts_celery.worker.store.lane import LaneView
-from acts_celery.worker.store.scripts import Code, date_now
+from ...protocol.calls.call import Call, call_of
+from ...protocol.calls.tools import Executor
+from ...protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, Start, Status, Success
+from ...protocol.schemas.validation import OffloadedChecks
+from ..broker.attempts import Attempt, CallId, Result, Retry
+from ..broker.messages import lane_task, pack, rest_of
+from ..registry.activities import Activity, Delegate
+from ..store.commits import Delegated, Rest
+from ..store.entries import Spent
+from ..store.held_calls import pack_hold
+from ..store.lane import LaneView
+from ..store.scripts import Code, date_now
+from .remote import Started
+from .starting import Starter
+from .step import MOST, MOST_BYTES, Mailbox, Services, Step
 
 logger = logging.getLogger(__name__)
 

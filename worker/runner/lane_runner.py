@@ -20,17 +20,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final
 
-from acts_celery.protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
-from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.schemas.costs import METER, Meter
-from acts_celery.worker.broker.attempts import Attempt, CallId, owner_token
-from acts_celery.worker.broker.messages import Delivery, TaskMessage, lane_task, pack
-from acts_celery.worker.runner.deciding import Admission, Decider
-from acts_celery.worker.runner.starting import HEAVY_BYTES, InlineCalls, Starter
-from acts_celery.worker.runner.step import MOST_BYTES, Mailbox, Services, Step, count_ended
-from acts_celery.worker.store.commits import ALONE, Commit, Committed
-from acts_celery.worker.store.lane import LaneView, RunGone
-from acts_celery.worker.store.loop_entries import LOOP
+from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
+from ...protocol.engine.execution import Execution
+from ...protocol.schemas.costs import METER, Meter
+from ..broker.attempts import Attempt, CallId, owner_token
+from ..broker.messages import Delivery, TaskMessage, lane_task, pack
+from ..store.commits import ALONE, Commit, Committed
+from ..store.lane import LaneView, RunGone
+from ..store.loop_entries import LOOP
+from .deciding import Admission, Decider
+from .starting import HEAVY_BYTES, InlineCalls, Starter
+from .step import MOST_BYTES, Mailbox, Services, Step, count_ended
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from celery.concurrency import get_implementation
 from celery.concurrency.thread import TaskPool
 from click.core import ParameterSource
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.errors import ActivitiesError
-from acts_celery.worker.runner.scheduler import Begin, Ended, traced
+from ...broker_config import Settings
+from ..errors import ActivitiesError
+from .scheduler import Begin, Ended, traced
 
 logger = logging.getLogger(__name__)
 

@@ -14,27 +14,27 @@ from typing import Any, Final
 
 from redis import Redis
 
-from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
-from acts_celery.protocol import Limits, Message, Output, Plan, Rejected
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.delegates import child_context, declares_tools, delegate_context
-from acts_celery.protocol.calls.outputs import Alternative, chosen, names_of
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
-from acts_celery.protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
-from acts_celery.protocol.engine.costs import dollars_of
-from acts_celery.protocol.engine.events import Failure, Start, Success
-from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
-from acts_celery.protocol.engine.loop import MAX_OUTPUT_TOKENS, LoopLimits
-from acts_celery.protocol.messages import digests, is_promise, pictures_in, render_data, sent_bytes
-from acts_celery.protocol.requests.data_blocks import Budget, shown_pictures
-from acts_celery.protocol.requests.rendering import ResultRequest, result_request, result_schema
-from acts_celery.protocol.trust import Flow, doubt
-from acts_celery.worker.agent.asking import Models, PartialAnswers
-from acts_celery.worker.agent.model_calls import about, ask_for_tick, request_config, solve
-from acts_celery.worker.agent.models import TRACEPARENT, KnownModels, Reported
-from acts_celery.worker.agent.openai_chat import described, picture_message
-from acts_celery.worker.broker.attempts import Attempt, Result, Retry, header_to_send
-from acts_celery.worker.broker.messages import (
+from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from ...protocol import Limits, Message, Output, Plan, Rejected
+from ...protocol.calls.call import Call
+from ...protocol.calls.delegates import child_context, declares_tools, delegate_context
+from ...protocol.calls.outputs import Alternative, chosen, names_of
+from ...protocol.calls.tools import ANONYMOUS, Executor
+from ...protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
+from ...protocol.engine.costs import dollars_of
+from ...protocol.engine.events import Failure, Start, Success
+from ...protocol.engine.execution import UNTRUSTED, Execution
+from ...protocol.engine.loop import MAX_OUTPUT_TOKENS, LoopLimits
+from ...protocol.messages import digests, is_promise, pictures_in, render_data, sent_bytes
+from ...protocol.requests.data_blocks import Budget, shown_pictures
+from ...protocol.requests.rendering import ResultRequest, result_request, result_schema
+from ...protocol.trust import Flow, doubt
+from ..agent.asking import Models, PartialAnswers
+from ..agent.model_calls import about, ask_for_tick, request_config, solve
+from ..agent.models import TRACEPARENT, KnownModels, Reported
+from ..agent.openai_chat import described, picture_message
+from ..broker.attempts import Attempt, Result, Retry, header_to_send
+from ..broker.messages import (
     WRITTEN,
     ActivityCall,
     DelegateCall,
@@ -45,15 +45,13 @@ from acts_celery.worker.broker.messages import (
     pack_message,
     unknown_code,
 )
-from acts_celery.worker.registry.activities import Policy, Registry
-from acts_celery.worker.runner.calls import Threads, fitting, invoke
-from acts_celery.worker.runner.checking import Checker, most_of
-from acts_celery.worker.store.definition import Definition
-from acts_celery.worker.store.held_calls import Actor, AuditRecord
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.loop_entries import loop_alarm
-from acts_celery.worker.store.run_list import (
+from ..registry.activities import Policy, Registry
+from ..store.definition import Definition
+from ..store.held_calls import Actor, AuditRecord
+from ..store.keys import ENDED_STATUSES, Keys
+from ..store.log import History
+from ..store.loop_entries import loop_alarm
+from ..store.run_list import (
     DELEGATE,
     PARENT,
     TRACE,
@@ -64,10 +62,12 @@ from acts_celery.worker.store.run_list import (
     note_child,
     result_of,
 )
-from acts_celery.worker.store.run_writer import RunWriter
-from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.slots import SPENT, left_of, sum_fields
-from acts_celery.worker.store.slots import Budget as RunBudget
+from ..store.run_writer import RunWriter
+from ..store.scripts import server_ms
+from ..store.slots import SPENT, left_of, sum_fields
+from ..store.slots import Budget as RunBudget
+from .calls import Threads, fitting, invoke
+from .checking import Checker, most_of
 
 _MOST_RETRIES: Final = 1_000
 """Of a call whose code is not known here: a request to a model, an activity that another worker has."""

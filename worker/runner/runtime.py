@@ -26,32 +26,32 @@ from celery import Celery, bootsteps, current_app, signals
 from celery.worker import WorkController
 from celery.worker.consumer import Consumer
 
-from acts_celery.broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
-from acts_celery.protocol.engine.events import Failure
-from acts_celery.worker.agent.asking import Models
-from acts_celery.worker.agent.models import Answer, ModelError
-from acts_celery.worker.broker.attempts import Attempt, Result
-from acts_celery.worker.broker.consumer import PublishBuffer, Publisher
-from acts_celery.worker.broker.messages import Delivery, TaskMessage, attempt_in, delivery_task
-from acts_celery.worker.broker.remote_control import Cancellations
-from acts_celery.worker.fairness import FairScheduling, Quarantine
-from acts_celery.worker.health_file import Health, remove_dead
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.outages import Batcher, on_threads, watch_connections
-from acts_celery.worker.process import LoopWatchdog, Tokens, figures, problems
-from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue, report_interval_seconds
-from acts_celery.worker.recovery.sidecar import Sidecar
-from acts_celery.worker.registry.activities import Registry, registry
-from acts_celery.worker.registry.request_definitions import digest_of_trust, operator_trust
-from acts_celery.worker.runner.calls import CANCELLED_ITSELF, Threads
-from acts_celery.worker.runner.checking import Checker, Validator
-from acts_celery.worker.runner.remote import Children, Remote, RemoteExecutor
-from acts_celery.worker.runner.scheduler import Returns, Scheduler
-from acts_celery.worker.runner.step import Services
-from acts_celery.worker.store.commits import PUBLISHED_SECONDS
-from acts_celery.worker.store.connections import connect, connect_async, connect_soon
-from acts_celery.worker.store.log import LogTerms, MessageLog
-from acts_celery.worker.store.slots import Slots
+from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
+from ...protocol.engine.events import Failure
+from ..agent.asking import Models
+from ..agent.models import Answer, ModelError
+from ..broker.attempts import Attempt, Result
+from ..broker.consumer import PublishBuffer, Publisher
+from ..broker.messages import Delivery, TaskMessage, attempt_in, delivery_task
+from ..broker.remote_control import Cancellations
+from ..fairness import FairScheduling, Quarantine
+from ..health_file import Health, remove_dead
+from ..limits import limits_of
+from ..outages import Batcher, on_threads, watch_connections
+from ..process import LoopWatchdog, Tokens, figures, problems
+from ..recovery.heartbeats import Heartbeat, Presence, ReportQueue, report_interval_seconds
+from ..recovery.sidecar import Sidecar
+from ..registry.activities import Registry, registry
+from ..registry.request_definitions import digest_of_trust, operator_trust
+from ..store.commits import PUBLISHED_SECONDS
+from ..store.connections import connect, connect_async, connect_soon
+from ..store.log import LogTerms, MessageLog
+from ..store.slots import Slots
+from .calls import CANCELLED_ITSELF, Threads
+from .checking import Checker, Validator
+from .remote import Children, Remote, RemoteExecutor
+from .scheduler import Returns, Scheduler
+from .step import Services
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

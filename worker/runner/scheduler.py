@@ -22,17 +22,17 @@ from celery import Task, signals, states
 from celery.app import trace
 from celery.app.task import Context
 
-from acts_celery.worker.agent.loop_runner import LoopRunner
-from acts_celery.worker.agent.loop_view import LoopView
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.broker.messages import MESSAGE_FORMAT, MESSAGES, RETURNED, Delivery, TaskMessage
-from acts_celery.worker.errors import OtherFormat
-from acts_celery.worker.logs import lane_at_work, note_trace
-from acts_celery.worker.process import count_refusal
-from acts_celery.worker.runner.lane_runner import LaneRunner
-from acts_celery.worker.runner.step import Publish, Recent, Services, Views
-from acts_celery.worker.store.lane import LaneView, RunGone
-from acts_celery.worker.store.loop_entries import LOOP
+from ..agent.loop_runner import LoopRunner
+from ..agent.loop_view import LoopView
+from ..backoff import Backoff
+from ..broker.messages import MESSAGE_FORMAT, MESSAGES, RETURNED, Delivery, TaskMessage
+from ..errors import OtherFormat
+from ..logs import lane_at_work, note_trace
+from ..process import count_refusal
+from ..store.lane import LaneView, RunGone
+from ..store.loop_entries import LOOP
+from .lane_runner import LaneRunner
+from .step import Publish, Recent, Services, Views
 
 logger = logging.getLogger(__name__)
 

@@ -10,32 +10,32 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.costs import Cost, Estimate
-from acts_celery.protocol.engine.events import Failure, Outcome, Start
-from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.loop import PRICE_REMEDY, LoopLimits
-from acts_celery.protocol.errors import Conflict
-from acts_celery.protocol.state.scopes import TooLarge
-from acts_celery.worker.agent.model_calls import most_tokens
-from acts_celery.worker.agent.models import KnownModels
-from acts_celery.worker.agent.prices import estimate_of
-from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry, lost
-from acts_celery.worker.broker.messages import TaskMessage, lane_task, unpack
-from acts_celery.worker.registry.activities import Activity
-from acts_celery.worker.runner.calls import CANCELLED_ITSELF, fitting, invoke
-from acts_celery.worker.runner.checking import most_of
-from acts_celery.worker.runner.remote import Started
-from acts_celery.worker.runner.step import Mailbox, Services
-from acts_celery.worker.store.commits import Claim
-from acts_celery.worker.store.definition import Definition
-from acts_celery.worker.store.lane import LaneView, RunView
-from acts_celery.worker.store.log import MessageLog
-from acts_celery.worker.store.run_list import FileGone
-from acts_celery.worker.store.run_writer import TakenOver
-from acts_celery.worker.store.slots import Reservation, Shortfall
+from ...broker_config import Settings
+from ...protocol.calls.call import Call
+from ...protocol.calls.tools import Executor
+from ...protocol.engine.costs import Cost, Estimate
+from ...protocol.engine.events import Failure, Outcome, Start
+from ...protocol.engine.execution import Execution
+from ...protocol.engine.loop import PRICE_REMEDY, LoopLimits
+from ...protocol.errors import Conflict
+from ...protocol.state.scopes import TooLarge
+from ..agent.model_calls import most_tokens
+from ..agent.models import KnownModels
+from ..agent.prices import estimate_of
+from ..broker.attempts import Attempt, CallId, Result, Retry, lost
+from ..broker.messages import TaskMessage, lane_task, unpack
+from ..registry.activities import Activity
+from ..store.commits import Claim
+from ..store.definition import Definition
+from ..store.lane import LaneView, RunView
+from ..store.log import MessageLog
+from ..store.run_list import FileGone
+from ..store.run_writer import TakenOver
+from ..store.slots import Reservation, Shortfall
+from .calls import CANCELLED_ITSELF, fitting, invoke
+from .checking import most_of
+from .remote import Started
+from .step import Mailbox, Services
 
 # What calls that ask a model take from a loop's budget (SPEC R13.3): reserved before they are sent, charged when they
 # have ended. A request that does not fit what is left waits as long as others may give something back.

@@ -11,29 +11,29 @@ from math import inf
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Limits
-from acts_celery.protocol.calls.call import element_of
-from acts_celery.protocol.engine.events import FanOut, Hold, Outcome, Start
-from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.schemas.costs import STEP_WORK, Meter
-from acts_celery.worker.broker.attempts import Seen
-from acts_celery.worker.broker.messages import Delivery, TaskMessage
-from acts_celery.worker.fairness import FairScheduling, FairSemaphore, Quarantine, Turn
-from acts_celery.worker.process import figures
-from acts_celery.worker.recovery.heartbeats import Presence
-from acts_celery.worker.registry.activities import Activity, Registry
-from acts_celery.worker.runner.calls import Threads
-from acts_celery.worker.runner.checking import Checker, Validator
-from acts_celery.worker.runner.remote import Children, Remote
-from acts_celery.worker.store.commits import Committed, Delegated, Ending, Held, Rest
-from acts_celery.worker.store.definition import SaidHere
-from acts_celery.worker.store.entries import Spent
-from acts_celery.worker.store.held_calls import pack_hold
-from acts_celery.worker.store.lane import RunView
-from acts_celery.worker.store.log import MessageLog, Opened
-from acts_celery.worker.store.scripts import Code
-from acts_celery.worker.store.slots import Slots
+from ...broker_config import Settings
+from ...protocol import Limits
+from ...protocol.calls.call import element_of
+from ...protocol.engine.events import FanOut, Hold, Outcome, Start
+from ...protocol.engine.execution import Execution
+from ...protocol.schemas.costs import STEP_WORK, Meter
+from ..broker.attempts import Seen
+from ..broker.messages import Delivery, TaskMessage
+from ..fairness import FairScheduling, FairSemaphore, Quarantine, Turn
+from ..process import figures
+from ..recovery.heartbeats import Presence
+from ..registry.activities import Activity, Registry
+from ..store.commits import Committed, Delegated, Ending, Held, Rest
+from ..store.definition import SaidHere
+from ..store.entries import Spent
+from ..store.held_calls import pack_hold
+from ..store.lane import RunView
+from ..store.log import MessageLog, Opened
+from ..store.scripts import Code
+from ..store.slots import Slots
+from .calls import Threads
+from .checking import Checker, Validator
+from .remote import Children, Remote
 
 MOST: Final = 250
 """How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 
 from redis import Redis
 
-from acts_celery.protocol.calls.call import call_of, element_of
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.events import Outcome
-from acts_celery.worker.broker.attempts import Seen, lane_token
-from acts_celery.worker.broker.messages import TaskMessage, pack, pack_task
-from acts_celery.worker.store.entries import Spent
-from acts_celery.worker.store.keys import due_runs
-from acts_celery.worker.store.scripts import Code, Script, readable, server_ms
+from ...protocol.calls.call import call_of, element_of
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.events import Outcome
+from ..broker.attempts import Seen, lane_token
+from ..broker.messages import TaskMessage, pack, pack_task
+from .entries import Spent
+from .keys import due_runs
+from .scripts import Code, Script, readable, server_ms
 
 ELEMENTS: Final = "elements"
 """The field of a run's state that counts the elements that its calls have begun (SPEC R4.10)."""

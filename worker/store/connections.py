@@ -47,7 +47,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel
 
-from acts_celery.broker_config import (
+from ...broker_config import (
     KEEPALIVE,
     Settings,
     is_cluster,
@@ -56,10 +56,10 @@ from acts_celery.broker_config import (
     read_cluster,
     read_sentinels,
 )
-from acts_celery.worker.broker.attempts import Tokens
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.outages import Batcher, Outage, watched
-from acts_celery.worker.store.keys import secret
+from ..broker.attempts import Tokens
+from ..errors import InfrastructureError
+from ..outages import Batcher, Outage, watched
+from .keys import secret
 
 _CONNECTIONS: Final = 32
 _KEEPS: Final = "noeviction"

@@ -13,23 +13,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from acts_celery.protocol import Plan
-from acts_celery.protocol.calls.call import Approvals, Call, make_call, read_approvals
-from acts_celery.protocol.calls.declarations import merged
-from acts_celery.protocol.calls.tools import Executor, Runner, Tool
-from acts_celery.protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, said_of
-from acts_celery.protocol.engine.events import CallEnded, ElementEnded, MessageAdded, Status
-from acts_celery.protocol.messages import CHOSEN, EVERYWHERE, TRUST
-from acts_celery.protocol.plan.graph import Graph, Writers
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.protocol.plan.layout import Layout
-from acts_celery.protocol.plan.waits import Gathers, Waits
-from acts_celery.protocol.references import Reference, parse
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import TRUSTED, Labels, Marks, marks_of
-from acts_celery.protocol.trust import marks_since, refuses_untrusted
-from acts_celery.worker.broker.messages import pack, unpack
-from acts_celery.worker.errors import OtherFormat
+from ...protocol import Plan
+from ...protocol.calls.call import Approvals, Call, make_call, read_approvals
+from ...protocol.calls.declarations import merged
+from ...protocol.calls.tools import Executor, Runner, Tool
+from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, said_of
+from ...protocol.engine.events import CallEnded, ElementEnded, MessageAdded, Status
+from ...protocol.messages import CHOSEN, EVERYWHERE, TRUST
+from ...protocol.plan.graph import Graph, Writers
+from ...protocol.plan.lanes import Lane
+from ...protocol.plan.layout import Layout
+from ...protocol.plan.waits import Gathers, Waits
+from ...protocol.references import Reference, parse
+from ...protocol.state.fold import Fold
+from ...protocol.state.labels import TRUSTED, Labels, Marks, marks_of
+from ...protocol.trust import marks_since, refuses_untrusted
+from ..broker.messages import pack, unpack
+from ..errors import OtherFormat
 
 # Formats: which runs this version reads; one of another format is left to the workers of its version (SPEC R11.1).
 

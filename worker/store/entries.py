@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from acts_celery.protocol.calls.call import element_index
-from acts_celery.protocol.engine import events as undone
-from acts_celery.protocol.engine.events import (
+from ...protocol.calls.call import element_index
+from ...protocol.engine import events as undone
+from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
     CallGivenBack,
@@ -28,13 +28,13 @@ from acts_celery.protocol.engine.events import (
     PromisesGivenUp,
     Status,
 )
-from acts_celery.protocol.engine.loop import LoopEvent
-from acts_celery.worker.broker.attempts import Seen
-from acts_celery.worker.broker.messages import unpack
-from acts_celery.worker.store import keys as names
-from acts_celery.worker.store.held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
-from acts_celery.worker.store.keys import Fields
-from acts_celery.worker.store.loop_entries import read_loop_events
+from ...protocol.engine.loop import LoopEvent
+from ..broker.attempts import Seen
+from ..broker.messages import unpack
+from . import keys as names
+from .held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
+from .keys import Fields
+from .loop_entries import read_loop_events
 
 # What the log says of the time that a call took: the field `t` of what is told of its end.
 #

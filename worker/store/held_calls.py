@@ -14,17 +14,17 @@ from typing import Any, Final, Self
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.call import asks
-from acts_celery.protocol.engine.events import FanOut, Hold, Ruling, Snapshot, Verdict
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.trust import Doubt
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.broker.messages import pack, unpack
-from acts_celery.worker.errors import RunNotFound
-from acts_celery.worker.store.keys import ENDED_STATUSES, HELD, Condition, Keys
-from acts_celery.worker.store.scripts import iso_date
+from ...broker_config import Settings
+from ...protocol.calls.call import asks
+from ...protocol.engine.events import FanOut, Hold, Ruling, Snapshot, Verdict
+from ...protocol.paths import MISSING
+from ...protocol.trust import Doubt
+from ..backoff import batches
+from ..broker.attempts import CallId
+from ..broker.messages import pack, unpack
+from ..errors import RunNotFound
+from .keys import ENDED_STATUSES, HELD, Condition, Keys
+from .scripts import iso_date
 
 _AT_ONCE: Final = 200
 _DIGEST: Final = 20

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from acts_celery.protocol import Limits
-from acts_celery.protocol.calls.call import Call, call_of
-from acts_celery.protocol.engine.events import (
+from ...protocol import Limits
+from ...protocol.calls.call import Call, call_of
+from ...protocol.engine.events import (
     FINAL,
     CallEnded,
     CallGivenBack,
@@ -25,16 +25,16 @@ from acts_celery.protocol.engine.events import (
     PromisesGivenUp,
     Status,
 )
-from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.outcomes import Terms, output_fault
-from acts_celery.protocol.engine.standing import Guests
-from acts_celery.protocol.plan.graph import Graph
-from acts_celery.protocol.plan.waits import Gathers, Waits
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import Labels, marks_of
-from acts_celery.protocol.state.operations import read_operation
-from acts_celery.worker.broker.attempts import Attempt, Tokens
-from acts_celery.worker.store.definition import (
+from ...protocol.engine.execution import Execution
+from ...protocol.engine.outcomes import Terms, output_fault
+from ...protocol.engine.standing import Guests
+from ...protocol.plan.graph import Graph
+from ...protocol.plan.waits import Gathers, Waits
+from ...protocol.state.fold import Fold
+from ...protocol.state.labels import Labels, marks_of
+from ...protocol.state.operations import read_operation
+from ..broker.attempts import Attempt, Tokens
+from .definition import (
     PLACES,
     Definition,
     Ended,
@@ -47,9 +47,9 @@ from acts_celery.worker.store.definition import (
     unpack_lane,
     writers_of,
 )
-from acts_celery.worker.store.entries import Entry, RunStatusChanged, id_key, moment_ms, standing
-from acts_celery.worker.store.log import MessageLog, Opened
-from acts_celery.worker.store.state import RunState
+from .entries import Entry, RunStatusChanged, id_key, moment_ms, standing
+from .log import MessageLog, Opened
+from .state import RunState
 
 # Gatherings: what gather calls wait for in the lane of an instance, as the log has it (SPEC R10.4, R11.7).
 #

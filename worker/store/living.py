@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple, Self
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from acts_celery.worker.broker.messages import SENT, TASKS, pack, unpack
-from acts_celery.worker.store.connections import GroupedCommands
-from acts_celery.worker.store.held_calls import AuditRecord
-from acts_celery.worker.store.keys import AUDIT, Keys, processes, queue_notes, session_messages, session_process
-from acts_celery.worker.store.scripts import UNREADABLE, AsyncScript, iso_date, readable, server_ms
+from ..broker.messages import SENT, TASKS, pack, unpack
+from .connections import GroupedCommands
+from .held_calls import AuditRecord
+from .keys import AUDIT, Keys, processes, queue_notes, session_messages, session_process
+from .scripts import UNREADABLE, AsyncScript, iso_date, readable, server_ms
 
 _SHOWN_MS: Final = 15_000
 """How old a report may be that people are shown."""

@@ -16,25 +16,25 @@ from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 from redis.client import Pipeline
 
-from acts_celery.protocol.engine.loop import LoopLimits
-from acts_celery.protocol.messages import digests
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, Tokens, lane_token
-from acts_celery.worker.broker.messages import unpack
-from acts_celery.worker.errors import RunBroken, RunNotFound, WorkerError
-from acts_celery.worker.fairness import alone_from
-from acts_celery.worker.process import figures
-from acts_celery.worker.store import keys as names
-from acts_celery.worker.store.commits import Commit, Committed, LoopCommitted, milliseconds
-from acts_celery.worker.store.connections import GroupedCommands, new_secret
-from acts_celery.worker.store.definition import FORMAT, Definition, require_format, unpack_definition
-from acts_celery.worker.store.entries import Entry, counting, id_key, read_entry, read_flat
-from acts_celery.worker.store.keys import Condition, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
-from acts_celery.worker.store.loop_entries import LoopStep
-from acts_celery.worker.store.run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
-from acts_celery.worker.store.scripts import MOST_CODES, AsyncScript, Code, Script, read_codes
-from acts_celery.worker.store.slots import SPENT, Budget, Budgets, Reservation, Shortfall
-from acts_celery.worker.store.waiting import read_waiting
+from ...protocol.engine.loop import LoopLimits
+from ...protocol.messages import digests
+from ..backoff import batches
+from ..broker.attempts import CallId, Tokens, lane_token
+from ..broker.messages import unpack
+from ..errors import RunBroken, RunNotFound, WorkerError
+from ..fairness import alone_from
+from ..process import figures
+from . import keys as names
+from .commits import Commit, Committed, LoopCommitted, milliseconds
+from .connections import GroupedCommands, new_secret
+from .definition import FORMAT, Definition, require_format, unpack_definition
+from .entries import Entry, counting, id_key, read_entry, read_flat
+from .keys import Condition, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
+from .loop_entries import LoopStep
+from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
+from .scripts import MOST_CODES, AsyncScript, Code, Script, read_codes
+from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
+from .waiting import read_waiting
 
 _NO_LIMIT: Final = 2**53
 _PAGE: Final = 500

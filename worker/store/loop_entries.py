@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.loop import (
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.loop import (
     Answered,
     Approved,
     Asked,
@@ -29,10 +29,10 @@ from acts_celery.protocol.engine.loop import (
     TickError,
     UsageCame,
 )
-from acts_celery.worker.broker.messages import pack, unpack
+from ..broker.messages import pack, unpack
 
 if TYPE_CHECKING:
-    from acts_celery.worker.store.entries import Entry
+    from .entries import Entry
 
 LOOP: Final = "?"
 """The loop's lane. No instance of a request has this name."""

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from redis import Redis
 from redis.asyncio import Redis as AsyncioRedis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.engine.events import Failure, Success
-from acts_celery.protocol.engine.loop import Loop, LoopLimits
-from acts_celery.protocol.messages import file_parts, is_file, picture_type, with_changed
-from acts_celery.protocol.state.labels import TRUSTED, Labels, marks_of
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
-from acts_celery.worker.broker.messages import Delivery, TaskMessage, delivery_task
-from acts_celery.worker.store.connections import GroupedCommands
-from acts_celery.worker.store.definition import FORMAT
-from acts_celery.worker.store.keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs
-from acts_celery.worker.store.loop_entries import follow
-from acts_celery.worker.store.scripts import AsyncScript
-from acts_celery.worker.store.slots import Budget
+from ...broker_config import Settings
+from ...protocol.engine.events import Failure, Success
+from ...protocol.engine.loop import Loop, LoopLimits
+from ...protocol.messages import file_parts, is_file, picture_type, with_changed
+from ...protocol.state.labels import TRUSTED, Labels, marks_of
+from ..backoff import batches
+from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
+from ..broker.messages import Delivery, TaskMessage, delivery_task
+from .connections import GroupedCommands
+from .definition import FORMAT
+from .keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs
+from .loop_entries import follow
+from .scripts import AsyncScript
+from .slots import Budget
 
 if TYPE_CHECKING:
-    from acts_celery.worker.store.entries import Entry
+    from .entries import Entry
 
 
 # Child runs: how a run and the call that it is to answer know each other (SPEC R9.3, R13.10).

@@ -18,21 +18,21 @@ from typing import Any, Final, Self
 from redis import Redis
 from redis.exceptions import RedisError
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol import Plan
-from acts_celery.protocol.engine.events import Status
-from acts_celery.protocol.engine.loop import Loop
-from acts_celery.protocol.engine.outcomes import output_fault
-from acts_celery.protocol.plan.lanes import Lane
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, lane_token, owner_token
-from acts_celery.worker.broker.messages import TaskMessage, pack, pack_task
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.process import figures
-from acts_celery.worker.store.commits import PUBLISHED_MS, SENT_MS, DueRuns, approve_ms, promises_due
-from acts_celery.worker.store.definition import FORMAT, gather_counts, pack_definition, pack_lane
-from acts_celery.worker.store.held_calls import AuditRecord
-from acts_celery.worker.store.keys import (
+from ...broker_config import Settings
+from ...protocol import Plan
+from ...protocol.engine.events import Status
+from ...protocol.engine.loop import Loop
+from ...protocol.engine.outcomes import output_fault
+from ...protocol.plan.lanes import Lane
+from ..backoff import batches
+from ..broker.attempts import CallId, lane_token, owner_token
+from ..broker.messages import TaskMessage, pack, pack_task
+from ..errors import InfrastructureError
+from ..process import figures
+from .commits import PUBLISHED_MS, SENT_MS, DueRuns, approve_ms, promises_due
+from .definition import FORMAT, gather_counts, pack_definition, pack_lane
+from .held_calls import AuditRecord
+from .keys import (
     AUDIT,
     BEFORE,
     CALL,
@@ -47,9 +47,9 @@ from acts_celery.worker.store.keys import (
     due_runs,
     ended_runs,
 )
-from acts_celery.worker.store.loop_entries import LOOP
-from acts_celery.worker.store.run_list import OWNER, RunList, note_owned
-from acts_celery.worker.store.scripts import Script
+from .loop_entries import LOOP
+from .run_list import OWNER, RunList, note_owned
+from .scripts import Script
 
 # Retention: every key that a run may have, to be given its expiry, measured or deleted.
 

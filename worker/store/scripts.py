@@ -23,8 +23,8 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.cluster import ClusterPipeline
 
-from acts_celery.worker.process import count_refusal
-from acts_celery.worker.store.keys import Keys
+from ..process import count_refusal
+from .keys import Keys
 
 _LINE: Final = re.compile(r"^-- (KEYS|USES): (.*)\n", re.MULTILINE)
 _EVERY: Final = "*"

@@ -15,13 +15,13 @@ from typing import Any, Final, Self
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from acts_celery.protocol.engine.costs import CURRENCY, dollars_of
-from acts_celery.protocol.engine.loop import LoopLimits
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, lane_token
-from acts_celery.worker.store.connections import GroupedCommands
-from acts_celery.worker.store.keys import Condition, Keys, Kind
-from acts_celery.worker.store.scripts import AsyncScript, Script, readable, server_ms
+from ...protocol.engine.costs import CURRENCY, dollars_of
+from ...protocol.engine.loop import LoopLimits
+from ..backoff import batches
+from ..broker.attempts import CallId, lane_token
+from .connections import GroupedCommands
+from .keys import Condition, Keys, Kind
+from .scripts import AsyncScript, Script, readable, server_ms
 
 _UNCLAIMED_MS: Final = 5_000
 """How long a call may hold a slot and not have begun before its lane is published again."""

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acts_celery.protocol.calls.call import Call, make_call
-from acts_celery.protocol.calls.tools import Executor, Runner
-from acts_celery.protocol.calls.trust import NOTHING, said_of
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.events import (
+from ...protocol.calls.call import Call, make_call
+from ...protocol.calls.tools import Executor, Runner
+from ...protocol.calls.trust import NOTHING, said_of
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
     CallHeld,
@@ -24,12 +24,12 @@ from acts_celery.protocol.engine.events import (
     PromisesGivenUp,
     Status,
 )
-from acts_celery.protocol.engine.loop import Loop
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.labels import TRUSTED, Labels
-from acts_celery.worker.store.definition import Definition, Ended, LaneRecord, relabelled, unpack_lane
-from acts_celery.worker.store.entries import Entry, RunStatusChanged, Spent, id_key, moment_ms
-from acts_celery.worker.store.loop_entries import follow
+from ...protocol.engine.loop import Loop
+from ...protocol.state.fold import Fold
+from ...protocol.state.labels import TRUSTED, Labels
+from .definition import Definition, Ended, LaneRecord, relabelled, unpack_lane
+from .entries import Entry, RunStatusChanged, Spent, id_key, moment_ms
+from .loop_entries import follow
 
 
 @dataclass(slots=True)

@@ -16,22 +16,22 @@ from typing import Any, Final, TypeVar
 import msgpack
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.engine.events import CallGivenBack
-from acts_celery.protocol.engine.loop import Stage
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import CallId, call_name
-from acts_celery.worker.broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
-from acts_celery.worker.errors import LetterNotFound
-from acts_celery.worker.store.commits import DueRuns
-from acts_celery.worker.store.connections import redis_errors
-from acts_celery.worker.store.entries import moment_ms, read_entry
-from acts_celery.worker.store.held_calls import audit_record
-from acts_celery.worker.store.keys import AUDIT, Condition, Keys, Kind, active_runs, probes, processes
-from acts_celery.worker.store.living import silent_processes
-from acts_celery.worker.store.loop_entries import LOOP
-from acts_celery.worker.store.scripts import UNREADABLE, server_ms
-from acts_celery.worker.store.slots import slot_call, slots_key
+from ...broker_config import Settings
+from ...protocol.engine.events import CallGivenBack
+from ...protocol.engine.loop import Stage
+from ..backoff import batches
+from ..broker.attempts import CallId, call_name
+from ..broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
+from ..errors import LetterNotFound
+from .commits import DueRuns
+from .connections import redis_errors
+from .entries import moment_ms, read_entry
+from .held_calls import audit_record
+from .keys import AUDIT, Condition, Keys, Kind, active_runs, probes, processes
+from .living import silent_processes
+from .loop_entries import LOOP
+from .scripts import UNREADABLE, server_ms
+from .slots import slot_call, slots_key
 
 T = TypeVar("T")
 

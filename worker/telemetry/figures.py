@@ -22,15 +22,15 @@ from redis import Redis
 from redis.cluster import RedisCluster
 from redis.exceptions import NoPermissionError, RedisError
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.transport import broker_failures
-from acts_celery.worker.errors import InfrastructureError
-from acts_celery.worker.outages import Outage
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs, queue_notes, recovery
-from acts_celery.worker.store.living import QueuedMessage, QueueNote
-from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.waiting import DeadLetters
+from ...broker_config import Settings
+from ..backoff import batches
+from ..broker.transport import broker_failures
+from ..errors import InfrastructureError
+from ..outages import Outage
+from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs, queue_notes, recovery
+from ..store.living import QueuedMessage, QueueNote
+from ..store.scripts import server_ms
+from ..store.waiting import DeadLetters
 
 # What is in the log now: runs under way and their calls, what waits for people, dead letters, the sweep, memory.
 #

@@ -26,9 +26,9 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.process import BoundedNames, Figures, Tokens, keep_figures, refusals
+from ...broker_config import Settings
+from ..errors import WorkerError
+from ..process import BoundedNames, Figures, Tokens, keep_figures, refusals
 
 OTHER: Final = "other"
 """The label of what has no name of its own."""

@@ -32,14 +32,14 @@ from opentelemetry.trace import (
 from redis import Redis
 from redis.exceptions import RedisError
 
-from acts_celery.protocol.engine.events import ChildStarted
-from acts_celery.worker.backoff import batches
-from acts_celery.worker.broker.attempts import TracePlace
-from acts_celery.worker.errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.scripts import Script, server_ms
-from acts_celery.worker.telemetry.spans import CHAT, RunSpans, Span, TracedRun
+from ...protocol.engine.events import ChildStarted
+from ..backoff import batches
+from ..broker.attempts import TracePlace
+from ..errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
+from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
+from ..store.log import History
+from ..store.scripts import Script, server_ms
+from .spans import CHAT, RunSpans, Span, TracedRun
 
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final, NamedTuple, Self
 
-from acts_celery.protocol.calls.call import Call, call_of, element_of
-from acts_celery.protocol.calls.tools import Executor
-from acts_celery.protocol.engine.costs import reported
-from acts_celery.protocol.engine.events import CallEnded, CallsUndone, ChildStarted, ElementEnded, FanOutBegun, Status
-from acts_celery.protocol.engine.loop import Answered, Asked, LoopEnded
-from acts_celery.worker.broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
-from acts_celery.worker.store.definition import Definition, unpack_lane
-from acts_celery.worker.store.entries import Entry, RunStatusChanged, moment_ms
-from acts_celery.worker.store.keys import ENDED_STATUSES
-from acts_celery.worker.store.loop_entries import LOOP
-from acts_celery.worker.store.run_list import DELEGATE, PARENT, TRACE
-from acts_celery.worker.store.scripts import Code
+from ...protocol.calls.call import Call, call_of, element_of
+from ...protocol.calls.tools import Executor
+from ...protocol.engine.costs import reported
+from ...protocol.engine.events import CallEnded, CallsUndone, ChildStarted, ElementEnded, FanOutBegun, Status
+from ...protocol.engine.loop import Answered, Asked, LoopEnded
+from ..broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
+from ..store.definition import Definition, unpack_lane
+from ..store.entries import Entry, RunStatusChanged, moment_ms
+from ..store.keys import ENDED_STATUSES
+from ..store.loop_entries import LOOP
+from ..store.run_list import DELEGATE, PARENT, TRACE
+from ..store.scripts import Code
 
 OPERATION: Final = "gen_ai.operation.name"
 WORKFLOW: Final = "invoke_workflow"

@@ -13,6 +13,6 @@
 
 from __future__ import annotations
 
-from acts_celery.worker.ui.page import Page
+from .page import Page
 
 __all__ = ["Page"]

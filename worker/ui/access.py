@@ -32,10 +32,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from acts_celery.broker_config import BrokerConfigError
-from acts_celery.broker_config.tokens import AccessToken, Identity, Right
-from acts_celery.protocol.errors import ProtocolError, json_text
-from acts_celery.worker.errors import (
+from ...broker_config import BrokerConfigError
+from ...broker_config.tokens import AccessToken, Identity, Right
+from ...protocol.errors import ProtocolError, json_text
+from ..errors import (
     BadQuery,
     InfrastructureError,
     InstanceNotFound,

@@ -16,21 +16,21 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from acts_celery.broker_config import Settings
-from acts_celery.broker_config.settings import UI_RIGHTS
-from acts_celery.broker_config.tokens import AccessToken, Right
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.submission import decode
-from acts_celery.worker.client.client import Client
-from acts_celery.worker.client.retrying import Retried
-from acts_celery.worker.client.run import ReadableRun, Run
-from acts_celery.worker.limits import limits_of
-from acts_celery.worker.store.connections import connect
-from acts_celery.worker.ui import Page
-from acts_celery.worker.ui.access import Access, Bodies, Guard, Reader, Refused, Site, Visitor, encoded
-from acts_celery.worker.ui.following import WATCHED, EventStream, Following
-from acts_celery.worker.ui.opened import Query
-from acts_celery.worker.ui.server import WebServer
+from ...broker_config import Settings
+from ...broker_config.settings import UI_RIGHTS
+from ...broker_config.tokens import AccessToken, Right
+from ...protocol.paths import MISSING
+from ...protocol.plan.submission import decode
+from ..client.client import Client
+from ..client.retrying import Retried
+from ..client.run import ReadableRun, Run
+from ..limits import limits_of
+from ..store.connections import connect
+from . import Page
+from .access import Access, Bodies, Guard, Reader, Refused, Site, Visitor, encoded
+from .following import WATCHED, EventStream, Following
+from .opened import Query
+from .server import WebServer
 
 # Deeds: what can be done to a run from its page. Each is a method of the client, and takes a right of the token.
 #

@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from typing import Any, Final, Self
 from unicodedata import east_asian_width
 
-from acts_celery.protocol.errors import one_line
+from ...protocol.errors import one_line
 
 # Layers: each call below all that it waits for, and in an order in which few arrows cross.
 #

@@ -13,11 +13,11 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from starlette.types import Receive, Scope, Send
 
-from acts_celery.broker_config import Settings
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.store.connections import connect_async_client
-from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.ui.access import Reader, Refused, Shares, document, encoded, refusal
+from ...broker_config import Settings
+from ..backoff import Backoff
+from ..store.connections import connect_async_client
+from ..store.keys import Keys
+from .access import Reader, Refused, Shares, document, encoded, refusal
 
 PAUSE_SECONDS: Final = 0.5
 """The least time between two overviews of a run."""

@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from acts_celery.protocol import ExpressionError
-from acts_celery.protocol.analysis.provenance import Explanation, Logged, Origin, Read, explain
-from acts_celery.protocol.analysis.visibility import Access, judged_kinds, sights
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.events import FINAL, Status
-from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.graph import ReadPlaces, places_read
-from acts_celery.protocol.references import DAGGER, Reference
-from acts_celery.protocol.state.scopes import read_scope
-from acts_celery.worker.broker.attempts import call_name
-from acts_celery.worker.client.absence import Absence, absence
-from acts_celery.worker.client.call_results import CallResult, cut_short
-from acts_celery.worker.client.results import DELETED, instance_status
-from acts_celery.worker.errors import BadQuery, NoSuchCall
-from acts_celery.worker.store.definition import Definition
-from acts_celery.worker.store.entries import moment_ms
-from acts_celery.worker.store.scripts import iso_date
-from acts_celery.worker.ui.opened import (
+from ...protocol import ExpressionError
+from ...protocol.analysis.provenance import Explanation, Logged, Origin, Read, explain
+from ...protocol.analysis.visibility import Access, judged_kinds, sights
+from ...protocol.calls.call import Call
+from ...protocol.engine.events import FINAL, Status
+from ...protocol.paths import MISSING
+from ...protocol.plan.graph import ReadPlaces, places_read
+from ...protocol.references import DAGGER, Reference
+from ...protocol.state.scopes import read_scope
+from ..broker.attempts import call_name
+from ..client.absence import Absence, absence
+from ..client.call_results import CallResult, cut_short
+from ..client.results import DELETED, instance_status
+from ..errors import BadQuery, NoSuchCall
+from ..store.definition import Definition
+from ..store.entries import moment_ms
+from ..store.scripts import iso_date
+from .opened import (
     LIST_BYTES,
     MOST_CALLS,
     NAMED,
@@ -35,7 +35,7 @@ from acts_celery.worker.ui.opened import (
     shown,
     within,
 )
-from acts_celery.worker.ui.sent import Counts, described_call, given_to, read_and_written
+from .sent import Counts, described_call, given_to, read_and_written
 
 AT_ONCE: Final = 50
 UNKNOWN: Final = "unknown"

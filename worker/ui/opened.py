@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.engine.events import (
+from ...broker_config import Settings
+from ...protocol.calls.call import Call
+from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
     CallHeld,
@@ -25,16 +25,16 @@ from acts_celery.protocol.engine.events import (
     FanOutBegun,
     Status,
 )
-from acts_celery.worker.broker.attempts import lane_token
-from acts_celery.worker.client.call_results import CANCELLED
-from acts_celery.worker.client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
-from acts_celery.worker.errors import BadQuery, InstanceDeleted, InstanceNotFound
-from acts_celery.worker.store.definition import Definition, LaneRecord
-from acts_celery.worker.store.entries import Entry, id_key, moment_ms, read_entry
-from acts_celery.worker.store.keys import AUDIT, Condition, Keys
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.scripts import iso_date
-from acts_celery.worker.store.state import RunState
+from ..broker.attempts import lane_token
+from ..client.call_results import CANCELLED
+from ..client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
+from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
+from ..store.definition import Definition, LaneRecord
+from ..store.entries import Entry, id_key, moment_ms, read_entry
+from ..store.keys import AUDIT, Condition, Keys
+from ..store.log import History
+from ..store.scripts import iso_date
+from ..store.state import RunState
 
 # A run's log, counted: for each call how many instances stand how, and why calls failed.
 #

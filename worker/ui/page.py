@@ -30,22 +30,22 @@ from typing import Any, Final, NoReturn, get_args
 
 from redis import Redis
 
-from acts_celery.broker_config import Settings
-from acts_celery.protocol.engine.loop import Stage
-from acts_celery.worker.client.control import Control, LoopControl
-from acts_celery.worker.client.deployments import Overview
-from acts_celery.worker.client.people import PlanControl
-from acts_celery.worker.client.results import Descendants, Result, RunStatus, read_state, run_status, status_of
-from acts_celery.worker.errors import BadQuery, NoSuchAnswer
-from acts_celery.worker.store.connections import redis_errors
-from acts_celery.worker.store.entries import read_entry
-from acts_celery.worker.store.held_calls import read_held
-from acts_celery.worker.store.keys import ENDED_STATUSES, Keys
-from acts_celery.worker.store.loop_entries import LOOP
-from acts_celery.worker.store.scripts import iso_date, server_ms
-from acts_celery.worker.ui.instances import call, instance, instances, place
-from acts_celery.worker.ui.opened import OpenedRun, Query, Tally, audit, log, shown, within
-from acts_celery.worker.ui.sent import conversation, plan, sent
+from ...broker_config import Settings
+from ...protocol.engine.loop import Stage
+from ..client.control import Control, LoopControl
+from ..client.deployments import Overview
+from ..client.people import PlanControl
+from ..client.results import Descendants, Result, RunStatus, read_state, run_status, status_of
+from ..errors import BadQuery, NoSuchAnswer
+from ..store.connections import redis_errors
+from ..store.entries import read_entry
+from ..store.held_calls import read_held
+from ..store.keys import ENDED_STATUSES, Keys
+from ..store.loop_entries import LOOP
+from ..store.scripts import iso_date, server_ms
+from .instances import call, instance, instances, place
+from .opened import OpenedRun, Query, Tally, audit, log, shown, within
+from .sent import conversation, plan, sent
 
 # A run at a glance, the list of the runs, what waits for a person: any number of instances costs the same.
 

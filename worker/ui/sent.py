@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from acts_celery.protocol.analysis.findings import arrows
-from acts_celery.protocol.calls.call import Call
-from acts_celery.protocol.calls.delegates import delegate_context
-from acts_celery.protocol.calls.outputs import Alternative, alternative
-from acts_celery.protocol.calls.tools import ANONYMOUS, Executor
-from acts_celery.protocol.engine.costs import Cost
-from acts_celery.protocol.engine.events import (
+from ...protocol.analysis.findings import arrows
+from ...protocol.calls.call import Call
+from ...protocol.calls.delegates import delegate_context
+from ...protocol.calls.outputs import Alternative, alternative
+from ...protocol.calls.tools import ANONYMOUS, Executor
+from ...protocol.engine.costs import Cost
+from ...protocol.engine.events import (
     FINAL,
     CallDecided,
     CallEnded,
@@ -31,23 +31,23 @@ from acts_celery.protocol.engine.events import (
     Status,
     narrowed,
 )
-from acts_celery.protocol.engine.loop import Answered, Asked, Loop, Started, Tick
-from acts_celery.protocol.errors import ProtocolError
-from acts_celery.protocol.plan.graph import Graph, places_read
-from acts_celery.protocol.requests.rendering import result_request
-from acts_celery.protocol.state.fold import Fold
-from acts_celery.protocol.state.scopes import all_messages, scoped, scoped_messages
-from acts_celery.worker.broker.attempts import Seen
-from acts_celery.worker.errors import NoLoop, NoSuchCall, NoSuchTick
-from acts_celery.worker.store.definition import Definition, LaneRecord
-from acts_celery.worker.store.entries import Entry, id_key, moment_ms
-from acts_celery.worker.store.keys import Keys
-from acts_celery.worker.store.lane import gathers_of
-from acts_celery.worker.store.log import History
-from acts_celery.worker.store.loop_entries import LOOP, follow
-from acts_celery.worker.store.state import RunState
-from acts_celery.worker.ui.drawing import WORST_FIRST, Node, draw, layers_of
-from acts_celery.worker.ui.opened import SHOW_BYTES, CallTally, OpenedRun, Tally, shown, within
+from ...protocol.engine.loop import Answered, Asked, Loop, Started, Tick
+from ...protocol.errors import ProtocolError
+from ...protocol.plan.graph import Graph, places_read
+from ...protocol.requests.rendering import result_request
+from ...protocol.state.fold import Fold
+from ...protocol.state.scopes import all_messages, scoped, scoped_messages
+from ..broker.attempts import Seen
+from ..errors import NoLoop, NoSuchCall, NoSuchTick
+from ..store.definition import Definition, LaneRecord
+from ..store.entries import Entry, id_key, moment_ms
+from ..store.keys import Keys
+from ..store.lane import gathers_of
+from ..store.log import History
+from ..store.loop_entries import LOOP, follow
+from ..store.state import RunState
+from .drawing import WORST_FIRST, Node, draw, layers_of
+from .opened import SHOW_BYTES, CallTally, OpenedRun, Tally, shown, within
 
 _MADE_AGAIN: Final = (
     "The log does not keep what this call was sent: this is made again from the values just before its result."

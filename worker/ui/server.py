@@ -23,11 +23,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from acts_celery.protocol.errors import one_line
-from acts_celery.worker.errors import InfrastructureError, NotPossibleNow
-from acts_celery.worker.store.keys import ENDED_STATUSES
-from acts_celery.worker.store.scripts import date_of
-from acts_celery.worker.ui.page import Page
+from ...protocol.errors import one_line
+from ..errors import InfrastructureError, NotPossibleNow
+from ..store.keys import ENDED_STATUSES
+from ..store.scripts import date_of
+from .page import Page
 
 # Connections: what a client may leave undone, for how long, and how many of its connections may.
 #
