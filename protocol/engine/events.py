@@ -1,6 +1,9 @@
 """Events: what one entry of a lane's log says, as plain values (SPEC R3, R4.10, R5, R9.3, R11.6, R14.2).
 
 `Execution.apply` takes those in that change what can be done. The messages of events go into the lane's fold before.
+
+What an event means for its call is said here once: its `kind` names it for readers, and its `status` is how the call
+(or the element) stands since. A log is read by these; `worker.store.state` reduces it to the state of a run.
 """
 
 from __future__ import annotations
@@ -8,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from ..calls.call import Call, call_of, element_of
+from ..calls.trust import ToolTrust
 from ..errors import ExpressionError, Problem, pointer
 from ..messages import CHOSEN, TRUST, render_data
 from ..references import Reference
-from ..state.labels import TRUSTED, Labels, Marks
+from ..state.fold import Fold
+from ..state.labels import TRUSTED, Labels, Marks, marks_of
 from ..state.scopes import read_scope, sliced
-from ..trust import Doubt
+from ..trust import Doubt, marks_since
 
 # Holds: calls that wait for a person, and what the person said (SPEC R14.2).
 #
@@ -164,6 +169,7 @@ class MessageAdded:
 class CallEnded:
     """A call has ended, with the last message of its result where it has any."""
 
+    kind: ClassVar = "call"
     call: int
     status: Status
     message: Mapping[str, Any] | None = None
@@ -185,6 +191,7 @@ class CallEnded:
 class ElementEnded:
     """An element of a call that is carried out for each has ended (SPEC R4.10)."""
 
+    kind: ClassVar = "element"
     call: int
     element: int
     """Its number (see `calls.elements`)."""
@@ -200,6 +207,8 @@ class ElementEnded:
 class CallHeld:
     """A call waits for a person since this entry (SPEC R14.2)."""
 
+    kind: ClassVar = "held"
+    status: ClassVar = Status.HELD
     call: int
     snapshot: Snapshot
     """What it will run with."""
@@ -211,6 +220,8 @@ class CallHeld:
 class CallDecided:
     """A person, or the end of the time for it, has decided on a call."""
 
+    kind: ClassVar = "decided"
+    status: ClassVar = Status.WAITING
     call: int
     ruling: Ruling
 
@@ -219,6 +230,8 @@ class CallDecided:
 class FanOutBegun:
     """A call is carried out for each element of its lists since this entry (SPEC R4.10)."""
 
+    kind: ClassVar = "each"
+    status: ClassVar = Status.RUNNING
     call: int
     snapshot: Snapshot
     """What its elements are carried out with."""
@@ -228,6 +241,8 @@ class FanOutBegun:
 class ChildStarted:
     """A run was started that is to answer a call (SPEC R9.3)."""
 
+    kind: ClassVar = "child"
+    status: ClassVar = Status.RUNNING
     call: int
     run: str
 
@@ -271,6 +286,25 @@ Event = (
     | CallsUndone
     | PromisesGivenUp
 )
+Wrote = MessageAdded | CallEnded | ElementEnded
+"""What an entry says of a call that has written, or ended."""
+
+
+def relabelled(event: Wrote, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> Wrote:
+    """What a call has written, or how it has ended, with the sources that are known since the log was written. A gather
+    call has those from `elsewhere`, too: of all results that it may have read in other lanes.
+    """
+    is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
+    marks = marks_since(call, trust, fold, is_done=is_done)
+    if call.gather and elsewhere:
+        marks |= Marks(elsewhere, elsewhere)
+    if not marks:
+        return event
+    if event.message is not None:
+        together = marks_of(event.message) | marks
+        chosen = {CHOSEN: sorted(together.chosen)} if together.chosen else {}
+        event = replace(event, message={**event.message, TRUST: sorted(together.labels), **chosen})
+    return replace(event, labels=event.labels | marks.labels) if isinstance(event, CallEnded) else event
 
 
 # Undone: which events of a lane still count where calls were carried out again since (SPEC R11.8).
@@ -392,7 +426,7 @@ class Outcome:
         return replace(self, messages=tuple({**message, **said} for message in self.messages), labels=marks.labels)
 
     @property
-    def events(self) -> Iterator[MessageAdded | CallEnded | ElementEnded]:
+    def events(self) -> Iterator[Wrote]:
         """The same as entries of the log: each message is one, and the last says how the call ended."""
         call, messages = call_of(self.index), self.messages
         for message in messages[:-1]:

@@ -15,7 +15,7 @@ from ..plan.graph import Graph
 from ..plan.waits import Gathers
 from ..references import Expression, Reference
 from ..state.fold import Fold
-from ..state.labels import Labels
+from ..state.labels import TRUSTED, Labels
 from .events import (
     FINAL,
     TRANSITIONS,
@@ -185,10 +185,11 @@ class Standing:
         take = _TAKES.get(type(event))
         return take is not None and take(self, event)
 
-    def _end(self, event: CallEnded) -> bool:
-        is_news = self.record(event.call, event.status)
-        if is_news and event.labels:
-            self._labels[event.call] = event.labels
+    def end(self, index: int, status: Status, labels: Labels = TRUSTED) -> bool:
+        """Take in that a call of the lane, or a global one that it waits for, has ended; says whether that was news."""
+        is_news = self.record(index, status)
+        if is_news and labels:
+            self._labels[index] = labels
         return is_news
 
     def _end_element(self, event: ElementEnded) -> bool:
@@ -274,7 +275,7 @@ class Standing:
 
 _TAKES: Final[Mapping[type, Callable[[Standing, Any], bool]]] = {
     MessageAdded: Standing._receive,
-    CallEnded: Standing._end,
+    CallEnded: lambda standing, event: standing.end(event.call, event.status, event.labels),
     ElementEnded: Standing._end_element,
     CallHeld: Standing._hold,
     CallDecided: Standing._let_go,
@@ -308,16 +309,19 @@ class Guests:
         """The promised places that gather calls still wait for in the lane (SPEC R6.3)."""
         return tuple(self._promises.values())
 
+    def apply(self, event: Event) -> None:
+        """Take in what an entry of the log says, its message appended to the fold."""
+        if isinstance(event, CallEnded):
+            self.end(event.call)
+        elif isinstance(event, PromisesGivenUp):
+            for node in list(self._promises):
+                self._end_promise(node)
+
     def end(self, index: int) -> None:
         """Note that a call of the lane, or a global one, has ended; its messages are in the fold."""
         if index not in self._ended:
             self._ended.add(index)
             self._end(index)
-
-    def give_up_promises(self) -> None:
-        """Wait no longer for what is promised."""
-        for node in list(self._promises):
-            self._end_promise(node)
 
     def is_settled(self, index: int) -> bool:
         """Whether a gather call has nothing to wait for in this lane any more (SPEC R6.5)."""

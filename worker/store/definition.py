@@ -18,16 +18,13 @@ from ...protocol.calls.call import Approvals, Call, make_call, read_approvals
 from ...protocol.calls.declarations import merged
 from ...protocol.calls.tools import Executor, Runner, Tool
 from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, said_of
-from ...protocol.engine.events import CallEnded, ElementEnded, MessageAdded, Status
-from ...protocol.messages import CHOSEN, EVERYWHERE, TRUST
+from ...protocol.messages import EVERYWHERE
 from ...protocol.plan.graph import Graph, Writers
 from ...protocol.plan.lanes import Lane
 from ...protocol.plan.layout import Layout
 from ...protocol.plan.waits import Gathers, Waits
 from ...protocol.references import Reference, parse
-from ...protocol.state.fold import Fold
-from ...protocol.state.labels import TRUSTED, Labels, Marks, marks_of
-from ...protocol.trust import marks_since, refuses_untrusted
+from ...protocol.trust import refuses_untrusted
 from ..broker.messages import pack, unpack
 from ..errors import OtherFormat
 
@@ -117,8 +114,6 @@ def unpack_gathers(fields: Mapping[str, Any] | None) -> Mapping[str, frozenset[s
 
 # Trust: what a definition holds of what tools and code say of who may decide (SPEC R16.1).
 
-Ended = MessageAdded | CallEnded | ElementEnded
-"""What an entry says of a call that has written, or ended."""
 Trusts = Mapping[str, ToolTrust]
 """What is said of tools and code, by name."""
 SaidHere = Callable[[Iterable[Call], Mapping[str, Any]], Trusts]
@@ -169,23 +164,6 @@ def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts
     before = {name: replace(said, endorses=said.endorses and name not in defined) for name, said in before.items()}
     names = (*before, *(name for name in added if name not in before))
     return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}
-
-
-def relabelled(event: Ended, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> Ended:
-    """What a call has written, or how it has ended, with the sources that are known since the log was written. A gather
-    call has those from `elsewhere`, too: of all results that it may have read in other lanes.
-    """
-    is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
-    marks = marks_since(call, trust, fold, is_done=is_done)
-    if call.gather and elsewhere:
-        marks |= Marks(elsewhere, elsewhere)
-    if not marks:
-        return event
-    if event.message is not None:
-        together = marks_of(event.message) | marks
-        chosen = {CHOSEN: sorted(together.chosen)} if together.chosen else {}
-        event = replace(event, message={**event.message, TRUST: sorted(together.labels), **chosen})
-    return replace(event, labels=event.labels | marks.labels) if isinstance(event, CallEnded) else event
 
 
 _MOST_KEPT: Final = 64

@@ -17,13 +17,14 @@ from ...protocol import Limits
 from ...protocol.calls.call import Call, call_of
 from ...protocol.engine.events import (
     FINAL,
-    CallEnded,
     CallGivenBack,
     CallsUndone,
     Event,
     Outcome,
     PromisesGivenUp,
     Status,
+    Wrote,
+    relabelled,
 )
 from ...protocol.engine.execution import Execution
 from ...protocol.engine.outcomes import Terms, output_fault
@@ -37,12 +38,10 @@ from ..broker.attempts import Attempt, Tokens
 from .definition import (
     PLACES,
     Definition,
-    Ended,
     LaneRecord,
     Said,
     SaidHere,
     places_in,
-    relabelled,
     unpack_definition,
     unpack_lane,
     writers_of,
@@ -391,7 +390,9 @@ class LaneView:
         self._note_given_up(self.run.state.gave_up)
         for index in self.awaited:
             if (end := self.run.state.shared.end(index)) is not None:
-                self._take(CallEnded(index, end.status, labels=end.labels), "")
+                self.execution.end(index, end.status, end.labels)
+                if self._guests is not None:
+                    self._guests.end(index)
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
@@ -451,22 +452,20 @@ class LaneView:
             self.size += entry.size
 
     def _take(self, event: Event, source: str) -> None:
-        if isinstance(event, Ended):
+        if isinstance(event, Wrote):
             call = self.by_index.get(-1 if event.call is None else event.call) if self._relabels else None
             if call is not None:
                 event = relabelled(event, call, self.execution.trust_of(call), self.fold, self.run.state.added_sources)
             if event.message is not None:
                 self.fold.append(event.message, source)
         self.execution.apply(event)
-        if self._guests is not None and isinstance(event, CallEnded):
-            self._guests.end(event.call)
+        if self._guests is not None:
+            self._guests.apply(event)
 
     def _note_given_up(self, id_: str) -> None:
         """Note that the run has given up, with an entry, what was promised."""
         if id_key(id_) > id_key(self._first):
-            self.execution.apply(PromisesGivenUp())
-            if self._guests is not None:
-                self._guests.give_up_promises()
+            self._take(PromisesGivenUp(), "")
 
     def newly_settled(self) -> list[int]:
         """The gather calls that have nothing to wait for here any more, and of which the log does not know it yet."""

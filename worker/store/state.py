@@ -23,11 +23,13 @@ from ...protocol.engine.events import (
     FanOutBegun,
     PromisesGivenUp,
     Status,
+    Wrote,
+    relabelled,
 )
 from ...protocol.engine.loop import Loop
 from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels
-from .definition import Definition, Ended, LaneRecord, relabelled, unpack_lane
+from .definition import Definition, LaneRecord, unpack_lane
 from .entries import Entry, RunStatusChanged, Spent, id_key, moment_ms
 from .loop_entries import follow
 
@@ -360,7 +362,7 @@ class RunState:
 
     def _relabelled(self, entry: Entry, lane: LaneState) -> Entry:
         event, call = entry.event, lane.known.get(-1 if entry.call is None else entry.call)
-        if call is None or not isinstance(event, Ended):
+        if call is None or not isinstance(event, Wrote):
             return entry
         trust = said_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
         event = relabelled(event, call, trust, lane.fold, self.added_sources)
