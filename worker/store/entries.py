@@ -26,6 +26,8 @@ from ...protocol.engine.events import (
     FanOutBegun,
     MessageAdded,
     PromisesGivenUp,
+    Ruling,
+    Snapshot,
     Status,
 )
 from ...protocol.engine.loop import LoopEvent
@@ -116,9 +118,50 @@ class Entry(NamedTuple):
         return self.record is not None or type(self.event) is CallsUndone
 
     @property
+    def kind(self) -> str | None:
+        """What has happened to a call, or an element, by the name that readers know it by; None where nothing has."""
+        return getattr(self.event, "kind", None)
+
+    @property
     def call(self) -> int | None:
         """The call that the event is about."""
         return getattr(self.event, "call", None)
+
+    @property
+    def status(self) -> Status | None:
+        """How the call is since this entry, until what is at work says more; None where the entry does not say it."""
+        event = self.event
+        return None if isinstance(event, RunStatusChanged | ElementEnded) else getattr(event, "status", None)
+
+    @property
+    def end(self) -> CallEnded | None:
+        """What it says of the call that has ended with it."""
+        return self.event if isinstance(self.event, CallEnded) else None
+
+    @property
+    def element_end(self) -> ElementEnded | None:
+        """What it says of the element that has ended with it."""
+        return self.event if isinstance(self.event, ElementEnded) else None
+
+    @property
+    def undone(self) -> CallsUndone | None:
+        """What it says of calls that are carried out again."""
+        return self.event if isinstance(self.event, CallsUndone) else None
+
+    @property
+    def given(self) -> Snapshot | None:
+        """What the call waits with for a person, or is carried out with for each."""
+        return getattr(self.event, "snapshot", None)
+
+    @property
+    def ruling(self) -> Ruling | None:
+        """What a person, or the end of the time for it, has decided of the call."""
+        return getattr(self.event, "ruling", None)
+
+    @property
+    def child(self) -> str | None:
+        """The run that was started to answer the call."""
+        return getattr(self.event, "run", None)
 
     @property
     def cost(self) -> Mapping[str, Any] | None:
@@ -273,8 +316,8 @@ def counting(entries: Iterable[Entry]) -> list[Entry]:
     found: list[Entry | None] = []
     written = defaultdict[tuple[str | None, int | None], list[int]](list)
     for entry in entries:
-        if isinstance(entry.event, CallsUndone):
-            for call in entry.event.calls:
+        if entry.undone is not None:
+            for call in entry.undone.calls:
                 for position in written.pop((entry.instance, call), ()):
                     found[position] = None
         elif entry.message is not None and entry.is_of_lane:

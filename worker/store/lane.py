@@ -18,7 +18,6 @@ from ...protocol.calls.call import Call, call_of
 from ...protocol.engine.events import (
     FINAL,
     CallGivenBack,
-    CallsUndone,
     Event,
     Outcome,
     PromisesGivenUp,
@@ -307,7 +306,7 @@ class LaneView:
         self.mark = mark
         """Of the lane's published task, as it was before we read who is at work."""
         entries = list(entries)
-        undone = [entry.event.calls for entry in entries if isinstance(entry.event, CallsUndone)]
+        undone = [entry.undone.calls for entry in entries if entry.undone is not None]
         self.was_retried = bool(undone)
         """Whether calls were undone that calls of the lane may wait for, also such as had begun."""
         self.given_back: dict[int, int] = {}

@@ -1,6 +1,7 @@
 """What the log says of one lane: the one fold that results, forks, amendments, retries, explanations and the loop read.
 
-A new kind of entry is one class of events, one line in `fields` and `entries`, and one line in the table below.
+A new kind of entry is one class of events, one line in `entries`, and one line in the table below. Who keeps no state
+of a lane, as a page that counts or a trace, reads each entry by what `Entry` says of its call.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from ...protocol.engine.events import (
     ElementEnded,
     FanOutBegun,
     PromisesGivenUp,
+    Ruling,
+    Snapshot,
     Status,
     Wrote,
     relabelled,
@@ -87,6 +90,10 @@ class CallState:
     is_decided: bool = False
     decided_ms: int | None = None
     """When it was held, or decided on: the later one."""
+    given: Snapshot | None = None
+    """What it waits with for a person, or is carried out with for each, until it has ended."""
+    ruling: Ruling | None = None
+    """What was decided of that."""
     child: str | None = None
     """The run that answers it, or is to."""
     elements: Elements | None = None
@@ -102,6 +109,22 @@ class CallState:
     def is_held(self) -> bool:
         """Whether it waits for a person."""
         return self.held is not None and not self.is_decided and self.end is None
+
+    @property
+    def status(self) -> Status:
+        """How it is as far as the log says; one that waits may be at work."""
+        if self.end is not None:
+            return self.end.status
+        if self.child is not None or self.elements is not None:
+            return Status.RUNNING
+        return Status.HELD if self.is_held else Status.WAITING
+
+    @property
+    def parameters(self) -> Mapping[str, Any] | None:
+        """Those that it will run with, where they are known before it has ended."""
+        if self.ruling is not None and self.ruling.parameters is not None:
+            return self.ruling.parameters
+        return self.given.parameters if self.given is not None else None
 
 
 _UNKNOWN: Final = CallState()
@@ -200,6 +223,7 @@ class LaneState:
         of_elements = call.elements.codes if call.elements is not None else set()
         code = next(iter(of_elements)) if len(of_elements) == 1 else entry.code
         call.end = End(entry.id, event.status, event.error, reason, entry.spent, code, event.is_rescued, event.labels)
+        call.given = call.ruling = None
         call.since_ms = call.decided_ms or self.laid_out_ms
         call.cost = _together(call.cost, event.cost) if event.cost is not None else call.cost
 
@@ -207,17 +231,19 @@ class LaneState:
         call = self._state(event.call)
         self.held += not call.is_held
         call.held, call.is_decided, call.decided_ms = entry.id, False, moment_ms(entry.id)
+        call.given, call.ruling = event.snapshot, None
 
     def _decide(self, entry: Entry, event: CallDecided) -> None:
         call = self._state(event.call)
         self.held -= call.is_held
-        call.is_decided, call.decided_ms = True, moment_ms(entry.id)
+        call.is_decided, call.decided_ms, call.ruling = True, moment_ms(entry.id), event.ruling
 
     def _start_child(self, entry: Entry, event: ChildStarted) -> None:
         self._state(event.call).child = event.run
 
     def _fan_out(self, entry: Entry, event: FanOutBegun) -> None:
-        self._state(event.call).elements = Elements(entry.elements)
+        call = self._state(event.call)
+        call.elements, call.given, call.ruling = Elements(entry.elements), event.snapshot, None
 
     def _end_element(self, entry: Entry, event: ElementEnded) -> None:
         call = self._state(event.call)
