@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
-from ...protocol.engine.events import CallEnded, CallsUndone, Status
+from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, Asked, Loop, LoopLimits, PartCame, Planned, Stage, Tick
 from ...protocol.engine.outcomes import holds_references
 from ...protocol.plan.additions import SoFar
@@ -306,17 +306,15 @@ class LoopView:
             self.messages.append(entry.message)
             self.labels |= marks_of(entry.message).labels
             (self._known if entry.call is None else self._written).append(entry.message)
-        match entry.event:
-            case CallEnded() as event:
-                where = entry.instance, event.call
-                written = tuple(self._written)
-                self.ended[where] = Ended(event.status, event.error, event.reason, written, event.labels)
-                self._written.clear()
-            case CallsUndone() as event:
-                for index in event.calls:
-                    self.ended.pop((entry.instance, index), None)
-                    for position in self._positions.pop((entry.instance, index), ()):
-                        self.messages[position] = _WITHDRAWN
+        if (end := entry.end) is not None:
+            written = tuple(self._written)
+            self.ended[entry.instance, end.call] = Ended(end.status, end.error, end.reason, written, end.labels)
+            self._written.clear()
+        elif entry.undone is not None:
+            for index in entry.undone.calls:
+                self.ended.pop((entry.instance, index), None)
+                for position in self._positions.pop((entry.instance, index), ()):
+                    self.messages[position] = _WITHDRAWN
 
     def position(self, index: int) -> int:
         """Where in the solution of the current tick a call stands."""
