@@ -14,7 +14,7 @@ from redis import Redis
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.engine.costs import CURRENCY, Cost
-from ...protocol.engine.events import CallDecided, CallEnded, CallHeld, CallStatus, Ruling, Snapshot, Status
+from ...protocol.engine.events import CallStatus, Ruling, Snapshot, Status
 from ...protocol.errors import pointer
 from ...protocol.messages import TEXT_TYPES
 from ...protocol.references import Reference
@@ -27,7 +27,7 @@ from ..store.held_calls import AuditRecord
 from ..store.keys import Condition, Keys, active_runs
 from ..store.log import History
 from ..store.scripts import Code, server_ms
-from ..store.state import CallState, Elements, End, LaneState, RunState
+from ..store.state import Elements, End, LaneState, RunState
 from ..store.waiting import DeadLetter, DeadLetters, Waiting
 from .progress import Event, event_of
 
@@ -222,7 +222,7 @@ class LaneCalls:
         ticks = lane.ticks
         for index, call in lane.known.items():
             state, condition = lane.call(index), self._at_work.get((instance, index))
-            is_begun = condition is not None or state.child is not None or state.elements is not None
+            is_begun = condition is not None or state.status is Status.RUNNING
             end = state.end or (self._cut_short(condition) if is_begun else self._stopped)
             timing = Timing(attempts=condition.attempt) if end is None and condition is not None else None
             if state.end is not None:
@@ -234,7 +234,7 @@ class LaneCalls:
                 index=index,
                 tool=call.tool,
                 instance=instance,
-                status=(end.status if end is not None else _under_way(state, is_begun)).value,
+                status=(end.status if end is not None else Status.RUNNING if is_begun else state.status).value,
                 error=end.error if end is not None else None,
                 reason=end.reason if end is not None else None,
                 tick=ticks.get(index),
@@ -268,13 +268,6 @@ def _shown_cost(cost: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {**kept, "money": Cost.read(cost).money, "currency": CURRENCY}
 
 
-def _under_way(call: CallState, is_begun: bool) -> Status:
-    """How a call stands that has not ended."""
-    if is_begun:
-        return Status.RUNNING
-    return Status.HELD if call.is_held else Status.WAITING
-
-
 # What a person changed of a held call: old and new parameters, scopes, other calls in its place (SPEC R14.2).
 
 _NOTHING: Final = Snapshot({}, {})
@@ -284,7 +277,7 @@ class Changes:
     """Finds them in the entries of a log, which are given in order."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str | None, int], Snapshot] = {}
+        self._held: dict[tuple[str | None, int | None], Snapshot] = {}
 
     def of(self, entry: Entry) -> dict[str, Any]:
         """What the decision changed that an entry says, or {}.
@@ -292,12 +285,12 @@ class Changes:
         `parameters` is a list of {pointer, old, new}, each of the two left out where there is none; `scopes` is
         {old: the kinds that were shown, new}; `calls` are those that stand in for it.
         """
-        event = entry.event
-        if isinstance(event, CallHeld):
-            self._held[entry.instance, event.call] = event.snapshot
-        if not isinstance(event, CallDecided | CallEnded) or event.ruling is None:
+        where = entry.instance, entry.call
+        if entry.status is Status.HELD and entry.given is not None:
+            self._held[where] = entry.given
+        if entry.ruling is None:
             return {}
-        return dict(_changed(event.ruling, self._held.pop((entry.instance, event.call), _NOTHING)))
+        return dict(_changed(entry.ruling, self._held.pop(where, _NOTHING)))
 
 
 def _changed(ruling: Ruling, shown: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -407,7 +400,7 @@ class LogReading:
             run.apply(entry)
         audit = entry.audit if self._changes is not None else None
         changes = self._changes.of(entry) if self._changes is not None else {}
-        end = _end(entry, entry.event, run, self._code(entry)) if isinstance(entry.event, CallEnded) else None
+        end = _end(entry, run, self._code(entry))
         tick = _tick(entry) if self._has_ticks else None
         has_end = end is not None and end.call is not None
         if entry.message is not None or audit is not None or has_end or tick is not None:
@@ -425,11 +418,13 @@ def _tick(entry: Entry) -> Event | None:
     return event if event is not None and event.kind == "tick" else None
 
 
-def _end(entry: Entry, event: CallEnded, run: RunState | None, code: Code | None) -> CallEnd:
+def _end(entry: Entry, run: RunState | None, code: Code | None) -> CallEnd | None:
+    if (end := entry.end) is None:
+        return None
     raw = None
     if entry.message is None and run is not None:
-        raw = run.lane(entry.instance).known[event.call].raw
-    return CallEnd(event.call, event.status.value, timing_of(entry.id, entry.spent), event.reason, raw, code)
+        raw = run.lane(entry.instance).known[end.call].raw
+    return CallEnd(end.call, end.status.value, timing_of(entry.id, entry.spent), end.reason, raw, code)
 
 
 # What runs have sent and not awaited (SPEC R5.1): how it stands, and waiting for it on a backend about to be ended.

@@ -19,7 +19,6 @@ from typing import Any, Final
 from redis import Redis
 
 from ...broker_config import Settings
-from ...protocol.engine.events import ChildStarted
 from ...protocol.engine.loop import Asked
 from ...protocol.messages import file_parts, pictures_in
 from ..backoff import batches
@@ -320,7 +319,7 @@ class Eraser:
         kept = RunState(self._history.definition())
         children, shown = list[str](), set[str]()
         for _, lane in self._history.lanes(chosen):
-            children += [entry.event.run for entry in lane if isinstance(entry.event, ChildStarted)]
+            children += [entry.child for entry in lane if entry.child is not None]
             shown |= _files_of(lane)
         pictures: Any = self._redis.hkeys(self._keys.pictures)  # an attempt may have left one that nothing names
         shown |= {digest.decode() for digest in pictures}

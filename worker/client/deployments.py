@@ -19,7 +19,6 @@ from ...protocol.analysis.deployment import Checked, Coming, Forecast, Part, Ref
 from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.calls.tools import Tool
 from ...protocol.calls.trust import said_of
-from ...protocol.engine.events import CallDecided, CallEnded, CallHeld, CallsUndone, FanOutBegun
 from ...protocol.engine.loop import Stage
 from ...protocol.errors import Speller
 from ...protocol.state.labels import marks_of
@@ -39,7 +38,6 @@ from .results import FOREIGN, RunStatus, counts_of, run_status
 from .submitting import ID, LATEST, collecting_seldom
 
 _AT_ONCE: Final = 1_000
-_Where = tuple[str | None, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +195,9 @@ class Deployments:
 
 @dataclass
 class _Reading:
-    """A run, and the parameters of its calls that were resolved already."""
+    """A run, and what in it names sources."""
 
     run: RunState
-    given: dict[_Where, Mapping[str, Any]] = field(default_factory=dict)
     marked: list[Mapping[str, Any]] = field(default_factory=list)
     """The messages that name sources."""
 
@@ -209,22 +206,12 @@ class _Reading:
         self.run.apply(entry)
         if entry.message is not None and marks_of(entry.message):
             self.marked.append(entry.message)
-        instance = entry.instance
-        match entry.event:
-            case CallHeld(call, snapshot) | FanOutBegun(call, snapshot):
-                self.given[instance, call] = snapshot.parameters
-            case CallDecided(call, ruling) if ruling.parameters is not None:
-                self.given[instance, call] = ruling.parameters
-            case CallEnded(call):
-                self.given.pop((instance, call), None)
-            case CallsUndone(calls, keeping):
-                for call in {*calls} - {*keeping}:
-                    self.given.pop((instance, call), None)
 
     def part(self, instance: str | None, lane: LaneState, shared: list[Call], at_work: Iterable[int]) -> Part:
         """The open calls of a lane."""
         calls = [lane.known[index] for index in lane.open]
-        given = {call.index: self.given[instance, call.index] for call in calls if (instance, call.index) in self.given}
+        resolved = ((call.index, lane.call(call.index).parameters) for call in calls)
+        given = {index: parameters for index, parameters in resolved if parameters is not None}
         ended = {index: [_number(one) for one in lane.elements(index)] for index in given}
         above = shared if instance is not None else []
         at_work = {*at_work}

@@ -19,11 +19,9 @@ from ...protocol import Problem, Rejected
 from ...protocol.calls.call import Call, parameter_problems
 from ...protocol.calls.tools import Tool
 from ...protocol.engine.events import (
-    CallDecided,
-    CallEnded,
-    CallHeld,
     Ruling,
     Snapshot,
+    Status,
     Verdict,
     scope_problems,
 )
@@ -232,7 +230,7 @@ class People:
         name = id_.name
         status = (self._redis.hget(self._keys.state, "status") or b"").decode()  # type: ignore[union-attr]
         entries = self._history.lane(id_.instance)
-        decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := _ruling(entry))]
+        decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := entry.ruling)]
         if not decided and status in ENDED_STATUSES:
             raise RunOver(f"run {id_.run} is {status}: nothing can be decided in it any more")
         if not decided:
@@ -272,7 +270,7 @@ class People:
 
     def _decided_ids(self) -> Iterator[CallId]:
         for entry in self._history.entries():
-            if _ruling(entry) is not None and entry.call is not None:
+            if entry.ruling is not None and entry.call is not None:
                 yield CallId(self._keys.run, entry.instance, entry.call)
 
     def _call(self, id_: CallId) -> tuple[Call, Tool | None, Snapshot]:
@@ -282,10 +280,9 @@ class People:
         entries = self._history.lane(id_.instance)
         if id_.instance is not None:
             run.feed(entries)
-        events = [entry.event for entry in entries if entry.call == id_.index]
-        held = [event.snapshot for event in events if isinstance(event, CallHeld)]
+        held = [entry.given for entry in entries if entry.call == id_.index and entry.status is Status.HELD]
         call = run.lane(id_.instance).known.get(id_.index)
-        if call is None or not held:
+        if call is None or not held or held[-1] is None:
             raise NotHeld(_not_held(id_))
         return call, run.definition.tools.get(call.tool), held[-1]
 
@@ -304,11 +301,6 @@ def meant_of(names: Iterable[str], call: str | int) -> str | None:
     """The one of the ids of held calls that an id or an index means; None where it is none, or several."""
     alike = [name for name in names if str(call) in (name, name.partition(":")[0])]
     return str(call) if str(call) in alike else alike[0] if len(alike) == 1 else None
-
-
-def _ruling(entry: Entry) -> Ruling | None:
-    """What was decided with an entry of a call."""
-    return entry.event.ruling if isinstance(entry.event, CallDecided | CallEnded) else None
 
 
 def _anew(id_: CallId) -> HeldAnew:

@@ -8,26 +8,17 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 from redis import Redis
 
 from ...broker_config import Settings, is_cluster
 from ...protocol.calls.call import element_of
-from ...protocol.engine.events import (
-    CallDecided,
-    CallEnded,
-    CallHeld,
-    ChildStarted,
-    ElementEnded,
-    FanOutBegun,
-    Status,
-)
 from ...protocol.engine.loop import Answered, Asked, LoopEnded, OutputGrew, TickClosed
 from ..backoff import Backoff
 from ..errors import RunNotFound
 from ..store.connections import PASSING, redis_errors
-from ..store.entries import Entry, RunStatusChanged, read_entry
+from ..store.entries import Entry, read_entry
 from ..store.keys import ENDED_STATUSES, Keys
 
 # What comes in a run: the streams that are read, of the run and, where that is wanted, of the child runs below it; and
@@ -90,9 +81,9 @@ class Streams:
                 self._last = entries[-1].id if len(entries) < _AT_ONCE else None
             for entry in entries:
                 self._seen[stream] = entry.id
-                if self.has_children and isinstance(entry.event, ChildStarted):
-                    log = Keys(self._keys.prefix, entry.event.run).log
-                    self._runs[log] = entry.event.run
+                if self.has_children and entry.child is not None:
+                    log = Keys(self._keys.prefix, entry.child).log
+                    self._runs[log] = entry.child
                     self._later.append(log)
                 yield self._runs.get(stream), entry
                 if stream in self._runs and entry.run_status in ENDED_STATUSES:
@@ -378,26 +369,24 @@ def event_of(entry: Entry, run: str | None = None) -> Event | None:
 
 
 def _event_of(entry: Entry) -> Event | None:
-    id_, instance = entry.id, entry.instance
     if entry.tick is not None:
         return _loop_event(entry)
-    match entry.event:
-        case RunStatusChanged() as event:
-            return Event(id_, "run", event.status)
-        case CallEnded() as event:
-            return Event(id_, "call", event.status.value, instance, event.call)
-        case CallHeld() as event:
-            return Event(id_, "held", Status.HELD.value, instance, event.call)
-        case CallDecided() as event:
-            return Event(id_, "decided", event.ruling.verdict.value, instance, event.call)
-        case ChildStarted() as event:
-            return Event(id_, "child", Status.RUNNING.value, instance, event.call, child=event.run)
-        case FanOutBegun() as event:
-            return Event(id_, "each", Status.RUNNING.value, instance, event.call, entry.elements)
-        case ElementEnded() as event:
-            element = element_of(event.element)
-            return Event(id_, "element", event.status.value, instance, event.call, element=element)
-    return None
+    if entry.run_status is not None:
+        return Event(entry.id, "run", entry.run_status)
+    if entry.kind is None:
+        return None
+    element, ruling = entry.element_end, entry.ruling if entry.end is None else None
+    status = element.status if element is not None else ruling.verdict if ruling is not None else entry.status
+    return Event(
+        entry.id,
+        cast(EventKind, entry.kind),
+        str(status),
+        entry.instance,
+        entry.call,
+        elements=entry.elements or None,
+        element=element_of(element.element) if element is not None else None,
+        child=entry.child,
+    )
 
 
 def _loop_event(entry: Entry) -> Event | None:

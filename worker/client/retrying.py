@@ -19,15 +19,7 @@ from redis import Redis
 from ...broker_config import Settings
 from ...protocol import Problem, Rejected
 from ...protocol.calls.call import call_of
-from ...protocol.engine.events import (
-    CallEnded,
-    CallsUndone,
-    ElementEnded,
-    MessageAdded,
-    Outcome,
-    Status,
-    Success,
-)
+from ...protocol.engine.events import CallsUndone, Outcome, Status, Success
 from ...protocol.limits import one_message_problems
 from ...protocol.plan.graph import Graph
 from ...protocol.plan.lanes import Joins, Reach
@@ -441,8 +433,8 @@ class Retrier:
         undone = defaultdict[str | None, set[int]](set)
         for entry in self._history.entries():
             view.state.apply(entry)
-            if since is not None and isinstance(entry.event, CallsUndone) and id_key(entry.id) > id_key(since.decode()):
-                undone[entry.instance].update(entry.event.calls)
+            if since is not None and entry.undone is not None and id_key(entry.id) > id_key(since.decode()):
+                undone[entry.instance].update(entry.undone.calls)
         return view, undone
 
     def _read_one(self, choice: Choice) -> RunView | None:
@@ -523,13 +515,12 @@ class Retrier:
     def _messages(self) -> Iterator[Found]:
         """What the log holds for instances."""
         for entry in self._history.entries():
-            event, instance = entry.event, entry.instance
-            if instance is None:
+            if (instance := entry.instance) is None:
                 continue
-            if isinstance(event, CallsUndone):
-                yield entry.id, instance, None, frozenset(event.calls)
-            elif isinstance(event, MessageAdded | CallEnded | ElementEnded) and event.message is not None:
-                yield entry.id, instance, event.call, event.message
+            if entry.undone is not None:
+                yield entry.id, instance, None, frozenset(entry.undone.calls)
+            elif entry.message is not None:
+                yield entry.id, instance, entry.call, entry.message
 
     def _written(self, outcome: Outcome) -> dict[str, Any]:
         labels = {"labels": sorted(outcome.labels)} if outcome.labels else {}
