@@ -32,7 +32,6 @@ from opentelemetry.trace import (
 from redis import Redis
 from redis.exceptions import RedisError
 
-from ...protocol.engine.events import ChildStarted
 from ..backoff import batches
 from ..broker.attempts import TracePlace
 from ..errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
@@ -295,7 +294,7 @@ class TraceExport:
 def _spans(spans: RunSpans, history: History, note_child: Callable[[str], None]) -> Iterator[Span]:
     """The spans of a log, and by the way the child runs that it tells of."""
     for entry in history.entries():
-        if isinstance(entry.event, ChildStarted):
-            note_child(entry.event.run)
+        if entry.child is not None:
+            note_child(entry.child)
         yield from spans.take(entry)
     yield from spans.close()

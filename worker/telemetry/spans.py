@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.calls.tools import Executor
 from ...protocol.engine.costs import reported
-from ...protocol.engine.events import CallEnded, CallsUndone, ChildStarted, ElementEnded, FanOutBegun, Status
+from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, Asked, LoopEnded
 from ..broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
 from ..store.definition import Definition, unpack_lane
@@ -138,7 +138,7 @@ def as_json(value: Any) -> str:
 # A call is known by its lane's record, and ends with an entry of its own. Of those in between only what has begun is
 # kept, so memory grows with the lanes and with what is at work, and not with what has ended.
 
-_Where = tuple[str | None, int]
+_Where = tuple[str | None, int | None]
 
 
 class _Known(NamedTuple):
@@ -195,17 +195,13 @@ class CallSpans:
             self._definition = self._definition.amended(entry.amendment)
         if entry.record is not None:
             self._lay_out(entry.instance, entry.record)
-        match entry.event:
-            case FanOutBegun(call):
-                self._begun[entry.instance, call] = _Begun(moment_ms(entry.id))
-            case ChildStarted(call, child):
-                self._begun[entry.instance, call] = _Begun(moment_ms(entry.id), child)
-            case CallsUndone(calls):
-                undone = {(entry.instance, call) for call in calls}
-                self._again.update(undone)
-                self._failed -= undone
-            case CallEnded() | ElementEnded() as event if event.status is not Status.SKIPPED:
-                yield from self._ended(entry, event)
+        if entry.undone is not None:
+            undone = {(entry.instance, call) for call in entry.undone.calls}
+            self._again.update(undone)
+            self._failed -= undone
+        elif entry.status is Status.RUNNING:
+            self._begun[entry.instance, entry.call] = _Begun(moment_ms(entry.id), entry.child)
+        yield from self._ended(entry)
 
     def _lay_out(self, instance: str | None, data: bytes) -> None:
         found = self._shared.get((data, instance is None))
@@ -223,8 +219,11 @@ class CallSpans:
         shown = as_json(written) if self._shows_content else None
         return _Known(intern(call.tool), call.runner.executor, intern(call.runner.name), shown)
 
-    def _ended(self, entry: Entry, event: CallEnded | ElementEnded) -> Iterator[Span]:
-        index = event.element if isinstance(event, ElementEnded) else event.call
+    def _ended(self, entry: Entry) -> Iterator[Span]:
+        end, element = entry.end or entry.element_end, entry.element_end
+        if end is None or end.status is Status.SKIPPED:
+            return
+        index = element.element if element is not None else end.call
         known = self._lanes[entry.instance][call_of(index)]
         begun = self._begun.pop((entry.instance, index), None)
         id_, again = CallId(self._run, entry.instance, index), self._again[entry.instance, call_of(index)]
@@ -232,8 +231,8 @@ class CallSpans:
         end_ms = moment_ms(entry.id)
         took_ms = entry.spent.took_ms if entry.spent is not None else None
         start_ms = end_ms - took_ms if took_ms is not None else begun.since_ms if begun is not None else end_ms
-        fault = fault_of(event.error) if event.status is Status.FAILED else None
-        if fault is not None and isinstance(event, CallEnded):
+        fault = fault_of(end.error) if end.status is Status.FAILED else None
+        if fault is not None and element is None:
             self._failed.add((entry.instance, index))
         has_child = begun is not None and begun.child is not None
         is_agent = known.executor is Executor.DELEGATE and not has_child
@@ -248,10 +247,10 @@ class CallSpans:
             {
                 **self._attributes(entry, id_, known),
                 AGENT_NAME: (known.runner or None) if is_agent else None,
-                STATUS: event.status.value,
+                STATUS: end.status.value,
             },
         )
-        if not has_child and (cost := event.cost) is not None and cost.get("model"):
+        if not has_child and (cost := end.cost) is not None and cost.get("model"):
             yield self._asked(place, start_ms, end_ms, cost)
 
     def _above(self, instance: str | None, index: int, again: int) -> str:
