@@ -16,15 +16,7 @@ from redis import Redis
 
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
-from ...protocol.engine.events import (
-    CallDecided,
-    CallEnded,
-    CallHeld,
-    CallsUndone,
-    ChildStarted,
-    FanOutBegun,
-    Status,
-)
+from ...protocol.engine.events import Status
 from ..broker.attempts import lane_token
 from ..client.call_results import CANCELLED
 from ..client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
@@ -192,24 +184,14 @@ class Tally:
             self._state.definition = self.definition.amended(entry.amendment)
         if entry.record is not None:
             self._lay_out(lane, entry.instance, entry.record)
-        match entry.event:
-            case CallEnded(index, status, error=error):
-                self._stand(lane, entry.instance, index, status)
-                if status is Status.FAILED:
-                    self._note_error(entry.instance, index, error or {})
-            case CallHeld(index):
-                self._stand(lane, entry.instance, index, Status.HELD)
-            case CallDecided(index):
-                self._stand(lane, entry.instance, index, None)
-            case ChildStarted(index):
-                self._stand(lane, entry.instance, index, Status.RUNNING)
-                if index in self.calls:
-                    self.calls[index].has_child = True
-            case FanOutBegun(index):
-                self._stand(lane, entry.instance, index, Status.RUNNING)
-            case CallsUndone(calls):
-                for index in calls:
-                    self._stand(lane, entry.instance, index, None)
+        for index in entry.undone.calls if entry.undone is not None else ():
+            self._stand(lane, entry.instance, index, Status.WAITING)
+        if (call := entry.call) is not None and entry.status is not None:
+            self._stand(lane, entry.instance, call, entry.status)
+            if entry.end is not None and entry.status is Status.FAILED:
+                self._note_error(entry.instance, call, entry.end.error or {})
+            if entry.child is not None and call in self.calls:
+                self.calls[call].has_child = True
 
     def _lay_out(self, lane: LaneTally, instance: str | None, data: bytes) -> None:
         record, calls = self._state.read_record(data, instance)
@@ -232,17 +214,17 @@ class Tally:
         known = lane.known.union(calls)
         lane.known = self._known.setdefault(known, known)
 
-    def _stand(self, lane: LaneTally, instance: str | None, index: int, status: Status | None) -> None:
-        """A call stands so now; None: the log says nothing of it any more."""
+    def _stand(self, lane: LaneTally, instance: str | None, index: int, status: Status) -> None:
+        """A call stands so now; of one that waits the log says no more."""
         tally = self.calls.get(index)
         before = lane.standing.pop(index, None)
-        if status is not None:
+        if status is not Status.WAITING:
             lane.standing[index] = status
         if tally is None:
             return
         if before is not None:
             tally.counts[before] -= 1
-        if status is not None:
+        if status is not Status.WAITING:
             tally.counts[status] += 1
         if (group := self._failed.pop((instance, index), None)) is not None:
             group.count -= 1
@@ -507,7 +489,7 @@ def log(run: OpenedRun) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     size = 0
     for entry in run.entries(None, instance):
-        is_one = entry.message is not None or isinstance(entry.event, CallsUndone)
+        is_one = entry.message is not None or entry.undone is not None
         if not is_one or (after is not None and id_key(entry.id) <= id_key(after)):
             continue
         if len(found) == MOMENTS_AT_ONCE or size > _PAGE_BYTES:
@@ -524,8 +506,8 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "instance": entry.instance,
         "call": entry.call if entry.message is not None else None,
     }
-    if isinstance(entry.event, CallsUndone):
-        return about | {"message": None, "bytes": 0, "undone": list(entry.event.calls)}
+    if entry.undone is not None:
+        return about | {"message": None, "bytes": 0, "undone": list(entry.undone.calls)}
     size = size_of(entry.message)
     cut = {"cut": True} if size > SHOW_BYTES else {}
     return about | {"message": shown(entry.message), "bytes": size, **cut}

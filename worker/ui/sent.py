@@ -19,18 +19,7 @@ from ...protocol.calls.delegates import delegate_context
 from ...protocol.calls.outputs import Alternative, alternative
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.engine.costs import Cost
-from ...protocol.engine.events import (
-    FINAL,
-    CallDecided,
-    CallEnded,
-    CallHeld,
-    CallsUndone,
-    ChildStarted,
-    FanOutBegun,
-    Snapshot,
-    Status,
-    narrowed,
-)
+from ...protocol.engine.events import FINAL, Ruling, Snapshot, Status, narrowed
 from ...protocol.engine.loop import Answered, Asked, Loop, Started, Tick
 from ...protocol.errors import ProtocolError
 from ...protocol.plan.graph import Graph, places_read
@@ -123,9 +112,9 @@ class _Reading:
             index = entry.call
             if entry.instance == instance and index in wanted and index is not None:
                 self._look(entry, index, lane.known.get(index), lane.fold)
-            if isinstance(entry.event, CallsUndone) and entry.instance == instance:
-                self._seen -= set(entry.event.calls)
-                for again in entry.event.calls:
+            if entry.undone is not None and entry.instance == instance:
+                self._seen -= set(entry.undone.calls)
+                for again in entry.undone.calls:
                     self.given.pop(again, None)
                     self.children.pop(again, None)
                     self.shown.pop(again, None)
@@ -150,17 +139,17 @@ class _Reading:
         return self.given.get(call.index), state.definition
 
     def _look(self, entry: Entry, index: int, call: Call | None, fold: Fold) -> None:
-        event = entry.event
-        if isinstance(event, (CallHeld, FanOutBegun)):
-            self.given[index] = Given(event.snapshot, True, _HELD, _alternatives(call, fold))
-        elif isinstance(event, CallDecided) and call is not None and index in self.given:
+        is_end, seen = entry.end is not None, entry.seen
+        if entry.given is not None:
+            self.given[index] = Given(entry.given, True, _HELD, _alternatives(call, fold))
+        elif entry.ruling is not None and not is_end and call is not None and index in self.given:
             held = self.given[index]
-            self.given[index] = replace(held, snapshot=_ruled(held.snapshot, call, event))
-        elif isinstance(event, ChildStarted):
-            self.children[index] = event.run
-        if isinstance(event, CallEnded) and entry.seen is not None and max(map(id_key, entry.seen)) < id_key(entry.id):
-            self.shown[index] = entry.seen
-        is_result = isinstance(event, CallEnded) or entry.message is not None
+            self.given[index] = replace(held, snapshot=_ruled(held.snapshot, call, entry.ruling))
+        elif entry.child is not None:
+            self.children[index] = entry.child
+        if is_end and seen is not None and max(map(id_key, seen)) < id_key(entry.id):
+            self.shown[index] = seen
+        is_result = is_end or entry.message is not None
         if is_result and index not in self._seen and call is not None:
             self._seen.add(index)
             if index not in self.given:
@@ -180,9 +169,8 @@ class _Reading:
             self.why[index] = f"It was given nothing: {error}"
 
 
-def _ruled(snapshot: Snapshot, call: Call, event: CallDecided) -> Snapshot:
+def _ruled(snapshot: Snapshot, call: Call, ruling: Ruling) -> Snapshot:
     """What a held call runs with, once a person has decided."""
-    ruling = event.ruling
     if ruling.scopes is not None:
         snapshot = narrowed(snapshot, call, ruling.scopes)
     if ruling.parameters is None:
