@@ -37,10 +37,18 @@ from .worker.errors import (
     RunOver,
     WorkerError,
 )
+from .worker.runner.rooms import AGENT, WORKER_STEPS, register
 
 if TYPE_CHECKING:
     from acts_celery.protocol.engine.events import CallStatus
-    from acts_celery.worker.agent.models import (
+    from acts_celery.worker.agent.scripted import random_answers
+    from acts_celery.worker.broker.attempts import CurrentCall, current_call
+    from acts_celery.worker.client.call_results import LogEntry
+    from acts_celery.worker.client.results import RunStatus
+    from acts_celery.worker.client.run import Run
+    from acts_celery.worker.client.submitting import Draft, Ref, ref
+    from acts_celery.worker.registry.activities import Content
+    from acts_celery.worker.registry.models import (
         Answer,
         BadRequest,
         ContextTooLong,
@@ -52,13 +60,6 @@ if TYPE_CHECKING:
         Unreachable,
         Usage,
     )
-    from acts_celery.worker.agent.scripted import random_answers
-    from acts_celery.worker.broker.attempts import CurrentCall, current_call
-    from acts_celery.worker.client.call_results import LogEntry
-    from acts_celery.worker.client.results import RunStatus
-    from acts_celery.worker.client.run import Run
-    from acts_celery.worker.client.submitting import Draft, Ref, ref
-    from acts_celery.worker.registry.activities import Content
     from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
 
     from .protocol import Message, Output
@@ -67,9 +68,9 @@ if TYPE_CHECKING:
     from .worker.client.call_results import CallResult
     from .worker.client.client import Client
     from .worker.client.files import File
-    from .worker.client.local import LocalClient, local
     from .worker.client.progress import Event
     from .worker.client.results import Result
+    from .worker.local import LocalClient, local
     from .worker.registry.activities import activity, delegate, model
 
 __all__ = [
@@ -135,15 +136,15 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Answer": "acts_celery.worker.agent.models",
+    "Answer": "acts_celery.worker.registry.models",
     "AsyncClient": "acts_celery.worker.client.async_client",
     "AsyncRun": "acts_celery.worker.client.async_client",
-    "BadRequest": "acts_celery.worker.agent.models",
+    "BadRequest": "acts_celery.worker.registry.models",
     "CallResult": "acts_celery.worker.client.call_results",
     "CallStatus": "acts_celery.protocol.engine.events",
     "Client": "acts_celery.worker.client.client",
     "Content": "acts_celery.worker.registry.activities",
-    "ContextTooLong": "acts_celery.worker.agent.models",
+    "ContextTooLong": "acts_celery.worker.registry.models",
     "Cost": "acts_celery.protocol.engine.costs",
     "CurrentCall": "acts_celery.worker.broker.attempts",
     "DeadLetter": "acts_celery.worker.store.waiting",
@@ -151,30 +152,34 @@ _HOMES: Final = {
     "Draft": "acts_celery.worker.client.submitting",
     "Event": "acts_celery.worker.client.progress",
     "File": "acts_celery.worker.client.files",
-    "InvalidAnswer": "acts_celery.worker.agent.models",
-    "LocalClient": "acts_celery.worker.client.local",
+    "InvalidAnswer": "acts_celery.worker.registry.models",
+    "LocalClient": "acts_celery.worker.local",
     "LogEntry": "acts_celery.worker.client.call_results",
     "Message": "acts_celery.protocol",
-    "ModelError": "acts_celery.worker.agent.models",
+    "ModelError": "acts_celery.worker.registry.models",
     "Output": "acts_celery.protocol",
-    "RateLimited": "acts_celery.worker.agent.models",
+    "RateLimited": "acts_celery.worker.registry.models",
     "Ref": "acts_celery.worker.client.submitting",
-    "Refused": "acts_celery.worker.agent.models",
+    "Refused": "acts_celery.worker.registry.models",
     "Result": "acts_celery.worker.client.results",
     "Run": "acts_celery.worker.client.run",
     "RunStatus": "acts_celery.worker.client.results",
-    "Truncated": "acts_celery.worker.agent.models",
-    "Unreachable": "acts_celery.worker.agent.models",
-    "Usage": "acts_celery.worker.agent.models",
+    "Truncated": "acts_celery.worker.registry.models",
+    "Unreachable": "acts_celery.worker.registry.models",
+    "Usage": "acts_celery.worker.registry.models",
     "activity": "acts_celery.worker.registry.activities",
     "current_call": "acts_celery.worker.broker.attempts",
     "delegate": "acts_celery.worker.registry.activities",
-    "local": "acts_celery.worker.client.local",
+    "local": "acts_celery.worker.local",
     "model": "acts_celery.worker.registry.activities",
     "random_answers": "acts_celery.worker.agent.scripted",
     "ref": "acts_celery.worker.client.submitting",
 }
 """Where a name is that is loaded when it is asked for; type checkers see the imports above."""
+
+
+register(AGENT, "acts_celery.worker.agent.room")
+register(WORKER_STEPS, "acts_celery.worker.telemetry.process_figures:MetricsStep")
 
 
 def __getattr__(name: str) -> Any:

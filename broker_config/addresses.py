@@ -21,23 +21,6 @@ from .errors import NotConfigured
 # and ``unix:///path?db=1``. TCP addresses are the same for both. A URL may carry a password, so `SecretUrl`
 # shows itself masked wherever it is printed.
 
-__all__ = [
-    "BROKER_SCHEMES",
-    "CLUSTER_SCHEMES",
-    "REDIS_SCHEMES",
-    "SecretAddress",
-    "SecretUrl",
-    "Sentinels",
-    "broker_url_of",
-    "is_cluster",
-    "is_sentinel",
-    "mask_url",
-    "read_cluster",
-    "read_sentinels",
-    "redis_url_of",
-    "scheme_of",
-]
-
 BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
 """What a broker's URL may begin with."""
 

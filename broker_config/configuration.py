@@ -27,22 +27,6 @@ if TYPE_CHECKING:
 #
 # kombu is loaded with the first queue, since `acts check` needs the names alone.
 
-__all__ = [
-    "DELIVER",
-    "EXECUTE_ACTIVITY",
-    "EXECUTE_BACKGROUND",
-    "EXECUTE_DELEGATE",
-    "EXECUTE_INSTANCE",
-    "PROBE",
-    "SEVERAL",
-    "owner_of",
-    "queue",
-    "queue_names",
-    "queues",
-    "reports_queue",
-    "routes",
-]
-
 EXECUTE_INSTANCE = "acts.execute_instance"
 """Runs the calls of one instance that are ready."""
 
@@ -118,8 +102,6 @@ def routes(settings: Settings) -> dict[str, dict[str, str]]:
         EXECUTE_BACKGROUND: {"queue": settings.queue_background},
     }
 
-
-__all__ = ["KEEPALIVE", "celery_configuration", "queue_prefix", "transport_options"]
 
 CONTENT = "msgpack"
 

@@ -31,8 +31,6 @@ from .errors import ServerUnavailable
 # The child runs under a guardian (`guardian.py`), a tiny process in a session of its own that notices our
 # death. The price is one short-lived Python process of some milliseconds' start-up.
 
-__all__ = ["GuardedProcess", "guarded"]
-
 # How much longer than the grace a guardian may take before it counts as stuck.
 _GUARDIAN_MARGIN_SECONDS = 10.0
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
@@ -172,8 +170,6 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 # Where the Redis-compatible server's binary is on this machine.
 
-__all__ = ["VARIABLE", "find_server"]
-
 VARIABLE: Final = "ACTS_SERVER_BINARY"
 """Names another one: a program on PATH, or its path. Read from the environment alone, since it is started."""
 
@@ -207,8 +203,6 @@ def _bundled_servers() -> Iterable[Path]:
     for place in (package and package.submodule_search_locations) or ():
         yield Path(place) / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
 
-
-__all__ = ["EmbeddedServer"]
 
 # The least of what systems allow for the path of a unix socket, with its final zero (macOS: 104, Linux: 108).
 _SOCKET_PATH_BYTES = 104

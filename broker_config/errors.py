@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BrokerConfigError", "NotConfigured", "ServerUnavailable", "SettingsError"]
-
 
 class BrokerConfigError(Exception):
     """The root of everything this package raises on purpose."""

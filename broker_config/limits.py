@@ -8,8 +8,6 @@ from pydantic import ByteSize, Field
 
 from .addresses import TIGHTER, AddressSettings
 
-__all__ = ["Count", "LimitSettings", "Size"]
-
 Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
 _KIB: Final = 1024

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dotenv import dotenv_values
 from pydantic import TypeAdapter, ValidationError
@@ -16,10 +16,8 @@ from pydantic_core import ErrorDetails
 from .addresses import ENVIRONMENT_PREFIX
 from .embedded import VARIABLE
 from .errors import SettingsError
+from .models import MODEL_PATTERN, NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 from .settings import Settings
-from .wording import worded
-
-__all__ = ["ENV_FILE", "left_out", "load"]
 
 ENV_FILE = "ACTS_ENV_FILE"
 """The variable that names a file of settings, as `--env-file` does."""
@@ -96,7 +94,7 @@ def mark(field: FieldInfo, name: str) -> object:
 
 def _problem(detail: ErrorDetails) -> str:
     """Return one line for one of pydantic's errors, with the offending value unless it may be secret."""
-    message = worded(detail)
+    message = _worded(detail)
     if not detail["loc"]:
         return message
     name, *inside = map(str, detail["loc"])
@@ -111,8 +109,6 @@ def _may_hold_a_secret(name: str) -> bool:
 
 
 # Environment variables that look like settings and are none: almost always a spelling mistake.
-
-__all__ = ["unknown_variables"]
 
 
 def unknown_variables(environment: Mapping[str, str], *, env_file: Path | str | None = ".env") -> dict[str, str | None]:
@@ -129,3 +125,29 @@ def unknown_variables(environment: Mapping[str, str], *, env_file: Path | str | 
         name for name in names if name.upper().startswith(ENVIRONMENT_PREFIX) and name.upper() not in known
     )
     return {name: next(iter(difflib.get_close_matches(name.upper(), known, n=1)), None) for name in strangers}
+
+
+_SHAPES: Final = {
+    MODEL_PATTERN: "should be PROVIDER:NAME, such as openai:gpt-4o, or scripted:FILE.json",
+    NAME_PATTERN: "should be of letters, digits, hyphens, dots and _",
+    PREFIX_PATTERN: "should be of letters, digits, hyphens, dots, colons and _",
+    VISIBLE_PATTERN: "should hold no control characters",
+}
+"""What a setting looks like, by the pattern that it has to match."""
+_TYPES: Final = {
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
+    "float_parsing": "should be a number",
+    "bool_parsing": "should be true or false",
+    "byte_size": "should be a size, such as 1048576 or 64MiB",
+    "byte_size_unit": "should be a size, such as 1048576 or 64MiB",
+}
+"""What it should be, by pydantic's name for the error."""
+
+
+def _worded(detail: ErrorDetails) -> str:
+    """What is wrong with a value, and what it should be."""
+    if detail["type"] == "string_pattern_mismatch" and (shape := _SHAPES.get(detail["ctx"]["pattern"])) is not None:
+        return shape
+    message = " ".join(detail["msg"].removeprefix("Value error, ").removeprefix("Input ").split())
+    return _TYPES.get(detail["type"], message)

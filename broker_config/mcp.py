@@ -14,10 +14,8 @@ from pydantic_settings import NoDecode
 
 from .addresses import MASK, SECRET, check_site, mask_url
 from .errors import NotConfigured
+from .models import NAME_PATTERN
 from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
-from .wording import NAME_PATTERN
-
-__all__ = ["MCP_RIGHTS", "McpServer", "McpSettings"]
 
 MCP_RIGHTS: Final[tuple[Right, ...]] = ("read", "submit", "decide", "control", "all")
 """What a token of `acts mcp` admits."""

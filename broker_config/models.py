@@ -13,27 +13,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, f
 
 from .addresses import MASK, SecretAddress, SecretUrl, scheme_of
 
-__all__ = [
-    "MODEL_PATTERN",
-    "TWO_KEYS",
-    "ConfiguredModel",
-    "Enforce",
-    "ExtraBody",
-    "OptionalPrice",
-    "Price",
-    "ProfileName",
-    "Wire",
-    "check_api_key",
-    "check_base_url",
-    "has_credentials",
-    "masked_body",
-    "missing_fallbacks",
-    "read_models",
-    "secrets_of_body",
-]
-
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
 """`provider:name`."""
+NAME_PATTERN: Final = r"^[A-Za-z0-9_.-]+$"
+PREFIX_PATTERN: Final = r"^[A-Za-z0-9_.:-]+$"
+VISIBLE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
 U = TypeVar("U", bound=SecretUrl | None)
 _KEY_CHARACTERS: Final = 16
 _KEY_NAME: Final = re.compile(r"(?i)passw|pwd|secret|token|credential|key|auth")

@@ -21,8 +21,6 @@ from pathlib import Path
 from .embedded import find_server
 from .errors import ServerUnavailable
 
-__all__ = ["main"]
-
 _HOST = "127.0.0.1"
 _SIZE = re.compile(r"\d{1,15}([kmg]?b|[kmg])?", re.ASCII | re.IGNORECASE)
 _OPEN = "no password is asked for: every user of this machine can read and change everything; see --users"

@@ -37,7 +37,10 @@ from .limits import Count, LimitSettings
 from .mcp import McpSettings
 from .models import (
     MODEL_PATTERN,
+    NAME_PATTERN,
+    PREFIX_PATTERN,
     TWO_KEYS,
+    VISIBLE_PATTERN,
     ConfiguredModel,
     Enforce,
     ExtraBody,
@@ -54,11 +57,8 @@ from .models import (
     secrets_of_body,
 )
 from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens, signing_key
-from .wording import NAME_PATTERN, PREFIX_PATTERN, VISIBLE_PATTERN
 
 # The settings of `acts ui`: who may look at runs and decide in them, and where their pages are.
-
-__all__ = ["UI_RIGHTS", "UiSettings"]
 
 LOCAL_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
 """What whoever starts the pages may have; the first is to look."""
@@ -147,8 +147,6 @@ class WatchingSettings(AddressSettings):
         "queues and models.",
     )
 
-
-__all__ = ["Settings"]
 
 DEFAULT_PREFIX = "acts"
 _SHORTEST = 3
@@ -407,6 +405,13 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         if missing := missing_fallbacks(self.models, self.model_fallbacks):
             raise ValueError(f"{ENVIRONMENT_PREFIX}MODELS: it has no {missing}, which is named as a fallback")
         return self
+
+    def find_model(self, name: str | None) -> ConfiguredModel | None:
+        """The model of that name, by default that of `ACTS_MODEL`, which goes by `provider:name` and by `name`."""
+        default = self.default_model
+        if name is None or name in self.models:
+            return default if name is None else self.models[name]
+        return default if default is not None and name in (default.model, default.name) else None
 
     @property
     def default_model(self) -> ConfiguredModel | None:

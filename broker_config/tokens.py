@@ -21,8 +21,6 @@ from pydantic import PrivateAttr, SecretStr
 from .addresses import ENVIRONMENT_PREFIX, AddressSettings
 from .errors import SettingsError
 
-__all__ = ["AccessToken", "ActingSettings", "Identity", "Right", "TokenLimits", "check_tokens", "read_tokens"]
-
 Right = Literal["read", "submit", "decide", "control", "all", "own"]
 """What a token admits: to look; to submit runs; to decide on what is held for a person; to pause, cancel, retry and
 fork runs; all runs, and not only those of its name; of all runs only those of its name.
@@ -171,8 +169,6 @@ def _limits(text: str, where: str) -> TokenLimits:
 
 
 # The key that requests to a web hook are signed with, as Standard Webhooks has it.
-
-__all__ = ["SHORTEST_KEY", "signing_key"]
 
 SHORTEST_KEY: Final = 16
 """Bytes: a shorter one can be guessed."""

@@ -21,3 +21,13 @@ def limits_of(settings: Settings) -> Limits:
         instances=settings.limit_instances,
         schema_work=settings.limit_schema_work,
     )
+
+
+def most_of(settings: Settings) -> dict[str, float | None]:
+    """What an operator allows a loop to spend, by the keys of `config`; null is no limit (SPEC R13.3)."""
+    return {
+        "ticks": settings.limit_ticks,
+        "calls": settings.limit_loop_calls,
+        "tokens": settings.limit_tokens,
+        "seconds": settings.limit_loop_seconds,
+    }

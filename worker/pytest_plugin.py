@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .client.local import LocalClient
+    from .local import LocalClient
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def acts(pytestconfig: pytest.Config) -> Iterator[LocalClient]:
     """A client of a server and a worker that exist for the time of the test."""
-    from .client.local import Local
+    from .local import Local
 
     with Local((), {}, verifies_models=False) as client:
         client.records = pytestconfig.getoption("--acts-record")

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from acts_celery import Run, local
-from acts_celery.worker.client.local import LocalClient
+from acts_celery.worker.local import LocalClient
 
 from .attacks import Effect, deciding, injection
 from .labels import LABELS

@@ -21,7 +21,7 @@ from acts_celery.protocol.engine import execution
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.outcomes import Terms
 from acts_celery.protocol.trust import Flows
-from acts_celery.worker.client.local import LocalClient
+from acts_celery.worker.local import LocalClient
 
 from . import core
 

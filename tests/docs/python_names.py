@@ -11,16 +11,16 @@ from typing import Any, Final, get_args
 import acts_celery
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
-from acts_celery.worker.agent.models import ModelRequest
 from acts_celery.worker.agent.scripted import FakeModel
 from acts_celery.worker.client.async_client import AsyncDeadLetters, Twin
 from acts_celery.worker.client.call_results import CallEnd, Timing
 from acts_celery.worker.client.deployments import Summary
-from acts_celery.worker.client.local import Local
 from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.retrying import Retried
 from acts_celery.worker.client.run import ReadableRun
 from acts_celery.worker.client.submitting import DraftCall, LabelOptions, SubmissionOptions
+from acts_celery.worker.local import Local
+from acts_celery.worker.registry.models import ModelRequest
 
 _GIVEN: Final = (
     AsyncDeadLetters,

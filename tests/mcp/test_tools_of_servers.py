@@ -19,8 +19,8 @@ from acts_celery import local
 from acts_celery.broker_config import McpServer, SettingsError, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.cli.mcp import listed, mcp
-from acts_celery.worker.client.local import LocalClient
 from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.local import LocalClient
 from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, standings
 from tests.environment import without_settings
 

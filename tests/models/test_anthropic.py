@@ -10,10 +10,11 @@ import pytest
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
-from acts_celery.worker.agent.models import (
+from acts_celery.worker.agent.clients import Bounds
+from acts_celery.worker.agent.sdk_model import SdkModel
+from acts_celery.worker.registry.models import (
     Answer,
     BadRequest,
-    Bounds,
     InvalidAnswer,
     ModelError,
     ModelRequest,
@@ -24,7 +25,6 @@ from acts_celery.worker.agent.models import (
     Usage,
     ignore,
 )
-from acts_celery.worker.agent.sdk_model import SdkModel
 
 from .server import ModelServer, Reply, failing, model_server
 

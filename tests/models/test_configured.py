@@ -14,7 +14,10 @@ from acts_celery.broker_config import ConfiguredModel, Settings, SettingsError, 
 from acts_celery.protocol import Rejected
 from acts_celery.worker.agent import asking
 from acts_celery.worker.agent.asking import Models, verify_fits, verify_models
-from acts_celery.worker.agent.models import (
+from acts_celery.worker.backoff import Backoff
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.registry.activities import RegisteredModel, Registry
+from acts_celery.worker.registry.models import (
     BadRequest,
     ContextTooLong,
     InvalidAnswer,
@@ -24,9 +27,6 @@ from acts_celery.worker.agent.models import (
     Unreachable,
     ignore,
 )
-from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.registry.activities import RegisteredModel, Registry
 from acts_celery.worker.runner.checking import Checker
 
 from .asked import on_thread, request

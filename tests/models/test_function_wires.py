@@ -17,11 +17,12 @@ from acts_celery.protocol.requests import read_request, render
 from acts_celery.protocol.requests.tool_texts import TOOLS, function_schema
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.clients import Bounds
 from acts_celery.worker.agent.fitting import Fitting
-from acts_celery.worker.agent.models import Answer, Bounds, InvalidAnswer, ModelRequest, ignore
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.sdk_model import SdkModel
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.models import Answer, InvalidAnswer, ModelRequest, ignore
 
 from . import six_tools
 from .as_sent import as_sent

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests.data_blocks import compact
-from acts_celery.worker.agent.prices import image_size, image_tokens, request_tokens
+from acts_celery.worker.agent.prices import image_tokens, request_tokens
+from acts_celery.worker.registry.models import image_size
 
 OPENAI = ConfiguredModel(model="openai:gpt-4o-2024-11-20")
 CLAUDE = ConfiguredModel(model="anthropic:claude-x")

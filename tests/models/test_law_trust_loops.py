@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import pytest
 
 from acts_celery import Content, activity, local, random_answers
-from acts_celery.worker.client.local import LocalClient
 from acts_celery.worker.client.run import Run
+from acts_celery.worker.local import LocalClient
 
 WORDS = ["YAK", "EMU", "GNU", "ELK"]
 """What others write is made of these, names of fields included; nothing else in a run holds them."""

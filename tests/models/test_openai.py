@@ -16,11 +16,13 @@ import pytest
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.broker_config.models import ProfileName
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
-from acts_celery.worker.agent.models import (
-    TRACEPARENT,
+from acts_celery.worker.agent.clients import TRACEPARENT, Bounds
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.prices import PROFILES, profile_of
+from acts_celery.worker.agent.sdk_model import SdkModel
+from acts_celery.worker.registry.models import (
     Answer,
     BadRequest,
-    Bounds,
     ContextTooLong,
     InvalidAnswer,
     ModelError,
@@ -34,9 +36,6 @@ from acts_celery.worker.agent.models import (
     Usage,
     ignore,
 )
-from acts_celery.worker.agent.openai_chat import OpenAIChat
-from acts_celery.worker.agent.prices import PROFILES, profile_of
-from acts_celery.worker.agent.sdk_model import SdkModel
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole

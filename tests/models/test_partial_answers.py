@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from acts_celery.worker.agent.asking import PartialAnswers
-from acts_celery.worker.agent.models import Reported, Usage, Words
+from acts_celery.worker.registry.models import Reported, Usage, Words
 
 
 def test_r13_8_the_first_calls_are_sent_one_by_one_and_many_in_growing_numbers() -> None:

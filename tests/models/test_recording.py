@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts_celery.broker_config import ConfiguredModel
-from acts_celery.worker.agent.models import (
+from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
+from acts_celery.worker.errors import WorkerError
+from acts_celery.worker.registry.models import (
     Answer,
     BadRequest,
     ModelError,
@@ -24,8 +26,6 @@ from acts_celery.worker.agent.models import (
     Truncated,
     Usage,
 )
-from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
-from acts_celery.worker.errors import WorkerError
 
 from .asked import ask, request
 

@@ -20,9 +20,9 @@ from acts_celery.protocol.requests import compose, read_request, render
 from acts_celery.protocol.requests.tool_texts import TOOLS, function_schema
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.fitting import Fitted, Fitting
-from acts_celery.worker.agent.models import ModelRequest
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.models import ModelRequest
 
 from . import six_tools
 from .as_sent import as_sent

@@ -17,8 +17,8 @@ from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.agent.asking import Models
 from acts_celery.worker.agent.model_calls import solve
-from acts_celery.worker.agent.models import Answer, InvalidAnswer, ModelRequest
 from acts_celery.worker.errors import ActivitiesError
+from acts_celery.worker.registry.models import Answer, InvalidAnswer, ModelRequest
 
 from .backend import Backend, Meeting, ended, status_of
 

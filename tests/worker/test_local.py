@@ -20,8 +20,8 @@ from kombu import pools
 
 from acts_celery import ActivitiesError, Client, InfrastructureError, activity, local
 from acts_celery.broker_config import EmbeddedServer, load
-from acts_celery.worker.agent.models import ModelRequest
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity, registry
+from acts_celery.worker.registry.models import ModelRequest
 from acts_celery.worker.runner.application import make_application
 from tests.models.server import model_server, streamed
 

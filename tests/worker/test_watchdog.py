@@ -14,8 +14,8 @@ from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Limits
 from acts_celery.worker.broker.attempts import Attempt, CallId
 from acts_celery.worker.broker.messages import AttemptRef, Report
-from acts_celery.worker.process import LoopWatchdog
 from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue
+from acts_celery.worker.recovery.sidecar import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.runner.calls import Threads, invoke

@@ -1,10 +1,10 @@
 """The loop of a request, and the models that it asks (SPEC R13).
 
 `loop_runner`         what happens at each stage of a loop
-`loop_view`           a run as its loop sees it
 `loop_log`            what a loop writes
 `ticks`               what an answer means, and how it is logged
-`models`              the request, the answer and the interface of a model, over HTTP
+`room`                what this room does for the core
+`clients`             clients of providers' SDKs, and their errors
 `asking`              asking a configured model, with retries and fallbacks
 `model_calls`         a delegate or a latent call as one request
 `fitting`             a request as its provider takes it

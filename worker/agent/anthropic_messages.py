@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from ...broker_config import ConfiguredModel
 from ...protocol.requests.tool_texts import Function
+from ..registry.models import Usage, count_of
 from .called import THINKING, Piece, text_of
+from .clients import PLAIN, extra_body
 from .fitting import Fitted
-from .models import PLAIN, Usage, count_of, extra_body
 from .openai_chat import ASK, anthropic_messages, texts_in
 from .sdk_model import Written
 

@@ -11,7 +11,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...broker_config import ConfiguredModel, Settings
+from ...protocol.analysis.findings import Finding
 from ...protocol.engine.loop import MAX_OUTPUT_TOKENS
 from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.data_blocks import compact
@@ -29,13 +30,10 @@ from ...protocol.requests.tool_texts import TOOLS, functions_of
 from ..backoff import Backoff
 from ..errors import WorkerError
 from ..registry.activities import Registry
-from .anthropic_messages import AnthropicMessages
-from .fitting import fit_schema, fitted_functions
-from .models import (
+from ..registry.models import (
     TOO_LONG,
     Answer,
     BadRequest,
-    Bounds,
     ContextTooLong,
     FunctionModel,
     InvalidAnswer,
@@ -54,11 +52,14 @@ from .models import (
     Words,
     ignore,
 )
+from ..runner.rooms import Asked, Failed, SendPart
+from .anthropic_messages import AnthropicMessages
+from .clients import Bounds
+from .fitting import findings_of, fit_schema, fitted_functions
 from .openai_chat import OpenAIChat
 from .prices import load_prices, price_of, profile_of
 from .scripted import RecordedModel, ScriptedModel
 from .sdk_model import Dialect, SdkModel
-from .wire_schema import Opening
 
 logger = logging.getLogger(__name__)
 
@@ -87,10 +88,6 @@ class Candidate:
         most = request.config.get("max_output_tokens", MAX_OUTPUT_TOKENS)
         whole = usage if usage.is_whole else replace(usage, output=max(usage.output, most))
         return price_of(self.configured, whole)
-
-
-Failed = Callable[[ModelError, int, float], None]
-"""Called before a request is made again: why, how many tries have failed so far, and the seconds until the next."""
 
 
 async def answered(
@@ -193,9 +190,7 @@ def _made(configured: ConfiguredModel, registry: Registry, on_thread: OnThread, 
     )
 
 
-def enforced(
-    configured: ConfiguredModel, schema: Any, *, is_native: bool = False
-) -> tuple[str | None, tuple[Opening, ...]]:
+def unenforced(configured: ConfiguredModel, schema: Any, *, is_native: bool) -> tuple[str | None, tuple[Finding, ...]]:
     """Why a model's provider enforces nothing of a schema, None where it does, and the places at which it does not
     (SPEC R12.8); `is_native` where the tools go as functions. Who is asked otherwise than over the network takes any.
     """
@@ -204,9 +199,9 @@ def enforced(
         return None, ()
     profile = profile_of(configured, dialect.url)
     if is_native:
-        return None, fitted_functions(functions_of(schema), profile)[1]
+        return None, tuple(findings_of(fitted_functions(functions_of(schema), profile)[1]))
     written = fit_schema(schema, profile)
-    return (written, ()) if isinstance(written, str) else (None, written.openings)
+    return (written, ()) if isinstance(written, str) else (None, tuple(findings_of(written.openings)))
 
 
 def writes_texts(configured: ConfiguredModel) -> bool:
@@ -273,10 +268,6 @@ def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
 
 
 # The models of a process: asking the one that a request names, and those that it falls back on (SPEC R13.11).
-
-
-Asked = Callable[[str, Answer | ModelError], None]
-"""Called with what came of a request to the model of a name."""
 
 
 class Models:
@@ -360,12 +351,8 @@ class Models:
 
 def verify_models(settings: Settings, registry: Registry) -> None:
     """Make every configured model and ask none. Raises `WorkerError` for one that cannot be had."""
-
-    async def nowhere(_: Any) -> Any:
-        raise AssertionError("a model is verified, not asked")
-
     for configured in KnownModels(settings, registry).configured():
-        make_model(configured, registry, nowhere, bounds_of(settings))
+        make_model(configured, registry, _nowhere, bounds_of(settings))
 
 
 def bounds_of(settings: Settings) -> Bounds:
@@ -386,9 +373,6 @@ _PAUSE_SECONDS: Final = 0.1
 _SHARE: Final = 32
 _BEGIN: Final = '{"'
 """What words begin with, and only there, since each quote in them is escaped."""
-
-SendPart = Callable[[str, Reported | None], Awaitable[None]]
-"""Sends the text so far, and what was reported."""
 
 
 class PartialAnswers:
@@ -505,4 +489,4 @@ async def probed(configured: ConfiguredModel, registry: Registry) -> str:
 
 
 async def _nowhere(_: Any) -> Any:
-    raise AssertionError("a model is probed, not asked")
+    raise AssertionError("a model is only made, not asked")

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ...protocol.requests.reading import FunctionAnswer
 from ...protocol.requests.tool_texts import OUTPUT, Function
-from .models import InvalidAnswer
+from ..registry.models import InvalidAnswer
 
 # What comes over the wire: a body of bounded size, whole or as server-sent events.
 #

@@ -14,7 +14,7 @@ from ...broker_config import ConfiguredModel
 from ...protocol.analysis.findings import Finding, listed
 from ...protocol.requests.data_blocks import compact
 from ...protocol.requests.tool_texts import REQUIRED, TOOLS, Function, functions_of
-from .models import ModelRequest
+from ..registry.models import ModelRequest
 from .prices import Profile, Rules, profile_of
 from .wire_schema import Inexpressible, Opening, Size, WireSchema, size_of, wire_schema
 

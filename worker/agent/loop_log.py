@@ -22,8 +22,8 @@ from ..store.commits import Claim, Commit, Committed, Rest
 from ..store.lane import RunGone
 from ..store.log import MessageLog
 from ..store.loop_entries import LOOP, LoopStep
+from ..store.loop_view import LoopView
 from ..store.slots import Budget, Reservation, Shortfall
-from .loop_view import LoopView
 from .ticks import (
     Solved,
     note_output,

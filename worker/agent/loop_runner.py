@@ -25,16 +25,15 @@ from ...protocol.state.scopes import TooLarge
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
+from ..registry.models import KnownModels, Unreachable, described
 from ..runner.starting import WAIT_SECONDS, waits
 from ..runner.step import Mailbox, Services
 from ..store.commits import Claim, Rest
 from ..store.keys import ENDED_STATUSES
 from ..store.loop_entries import LOOP, LoopStep
+from ..store.loop_view import LoopView
 from ..store.run_list import FileGone, Parent, child_result, filled
 from .loop_log import Answers, LoopBudget, LoopLog
-from .loop_view import LoopView
-from .models import KnownModels, Unreachable
-from .openai_chat import described
 from .ticks import (
     PicturesUnknown,
     config_of,

@@ -14,46 +14,25 @@ from typing import Any, Final
 from ...broker_config import ConfiguredModel
 from ...protocol.calls.outputs import PATH, chosen
 from ...protocol.calls.tools import Tool
-from ...protocol.engine.costs import Cost
+from ...protocol.engine.costs import Cost, Estimate
 from ...protocol.engine.loop import MAX_OUTPUT_TOKENS
-from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.data_blocks import compact
 from ...protocol.requests.reading import Unreadable, find_answer, value_with_texts_read, value_without_nulls
-from ...protocol.requests.rendering import ResultRequest, delegate_messages
+from ...protocol.requests.rendering import delegate_messages
 from ...protocol.requests.widening import Definitions, Widening, closed
 from ...protocol.schemas import compiled
+from ..broker.attempts import header_to_send
+from ..broker.messages import DelegateCall
+from ..registry.models import Answer, InvalidAnswer, ModelError, ModelRequest, Refused, Truncated, Unreachable
+from ..runner.remote import ABOUT
+from ..runner.rooms import SendPart
 from .asking import Models, PartialAnswers, writes_texts
-from .models import (
-    Answer,
-    InvalidAnswer,
-    ModelError,
-    ModelRequest,
-    Refused,
-    Truncated,
-    Unreachable,
-)
+from .clients import TRACEPARENT
 from .prices import estimate_of, request_tokens
 
 logger = logging.getLogger(__name__)
 
 _SHOWN_CHARACTERS: Final = 500
-_LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
-_SETTINGS: Final = ("model", *SAMPLING, *sorted(_LIMITS))
-_OF_ONE_MODEL: Final = frozenset(SAMPLING) - {"temperature"}
-"""What a definition that names a model of its own does not take from the submission: that model may not have it."""
-
-
-def about(asked: ResultRequest) -> dict[str, Any]:
-    """What a request for a result says besides its context and its schema, as settings that travel with it."""
-    said: dict[str, Any] = {
-        "tool": {asked.tool.name: dict(asked.tool.declaration)} if asked.tool is not None else None,
-        "choices": asked.choices,
-        "is_rendered": asked.is_rendered,
-    }
-    return {key: value for key, value in said.items() if value}
-
-
-_ABOUT: Final = ("tool", "choices", "is_rendered")
 
 
 async def solve(
@@ -91,18 +70,17 @@ async def solve(
     return chosen(output, names) if names else output
 
 
-def most_tokens(
-    context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any], asked: Sequence[ConfiguredModel]
-) -> tuple[int, int]:
-    """The tokens that the request may have at most, and those of its answer (SPEC R13.3); `asked` may answer it.
-    Raises `TooLarge`.
+def estimate(call: Mapping[str, Any], asked: Sequence[ConfiguredModel], *, counts_money: bool) -> Estimate:
+    """What the request of a delegate's call, as its message has it, may cost at most; `asked` may answer it (SPEC
+    R13.3). The first time that money counts it loads the prices. Raises `TooLarge`.
     """
-    return _most_tokens(_asked(context, schema, config), asked)
+    tokens = _most_tokens(_asked(call["context"], call["schema"], call["config"]), asked)
+    return estimate_of(asked if counts_money else (), *tokens)
 
 
 def _asked(context: Sequence[Mapping[str, Any]], schema: Any, config: Mapping[str, Any]) -> ModelRequest:
     messages = list(context) if config.get("is_rendered") else rendered(context, config)
-    settings = {key: value for key, value in config.items() if key not in _ABOUT}
+    settings = {key: value for key, value in config.items() if key not in ABOUT}
     return ModelRequest(messages, enveloped(schema), settings)
 
 
@@ -125,16 +103,6 @@ def _cost(models: Models, request: ModelRequest, answer: Answer | None) -> dict[
     usage = answer.usage.to_dict() if answer.usage is not None else None
     cost = Cost.of_request(usage, estimate, seconds=answer.duration_seconds, amount=answer.nanodollars)
     return {**cost.pack(), **({"usage": None} if usage is None else {}), "model": answer.model}
-
-
-def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request: its definition's own, which only tighten the submission's limits (SPEC R13.3)."""
-    if own.get("model") is not None:
-        outer = {key: value for key, value in outer.items() if key not in _OF_ONE_MODEL}
-    config = {key: each[key] for each in (outer, own) for key in _SETTINGS if each.get(key) is not None}
-    for key in _LIMITS & config.keys():
-        config[key] = min(each[key] for each in (outer, own) if each.get(key) is not None)
-    return config
 
 
 def enveloped(schema: Any) -> dict[str, Any]:
@@ -209,3 +177,18 @@ def _paid(answer: Answer | None) -> dict[str, Any]:
         "is_fallback": answer.is_fallback or None,
         "provider_data": answer.provider_data or None,
     }
+
+
+class ModelCalls(Models):
+    """Answers the calls of delegates and loops with models."""
+
+    async def answer(self, call: DelegateCall, send: SendPart, pay: Callable[[Mapping[str, Any]], None]) -> Any:
+        """The answer to a call; `send` sends on what comes of a tick's meanwhile, `pay` is called with what another's
+        has cost. Raises `ModelError`.
+        """
+        TRACEPARENT.set(header_to_send())
+        context = [dict(item) for item in call.context]
+        if not call.is_tick:
+            return await solve(self, context, call.schema, call.config, pay)
+        parts = PartialAnswers(send, tells_text=call.streams)
+        return await ask_for_tick(self, context, call.schema, call.config, parts, call.provider_data)

@@ -10,14 +10,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, NamedTuple
 
 from ...broker_config import ConfiguredModel
-from ...protocol.errors import one_line
-from ...protocol.messages import picture_type
 from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.tool_texts import Function
+from ..registry.models import BadRequest, Usage, count_of
 from .called import Piece, of_call, of_message, text_of
+from .clients import PLAIN, extra_body
 from .fitting import Fitted
-from .models import PLAIN, BadRequest, Usage, count_of, extra_body
-from .prices import image_size, profile_of
+from .prices import profile_of
 from .sdk_model import Written
 
 # The parts of a chat message's content - texts, pictures, documents - as a provider takes them (SPEC R12.5, R12.6).
@@ -55,38 +54,6 @@ class _Content(NamedTuple):
             return base64.b64decode(self.data, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
             raise BadRequest(f"the file {self.name!r} of the request is no text") from error
-
-
-def described(content: bytes) -> Part | None:
-    """What a file part says of a picture that a tool has answered; None where it cannot be shown."""
-    media_type, size = picture_type(content), image_size(content)
-    if media_type is None or size is None:
-        return None
-    return {"media_type": media_type, "bytes": len(content), "pixels": [*size]}
-
-
-def picture_message(
-    shown: Iterable[tuple[str, str]], known: Mapping[str, Part | None], most_bytes: int
-) -> dict[str, Any] | None:
-    """The message that shows pictures, each once: by their places and digests, as far as they are `known` (see
-    `described`), and as many as have so many bytes in base64.
-    """
-    content: list[Part] = []
-    seen = set[str]()
-    for place, digest in shown:
-        if digest in seen or (part := known.get(digest)) is None:
-            continue
-        seen.add(digest)
-        heading = f"## Picture: {one_line(place)}"
-        if (size := -(-part["bytes"] // 3) * 4) > most_bytes:
-            content.append({"type": "text", "text": f"{heading}\nNot shown: the request would be too large"})
-            continue
-        most_bytes -= size
-        content += [
-            {"type": "text", "text": heading},
-            {"type": "file", "file": one_line(place), **part, "digest": digest},
-        ]
-    return {"role": "user", "content": content} if content else None
 
 
 def openai_messages(messages: Iterable[Part]) -> list[dict[str, Any]]:

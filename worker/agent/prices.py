@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ...broker_config import ConfiguredModel
 from ...protocol.engine.costs import Estimate, nanodollars
 from ...protocol.messages import is_file, with_changed
 from ...protocol.requests.data_blocks import compact
-from .models import Usage
+from ..registry.models import Size, Usage, image_size, valid_size
 
 _LIST: Final = "genai_prices"
 _URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
@@ -78,8 +77,6 @@ def _listed(model: ConfiguredModel, usage: Usage) -> int | None:
 # for each patch of 28. Servers of one's own have models of many kinds: there a picture counts as the largest of them
 # do.
 
-Size = tuple[int, int]
-"""Width and height, in pixels."""
 
 _TILES: Final[Mapping[str, tuple[int, int]]] = {
     "gpt-4o-mini": (2_833, 5_667),
@@ -143,17 +140,6 @@ def image_tokens(model: ConfiguredModel, size: Size | None, detail: str | None =
     )
 
 
-def image_size(content: bytes) -> Size | None:
-    """The size of a picture, by its header; None where that cannot be read."""
-    import imagesize
-
-    try:
-        width, height = imagesize.get(io.BytesIO(content))
-    except Exception:  # whatever a parser makes of bytes that anybody may have written
-        return None
-    return _valid((width, height))
-
-
 def _of_openai(name: str, size: Size | None, detail: str | None) -> int:
     known = max((begin for begin in (*_TILES, *_PATCHES) if name.startswith(begin)), key=len, default="")
     factor = _PATCHES.get(known, max(_PATCHES.values()))
@@ -186,7 +172,7 @@ def _size_of(part: Mapping[str, Any]) -> Size | None:
     """The size of the picture that a part holds, where it is in the part or was read when the file was given."""
     match part:
         case {"pixels": [width, height]}:
-            return _valid((width, height))
+            return valid_size((width, height))
         case {"image_url": {"url": str(url)} | str(url)} if url.startswith("data:"):
             data = url.partition(",")[2]
         case {"source": {"data": str(data)}} | {"data": str(data)}:
@@ -197,12 +183,6 @@ def _size_of(part: Mapping[str, Any]) -> Size | None:
         return image_size(base64.b64decode(data))
     except binascii.Error:
         return None
-
-
-def _valid(size: tuple[Any, Any]) -> Size | None:
-    width, height = size
-    is_size = all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in size)
-    return (width, height) if is_size else None
 
 
 def _detail(part: Mapping[str, Any]) -> str | None:

@@ -32,7 +32,7 @@ from ...protocol.analysis.sample_values import sample
 from ...protocol.errors import json_text
 from ...protocol.schemas import compiled, referred
 from ..errors import WorkerError
-from .models import (
+from ..registry.models import (
     Answer,
     BadRequest,
     ContextTooLong,
@@ -50,8 +50,8 @@ from .models import (
     Usage,
     answer_text,
     count_of,
-    without_key,
 )
+from .clients import without_key
 
 # How a request differs from those that were recorded: said for people, of the one that is most like it.
 
@@ -163,12 +163,7 @@ def entry_of(request: ModelRequest, answered: Answer | ModelError) -> dict[str, 
         found |= {"answer": answered.text, **{key: text for key, text in beside.items() if text}}
     if answer is not None:
         found |= {"model": answer.model, **({"usage": answer.usage.to_dict()} if answer.usage is not None else {})}
-    return recorded(request, found)
-
-
-def recorded(request: ModelRequest, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry that holds for this request alone, which it shows to readers."""
-    return {"asked": request.digest, **answer, "request": request.shown}
+    return request.recorded(found)
 
 
 def given(entry: Entry, name: str) -> tuple[Answer, ModelError | None]:

@@ -19,6 +19,21 @@ from typing import Any, Final, Protocol
 
 from ...broker_config import ConfiguredModel
 from ...protocol.requests.tool_texts import OUTPUT, REQUIRED
+from ..registry.models import (
+    Answer,
+    BadRequest,
+    ContextTooLong,
+    InvalidAnswer,
+    ModelError,
+    ModelRequest,
+    OnText,
+    Refused,
+    Reported,
+    Truncated,
+    Unreachable,
+    Usage,
+    Words,
+)
 from .called import (
     THINKING,
     Called,
@@ -31,28 +46,8 @@ from .called import (
     restored,
     whole,
 )
+from .clients import PLAIN, Bounds, client_options, error_in_body, errors_of, verify_content
 from .fitting import Fitted, Fitting
-from .models import (
-    PLAIN,
-    Answer,
-    BadRequest,
-    Bounds,
-    ContextTooLong,
-    InvalidAnswer,
-    ModelError,
-    ModelRequest,
-    OnText,
-    Refused,
-    Reported,
-    Truncated,
-    Unreachable,
-    Usage,
-    Words,
-    client_options,
-    error_in_body,
-    errors_of,
-    verify_content,
-)
 
 _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"

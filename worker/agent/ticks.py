@@ -44,6 +44,7 @@ from ...protocol.state.labels import TRUSTED, Labels
 from ...protocol.state.scopes import TooLarge
 from ..broker.attempts import lane_token
 from ..broker.messages import pack
+from ..registry.models import KnownModels, picture_message
 from ..runner.checking import Checker
 from ..store.definition import (
     LaneRecord,
@@ -53,10 +54,8 @@ from ..store.definition import (
     pack_amendment,
 )
 from ..store.loop_entries import LoopStep
+from ..store.loop_view import LoopView, plan_of, repeats_of
 from ..store.scripts import date_now
-from .loop_view import LoopView, plan_of, repeats_of
-from .models import KnownModels
-from .openai_chat import picture_message
 from .prices import estimate_of, request_tokens
 
 

@@ -63,8 +63,8 @@ def examine_mcp(settings: Settings) -> Iterator[Layer]:
 
 def examine_models(settings: Settings) -> Layer:
     """Probe every configured model. None is asked anything that costs."""
-    from ..agent.models import KnownModels
     from ..registry.activities import registry
+    from ..registry.models import KnownModels
 
     layer = Layer("models")
     for configured in KnownModels(settings, registry).configured():
@@ -78,8 +78,8 @@ def examine_models(settings: Settings) -> Layer:
 
 def _examine(layer: Layer, configured: ConfiguredModel) -> None:
     from ..agent.asking import lacks_key, probed
-    from ..agent.models import BadRequest, ModelError
     from ..registry.activities import registry
+    from ..registry.models import BadRequest, ModelError
 
     if lacks_key(configured):
         # Where nothing is asked of it, as with a client, that is right so.

@@ -441,9 +441,9 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
         load_registry(settings)
         from ...protocol.requests import render
         from ...protocol.requests.tool_texts import first_schema
-        from ..agent.loop_view import loop_limits
         from ..agent.ticks import sent_config
         from ..runner.checking import Checker
+        from ..store.loop_view import loop_limits
 
         if call is not None:
             return _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
@@ -460,7 +460,8 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     from ...protocol.engine.execution import Execution
     from ...protocol.errors import pointer
     from ...protocol.requests.rendering import result_request
-    from ..agent.model_calls import enveloped, request_config
+    from ..agent.model_calls import enveloped
+    from ..runner.remote import request_config
 
     delegates = plan.submission.delegates
     lanes = (lane for lane in plan.lanes.values() if any(one.index == index for one in lane.calls))

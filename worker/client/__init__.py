@@ -2,7 +2,6 @@
 
 `client`        the client
 `async_client`  the client for asyncio
-`local`         a server and a worker in this process, for tests and notebooks
 `submitting`    documents, drafts and types, made into a submission
 `dispatcher`    writing a run, and publishing it
 `files`         files that a model is shown

@@ -32,12 +32,11 @@ from ...protocol.errors import json_text, shortened
 from ...protocol.limits import value_problems
 from ...protocol.messages import EVERYWHERE, TRUST
 from ...protocol.state.labels import MOST_LABELS
-from ..agent.models import ModelRequest
-from ..agent.scripted import recorded
 from ..backoff import batches
 from ..broker.messages import pack, unpack
 from ..errors import NoLoop, NoSuchTick
 from ..limits import limits_of
+from ..registry.models import ModelRequest
 from ..store import keys as names
 from ..store.definition import FORMAT, require_format, unpack_definition
 from ..store.entries import ENTRY_ID, id_key, read_entry
@@ -78,7 +77,7 @@ def script_of(history: History) -> str:
         elif isinstance(event, Answered):
             answer = event.message["solution"]
             words = {"words": event.message["words"]} if "words" in event.message else {}
-            entries.append(recorded(request, {"answer": answer, **words}))
+            entries.append(request.recorded({"answer": answer, **words}))
     if not entries:
         raise NoLoop("the run has no answers of a model: it is not a request, or no model was asked yet")
     return json_text(entries, indent=1)

@@ -19,7 +19,6 @@ from ...protocol.engine.loop import Approved, Asked, LoopExtended, Stage
 from ...protocol.plan.additions import check_data, check_said
 from ...protocol.plan.support import told_names
 from ...protocol.state.labels import marks_of
-from ..agent.loop_view import LoopView, loop_limits, plan_of
 from ..broker.attempts import lane_token
 from ..broker.messages import pack
 from ..errors import (
@@ -41,6 +40,7 @@ from ..store.held_calls import AuditRecord, audit_record
 from ..store.keys import ENDED_STATUSES, Keys, active_runs
 from ..store.log import History
 from ..store.loop_entries import LOOP, LoopStep
+from ..store.loop_view import LoopView, loop_limits, plan_of
 from ..store.scripts import Script
 from .dispatcher import publish_lanes
 from .files import require_given, size_problem

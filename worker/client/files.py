@@ -18,7 +18,7 @@ from ...broker_config import Settings
 from ...protocol import Plan, Problem, Rejected
 from ...protocol.errors import pointer
 from ...protocol.messages import file_parts, is_file, picture_type, sent_bytes, with_changed
-from ..agent.prices import image_size
+from ..registry.models import image_size
 
 _KINDS: Final = "PNG, JPEG, GIF, WebP, PDF and texts in UTF-8"
 _FORMS: Final = ("image", "application/pdf")

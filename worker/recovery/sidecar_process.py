@@ -91,7 +91,7 @@ class _Watched:
 def _make_reporter(paths: list[str], pid: int, process: str, worker: str, sees_log: bool) -> Any:
     """What reports, with everything that it needs; it finds what the worker process finds."""
     sys.path[:] = paths
-    from acts_celery.worker.recovery.sidecar_reports import Reporter
+    from acts_celery.worker.recovery.heartbeats import Reporter
 
     return Reporter(pid, process, worker, sees_log=sees_log)
 

@@ -8,5 +8,5 @@
 `mcp_sessions`         the sessions of runs: one for each run and server
 `mcp_tools`            admitted tools, under SERVER.TOOL
 `mcp_transports`       servers that are processes, and servers over HTTP
-`listing`              tools as a server lists them
+`models`               which models there are, and what one is asked and answers
 """

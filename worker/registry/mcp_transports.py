@@ -25,7 +25,6 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from ...broker_config.embedded import guarded
-from .listing import Heard
 from .mcp_tools import Origin, Told, too_large
 
 logger = logging.getLogger(__name__)
@@ -362,3 +361,27 @@ def _id_in(body: bytes) -> Any:
         return json.loads(body)["id"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+class Heard:
+    """The messages of a server, as a session reads them, of each of which `tell` is told before."""
+
+    def __init__(self, stream: Any, tell: Callable[[Any], None]) -> None:
+        self._stream = stream
+        self._tell = tell
+
+    async def __aenter__(self) -> Heard:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._stream.__aexit__(*raised)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for item in self._stream:
+            self._tell(getattr(item, "message", None))
+            yield item
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self._stream.aclose()

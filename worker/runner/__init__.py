@@ -10,5 +10,6 @@
 `starting`     beginning a claimed call
 `calls`        one attempt of an activity or a delegate, within its timeout
 `remote`       calls that other workers run
+`rooms`        what other rooms do for the core
 `checking`     what is wrong with a submission, by what is registered here
 """

@@ -26,7 +26,6 @@ from ...broker_config import (
 from ...broker_config.addresses import scheme_of
 from ...protocol import Limits
 from ...protocol.engine.events import Failure
-from ..agent.asking import verify_models
 from ..broker.attempts import Attempt, Result
 from ..broker.consumer import CONSUMER, restrict_decoding
 from ..broker.messages import (
@@ -54,8 +53,8 @@ from ..recovery.sweep import SweepStep
 from ..registry.activities import Registry
 from ..registry.loading import require_own_queues
 from ..registry.request_definitions import doubts
-from ..telemetry.process_figures import MetricsStep
 from .pool import POOL, refuse_half_patched
+from .rooms import agent, worker_steps
 from .runtime import GarbageStep, HealthStep, Runtime, Runtimes, WorkerNameStep
 from .scheduler import require_message_format, task_of
 
@@ -277,7 +276,7 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     refuse_half_patched()
     require_own_queues(registry, settings)
     if verifies_models:  # one that cannot be had is reported when the worker starts, not in every task
-        verify_models(settings, registry)
+        agent().verify_models(settings, registry)
     restrict_decoding(limits_of(settings))
     app = make_client_application(settings)
     app.conf.acts_settings = settings
@@ -286,8 +285,9 @@ def make_application(settings: Settings, registry: Registry, *, verifies_models:
     set_up_logs(app, settings)
     app.conf.worker_pool = POOL
     app.steps["worker"].update(
-        (WorkerNameStep, ConnectionsStep, OperatorStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep, MetricsStep)
+        (WorkerNameStep, ConnectionsStep, OperatorStep, GarbageStep, SweepStep, ReservedStep, RefusalsStep)
     )
+    app.steps["worker"].update(worker_steps())
     app.steps["consumer"].add(HealthStep)
     # Without -Q a worker serves these too.
     app.conf.task_queues = (*app.conf.task_queues, *(queue(name, settings) for name in registry.queues()))

@@ -31,7 +31,6 @@ from ...protocol import Limits, Message, Output
 from ...protocol.engine.events import Failure, Success
 from ...protocol.errors import pointer
 from ...protocol.limits import exceeded, plain_scalar, scalar_problem, too_many_containers
-from ..agent.models import ModelError
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, Result, Retry, enter, enter_place
 from ..broker.messages import LONGEST_TYPE, given_back, pack, refused_by, unknown_code
@@ -40,6 +39,7 @@ from ..fairness import FairSemaphore
 from ..process import figures
 from ..registry.activities import Activity, Policy, first_fault
 from ..registry.mcp_tools import McpError
+from ..registry.models import ModelError
 
 # Django's database connections: those that are unusable or too old are closed around each attempt, as Django does
 # around each request. Django is not imported for it: it has to be set up by the activities.

@@ -37,16 +37,17 @@ from ...protocol.requests import Request, read_request
 from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
 from ...protocol.schemas.costs import EXCEEDED
 from ...protocol.schemas.validation import Check, OffloadedChecks, verdict_of
-from ..agent.models import KnownModels
 from ..fairness import FairSemaphore
-from ..limits import limits_of
+from ..limits import limits_of, most_of
 from ..registry.activities import Registry
 from ..registry.activities import registry as default_registry
 from ..registry.loading import require_own_queues
 from ..registry.mcp_tools import load_code, unadmitted
+from ..registry.models import KnownModels, Usage
 from ..registry.request_definitions import KnownDelegates, operator_trust
 from ..store.definition import Trusts
 from ..store.loop_entries import LOOP
+from .rooms import agent
 
 if TYPE_CHECKING:
     from ...protocol.analysis.visibility import Reach
@@ -100,13 +101,11 @@ class Checker:
         """What a model would be asked for a submission (SPEC R12.9); see `check`. It goes by the model's own `wire`
         where none is given. Raises `protocol.Rejected`.
         """
-        from ..agent.asking import writes_texts
-
         request = replace(read_request(value, self._known(**known)), explain=explained)
         models = KnownModels(self._settings, self._registry).asked(request.config.get("model"))
         if wire is None:
             wire = models[0].wire if models else JSON
-        request = replace(request, has_texts=any(map(writes_texts, models)))
+        request = replace(request, has_texts=any(map(agent().writes_texts, models)) if models else False)
         return replace(request, is_native=True) if wire == TOOLS and can_be_carried(request) else request
 
     def _known(
@@ -126,21 +125,17 @@ class Checker:
     def reach(self, value: Any, *, allow: Iterable[str] | None = None) -> Reach:
         """What a model can do by a submission that is a request (SPEC R12.8). Raises `protocol.Rejected`."""
         from ...protocol.analysis.visibility import reach_of
-        from ..agent.asking import enforced
-        from ..agent.fitting import findings_of
 
         request = self.request(value, allow=allow)
         model = KnownModels(self._settings, self._registry).find(request.config.get("model"))
         reach = reach_of(request, self._registry.delegates)
         if model is None:
             return reach
-        unenforced, openings = enforced(model, first_schema(request), is_native=request.is_native)
-        return replace(reach, unenforced=unenforced, findings=tuple(findings_of(openings)))
+        reason, findings = agent().unenforced(model, first_schema(request), is_native=request.is_native)
+        return replace(reach, unenforced=reason, findings=findings)
 
     def unready_models(self, plan: Plan) -> Iterator[str]:
         """Which of the models that a plan asks cannot be asked from here; those of the workers are not known."""
-        from ..agent.asking import lacks_key
-
         known, delegates = KnownModels(self._settings, self._registry), plan.submission.delegates
         asking = [plan.submission.config] if plan.submission.is_request else []
         for call in plan.calls:
@@ -152,7 +147,7 @@ class Checker:
             model = known.find(asked)
             if model is None:
                 yield "a model is asked, and none is configured here: set ACTS_MODEL where delegates run"
-            elif lacks_key(model):
+            elif agent().lacks_key(model):
                 yield f"model {model.model} has no key here: set ACTS_MODEL_API_KEY where delegates run"
 
     def check_amendment(self, value: Any, so_far: SoFar) -> Plan:
@@ -289,8 +284,6 @@ class Checker:
         """Models that are named and not configured - a `config` holds no addresses (SPEC R13.11) -, settings that the
         model does not have, or one that is asked in its stead, and more tools than it takes (SPEC R12.8).
         """
-        from ..agent.asking import missing_settings, most_tools
-
         known, config = KnownModels(self._settings, self._registry), plan.submission.config
         tools = len(plan.submission.declared) if plan.submission.is_request else 0
         asking: list[tuple[tuple[str, ...], Mapping[str, Any], Mapping[str, Any], int]] = [
@@ -308,9 +301,9 @@ class Checker:
                 message = f"no model {asked!r} is configured (ACTS_MODEL, ACTS_MODELS); there is {there}"
                 yield Problem(pointer(*at, "model"), message)
             for each in (model, *known.fallbacks(model)) if model is not None else ():
-                for key in missing_settings(each, own):
+                for key in agent().missing_settings(each, own):
                     yield Problem(pointer(*at, key), f"{each.model} has no such setting: leave it out")
-                if (most := most_tools(each)) is not None and tools > most:
+                if (most := agent().most_tools(each)) is not None and tools > most:
                     text = f"{tools} tools, and {each.model} takes {most} as functions, and one for the output"
                     remedy = 'list fewer, let a delegate have some of them, or set the model\'s "wire" to "json"'
                     yield Problem(pointer(*at[:-1], "tools"), f"{text}: {remedy}")
@@ -321,13 +314,10 @@ class Checker:
         owns = {("delegates", name, "config"): definition.get("config") or {} for name, definition in delegates.items()}
         if config.get("money") is None and all(own.get("money") is None for own in owns.values()):
             return
-        from ..agent.models import Usage
-        from ..agent.prices import price_of
-
         known, is_limited = KnownModels(self._settings, self._registry), config.get("money") is not None
         for at, own in ((("config",), config), *owns.items()):
             asked = known.asked(own.get("model") or config.get("model"))
-            unpriced = [model.model for model in asked if price_of(model, Usage(0, 0)) is None]
+            unpriced = [model.model for model in asked if agent().price_of(model, Usage(0, 0)) is None]
             if unpriced and (is_limited or own.get("money") is not None):
                 place = at if own.get("money") is not None else ("config",)
                 text = f"no price is known of {unpriced[0]}, which {pointer(*at)} asks: {PRICE_REMEDY}"
@@ -351,16 +341,6 @@ def _self_endorsed(value: Any, known: Mapping[str, Any]) -> Iterator[Problem]:
         if isinstance(definition, Mapping) and definition.get(ENDORSES) and definition is not known.get(name):
             text = "only a definition in the operator's folders (ACTS_DELEGATES) endorses: leave it out, or name one"
             yield Problem(pointer("delegates", name, ENDORSES), text)
-
-
-def most_of(settings: Settings) -> dict[str, float | None]:
-    """What an operator allows a loop to spend, by the keys of `config`; null is no limit (SPEC R13.3)."""
-    return {
-        "ticks": settings.limit_ticks,
-        "calls": settings.limit_loop_calls,
-        "tokens": settings.limit_tokens,
-        "seconds": settings.limit_loop_seconds,
-    }
 
 
 def _supported(plan: L, *, is_new: bool = True) -> L:

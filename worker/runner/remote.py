@@ -26,14 +26,11 @@ from ...protocol.engine.events import Failure, Start, Success
 from ...protocol.engine.execution import UNTRUSTED, Execution
 from ...protocol.engine.loop import MAX_OUTPUT_TOKENS, LoopLimits
 from ...protocol.messages import digests, is_promise, pictures_in, render_data, sent_bytes
+from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.data_blocks import Budget, shown_pictures
 from ...protocol.requests.rendering import ResultRequest, result_request, result_schema
 from ...protocol.trust import Flow, doubt
-from ..agent.asking import Models, PartialAnswers
-from ..agent.model_calls import about, ask_for_tick, request_config, solve
-from ..agent.models import TRACEPARENT, KnownModels, Reported
-from ..agent.openai_chat import described, picture_message
-from ..broker.attempts import Attempt, Result, Retry, header_to_send
+from ..broker.attempts import Attempt, Result, Retry
 from ..broker.messages import (
     WRITTEN,
     ActivityCall,
@@ -45,7 +42,9 @@ from ..broker.messages import (
     pack_message,
     unknown_code,
 )
+from ..limits import most_of
 from ..registry.activities import Policy, Registry
+from ..registry.models import KnownModels, Reported, described, picture_message
 from ..store.definition import Definition
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES, Keys
@@ -67,7 +66,8 @@ from ..store.scripts import server_ms
 from ..store.slots import SPENT, left_of, sum_fields
 from ..store.slots import Budget as RunBudget
 from .calls import Threads, fitting, invoke
-from .checking import Checker, most_of
+from .checking import Checker
+from .rooms import AskedModels
 
 _MOST_RETRIES: Final = 1_000
 """Of a call whose code is not known here: a request to a model, an activity that another worker has."""
@@ -226,13 +226,42 @@ class Remote:
         return "" if name in definition.delegates or call.runner.executor is Executor.LATENT else name
 
 
+_LIMITS: Final = frozenset({"max_output_tokens", "request_seconds"})
+_SETTINGS: Final = ("model", *SAMPLING, *sorted(_LIMITS))
+_OF_ONE_MODEL: Final = frozenset(SAMPLING) - {"temperature"}
+"""What a definition that names a model of its own does not take from the submission: that model may not have it."""
+
+
+def about(asked: ResultRequest) -> dict[str, Any]:
+    """What a request for a result says besides its context and its schema, as settings that travel with it."""
+    said: dict[str, Any] = {
+        "tool": {asked.tool.name: dict(asked.tool.declaration)} if asked.tool is not None else None,
+        "choices": asked.choices,
+        "is_rendered": asked.is_rendered,
+    }
+    return {key: value for key, value in said.items() if value}
+
+
+ABOUT: Final = ("tool", "choices", "is_rendered")
+
+
+def request_config(outer: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a request: its definition's own, which only tighten the submission's limits (SPEC R13.3)."""
+    if own.get("model") is not None:
+        outer = {key: value for key, value in outer.items() if key not in _OF_ONE_MODEL}
+    config = {key: each[key] for each in (outer, own) for key in _SETTINGS if each.get(key) is not None}
+    for key in _LIMITS & config.keys():
+        config[key] = min(each[key] for each in (outer, own) if each.get(key) is not None)
+    return config
+
+
 class RemoteExecutor:
     """Carries out remote calls; it has no connection to the log. `deliver` sends what is told before the end."""
 
     def __init__(
         self,
         registry: Registry,
-        models: Models,
+        models: AskedModels,
         limits: Limits,
         threads: Threads,
         deliver: Callable[[Delivery], Awaitable[None]],
@@ -295,10 +324,9 @@ class RemoteExecutor:
         """Carry out a delegate's call: with the registered code, or with the model."""
         if (refused := self._refused(message.untrusted)) is not None:
             return refused
-        context = [dict(item) for item in message.context]
         delegate = self._registry.delegates.get(message.delegate)
         if delegate is not None:
-            function = delegate.function
+            function, context = delegate.function, [dict(item) for item in message.context]
             result = await invoke(
                 lambda: function(context),
                 message.attempt,
@@ -313,16 +341,9 @@ class RemoteExecutor:
             return given_back(unknown_code("delegate", message.delegate, self._worker))
         paid: list[Mapping[str, Any]] = []
 
-        async def ask() -> Any:
-            TRACEPARENT.set(header_to_send())
-            if message.is_tick:
-                parts = PartialAnswers(partial(self._send_part, message.attempt), tells_text=message.streams)
-                asked = (context, message.schema, message.config)
-                return await ask_for_tick(self._models, *asked, parts, message.provider_data)
-            return await solve(self._models, context, message.schema, message.config, paid.append)
-
+        send = partial(self._send_part, message.attempt)
         result = await invoke(
-            ask,
+            lambda: self._models.answer(message, send, paid.append),
             message.attempt,
             name=message.delegate or "model",
             is_async=True,

@@ -28,8 +28,6 @@ from celery.worker.consumer import Consumer
 
 from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from ...protocol.engine.events import Failure
-from ..agent.asking import Models
-from ..agent.models import Answer, ModelError
 from ..broker.attempts import Attempt, Result
 from ..broker.consumer import PublishBuffer, Publisher
 from ..broker.messages import Delivery, TaskMessage, attempt_in, delivery_task
@@ -38,10 +36,11 @@ from ..fairness import FairScheduling, Quarantine
 from ..health_file import Health, remove_dead
 from ..limits import limits_of
 from ..outages import Batcher, on_threads, watch_connections
-from ..process import LoopWatchdog, Tokens, figures, problems
+from ..process import Tokens, figures, problems
 from ..recovery.heartbeats import Heartbeat, Presence, ReportQueue, report_interval_seconds
-from ..recovery.sidecar import Sidecar
+from ..recovery.sidecar import LoopWatchdog, Sidecar
 from ..registry.activities import Registry, registry
+from ..registry.models import Answer, ModelError
 from ..registry.request_definitions import digest_of_trust, operator_trust
 from ..store.commits import PUBLISHED_SECONDS
 from ..store.connections import connect, connect_async, connect_soon
@@ -50,6 +49,7 @@ from ..store.slots import Slots
 from .calls import CANCELLED_ITSELF, Threads
 from .checking import Checker, Validator
 from .remote import Children, Remote, RemoteExecutor
+from .rooms import agent
 from .scheduler import Returns, Scheduler
 from .step import Services
 
@@ -98,7 +98,7 @@ class Runtime:
         self._threads = Threads(settings.concurrency)
         self._validator = Validator()
         on_thread = partial(self._threads.run, timeout_seconds=None)
-        self.models = Models(settings, registry, on_thread, self.heartbeat.unanswered, _note_answer)
+        self.models = agent().make_models(settings, registry, on_thread, self.heartbeat.unanswered, _note_answer)
         allowed, limits = registry.limited_to(settings.allow), limits_of(settings)
         operator = operator_trust(settings)
         self.remote = RemoteExecutor(allowed, self.models, limits, self._threads, self.deliver, operator, worker)

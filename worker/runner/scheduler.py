@@ -22,8 +22,6 @@ from celery import Task, signals, states
 from celery.app import trace
 from celery.app.task import Context
 
-from ..agent.loop_runner import LoopRunner
-from ..agent.loop_view import LoopView
 from ..backoff import Backoff
 from ..broker.messages import MESSAGE_FORMAT, MESSAGES, RETURNED, Delivery, TaskMessage
 from ..errors import OtherFormat
@@ -31,13 +29,15 @@ from ..logs import lane_at_work, note_trace
 from ..process import count_refusal
 from ..store.lane import LaneView, RunGone
 from ..store.loop_entries import LOOP
+from ..store.loop_view import LoopView
 from .lane_runner import LaneRunner
+from .rooms import LoopDriver, agent
 from .step import Publish, Recent, Services, Views
 
 logger = logging.getLogger(__name__)
 
 LaneId = tuple[str, str | None]
-Runner = LaneRunner | LoopRunner
+Runner = LaneRunner | LoopDriver
 View = LaneView | LoopView
 _MOST_LEFT: Final = 256
 _MOST_LEFT_BYTES: Final = 64 * 2**20
@@ -177,8 +177,12 @@ class Scheduler:
         opening = self._openings[lane] = asyncio.Event()
         try:
             view = await self._view(lane)
-            made = LoopRunner(self._services, view) if isinstance(view, LoopView) else LaneRunner(self._services, view)
-            note_trace(view.run.trace if isinstance(view, LaneView) else view.trace)
+            if isinstance(view, LaneView):
+                made: Runner = LaneRunner(self._services, view)
+                note_trace(view.run.trace)
+            else:
+                made = agent().make_driver(self._services, view)
+                note_trace(view.trace)
             self._runners[lane] = made
             made.gets_on = self._gets_on.get(lane)
             return made

@@ -19,12 +19,11 @@ from ...protocol.engine.execution import Execution
 from ...protocol.engine.loop import PRICE_REMEDY, LoopLimits
 from ...protocol.errors import Conflict
 from ...protocol.state.scopes import TooLarge
-from ..agent.model_calls import most_tokens
-from ..agent.models import KnownModels
-from ..agent.prices import estimate_of
 from ..broker.attempts import Attempt, CallId, Result, Retry, lost
 from ..broker.messages import TaskMessage, lane_task, unpack
+from ..limits import most_of
 from ..registry.activities import Activity
+from ..registry.models import KnownModels
 from ..store.commits import Claim
 from ..store.definition import Definition
 from ..store.lane import LaneView, RunView
@@ -33,8 +32,8 @@ from ..store.run_list import FileGone
 from ..store.run_writer import TakenOver
 from ..store.slots import Reservation, Shortfall
 from .calls import CANCELLED_ITSELF, fitting, invoke
-from .checking import most_of
 from .remote import Started
+from .rooms import agent
 from .step import Mailbox, Services
 
 # What calls that ask a model take from a loop's budget (SPEC R13.3): reserved before they are sent, charged when they
@@ -79,9 +78,8 @@ class CallBudget:
     def _estimate(self, call: Mapping[str, Any]) -> Estimate:
         """What a call's request may cost: in money, too, where that is limited. The first time it loads the prices."""
         asked = self._models.asked(call["config"].get("model"))
-        tokens = most_tokens(call["context"], call["schema"], call["config"], asked)
         counts_money = self._limits is not None and self._limits.money is not None
-        return estimate_of(asked if counts_money else (), *tokens)
+        return agent().estimate(call, asked, counts_money=counts_money)
 
     async def _take(self, id_: CallId, again: int, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
         """What a call has taken before it was carried out again stays."""

@@ -7,6 +7,7 @@
 `run_writer`    writing a new run
 `entries`       an entry of the log as an event
 `loop_entries`  entries of a loop as its events
+`loop_view`     a run as its loop sees it
 `log`           reading lanes and committing
 `commits`       what a commit asks and answers
 `lane`          a lane as its runner sees it

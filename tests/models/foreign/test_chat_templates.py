@@ -18,9 +18,9 @@ from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import compose, read_request, render
 from acts_celery.protocol.requests.rendering import render_tick
 from acts_celery.worker.agent.fitting import Fitting
-from acts_celery.worker.agent.models import ModelRequest
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.registry.activities import registry
+from acts_celery.worker.registry.models import ModelRequest
 from tests.models import six_tools
 
 from .installed import python_with

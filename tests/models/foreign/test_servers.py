@@ -26,9 +26,12 @@ from acts_celery.protocol.requests.tool_texts import function_schema
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.asking import Models
-from acts_celery.worker.agent.models import (
+from acts_celery.worker.agent.clients import Bounds
+from acts_celery.worker.agent.openai_chat import OpenAIChat
+from acts_celery.worker.agent.sdk_model import SdkModel
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.models import (
     Answer,
-    Bounds,
     InvalidAnswer,
     ModelError,
     ModelRequest,
@@ -38,9 +41,6 @@ from acts_celery.worker.agent.models import (
     Usage,
     ignore,
 )
-from acts_celery.worker.agent.openai_chat import OpenAIChat
-from acts_celery.worker.agent.sdk_model import SdkModel
-from acts_celery.worker.registry.activities import Registry
 from tests.models.asked import OUTPUT, on_thread, request
 
 from .installed import XLLAMACPP, free_port, node_package, python_with, serving

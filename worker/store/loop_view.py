@@ -25,15 +25,14 @@ from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..broker.attempts import Tokens
 from ..broker.messages import pack
-from ..runner.checking import most_of
-from ..store.definition import Definition, SaidHere, unpack_definition
-from ..store.entries import Entry, moment_ms
-from ..store.keys import ENDED_STATUSES
-from ..store.lane import RunGone
-from ..store.log import MessageLog
-from ..store.run_list import Parent
-from ..store.state import RunState
-from .models import find_model
+from ..limits import most_of
+from .definition import Definition, SaidHere, unpack_definition
+from .entries import Entry, moment_ms
+from .keys import ENDED_STATUSES
+from .lane import RunGone
+from .log import MessageLog
+from .run_list import Parent
+from .state import RunState
 
 _DIGEST: Final = 16
 """Characters of a plan's digest: it tells the plans of one run apart."""
@@ -329,7 +328,7 @@ def plan_of(calls: Sequence[Any]) -> Planned:
 def loop_limits(config: Mapping[str, Any], settings: Settings) -> LoopLimits:
     """What a run's loop may spend: its config can only tighten what the operator has set (SPEC R4.2a, R13.3)."""
     limits = LoopLimits.of(config, most_of(settings))
-    model = find_model(settings, config.get("model"))
+    model = settings.find_model(config.get("model"))
     if model is None or config.get("max_output_tokens") is not None:
         return limits
     return replace(limits, max_output_tokens=model.max_output_tokens or limits.max_output_tokens)

@@ -18,20 +18,20 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final
 
-from ...broker_config import EmbeddedServer, GuardedProcess, Settings, load, queue_names
-from ...protocol import Plan
-from ..agent.asking import bounds_of, make_model
-from ..agent.models import Answer, KnownModels, Model, ModelRequest, ignore
-from ..agent.scripted import FakeModel, ScriptedModel
-from ..errors import ActivitiesError, InfrastructureError, WorkerError
-from ..registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
-from ..registry.loading import load as load_module
-from ..registry.mcp_tools import register_tools
-from .call_results import await_background
-from .client import Client
-from .programs import own_command
-from .run import Run
-from .submitting import Label
+from ..broker_config import EmbeddedServer, GuardedProcess, Settings, load, queue_names
+from ..protocol import Plan
+from .agent.asking import bounds_of, make_model
+from .agent.scripted import FakeModel, ScriptedModel
+from .client.call_results import await_background
+from .client.client import Client
+from .client.programs import own_command
+from .client.run import Run
+from .client.submitting import Label
+from .errors import ActivitiesError, InfrastructureError, WorkerError
+from .registry.activities import Policy, RegisteredModel, Registry, make_activity, registry
+from .registry.loading import load as load_module
+from .registry.mcp_tools import register_tools
+from .registry.models import Answer, KnownModels, Model, ModelRequest, ignore
 
 Activities = Iterable[Callable[..., Any] | ModuleType | str | PathLike[str]]
 
@@ -172,7 +172,7 @@ class LocalClient(Client):
 def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool) -> Iterator[LocalClient]:
     if not _in_use.acquire(blocking=False):
         raise InfrastructureError("local() is in use in this process already: use that client, or leave its block")
-    from ..broker.consumer import decoding_restored
+    from .broker.consumer import decoding_restored
 
     try:
         with EmbeddedServer() as server:
@@ -220,9 +220,9 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     from celery.app import trace
     from celery.worker import WorkController, state
 
-    from ..broker.transport import forget_connections
-    from ..runner.application import ConnectionsStep, make_application
-    from ..runner.runtime import GarbageStep
+    from .broker.transport import forget_connections
+    from .runner.application import ConnectionsStep, make_application
+    from .runner.runtime import GarbageStep
 
     app = make_application(settings, known, verifies_models=verifies_models)
     # What is in this process is not all the worker's, and kombu has one limit of connections for all of it.
@@ -310,7 +310,7 @@ def embedded_backend(
         try:
             yield own
             worker.drain()
-            from .call_results import await_background
+            from .client.call_results import await_background
 
             await_background(own, deadline)
         except Exception as error:
