@@ -1,4 +1,4 @@
-"""The steps of an amendment (lua/amend*.lua) on a real server: what they leave in the records of a lane and a run."""
+"""The steps of an amendment (lua/amend.lua) on a real server: what they leave in the records of a lane and a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a commit leaves beside its outcomes (lua/commit_*.lua): leases, counters, holds, gather calls, a fault."""
+"""What a commit leaves beside its outcomes (lua/commit.lua): leases, counters, holds, gather calls, a fault."""
 
 from __future__ import annotations
 

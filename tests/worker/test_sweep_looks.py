@@ -1,4 +1,4 @@
-"""When the sweep looks at a run again, and what it does while recovery is suspended (lua/sweep_*.lua)."""
+"""When the sweep looks at a run again, and what it does while recovery is suspended (lua/sweep.lua)."""
 
 from __future__ import annotations
 

@@ -641,7 +641,7 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 #
 # It is not begun, so it costs no attempt. It rests, and whoever is free then takes it: the waits grow with the time
 # since the log's first note of it, so a deployment of minutes costs a few tries. A worker that begins reports that, and
-# what rests in the runs of the index `awaiting_code` is due at once (lua/code_came.lua). When the first note is too
+# what rests in the runs of the index `awaiting_code` is due at once (lua/reports.lua). When the first note is too
 # long ago the call fails.
 
 _SHORTEST_SECONDS: Final = 1.0

@@ -66,7 +66,7 @@ class Control:
         self._settings = settings
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "set_status")
+        self._script = Script(redis, "control", "set_status")
 
     def pause(self) -> None:
         """Begin no more calls; those at work end. Raises `RunNotFound`, `RunOver`, `InfrastructureError`."""
@@ -153,7 +153,7 @@ class Control:
 
 # Sending: data messages for a run under way (SPEC R11.6).
 #
-# They are held against what the log says of the lanes that they go to, and appended in one step (lua/send.lua), which
+# They are held against what the log says of the lanes that they go to, and appended in one step (lua/control.lua). It
 # also marks the lanes that may read them: should the client die after it, the workers' sweep publishes them.
 
 
@@ -166,7 +166,7 @@ class Sender:
         self._history = History(redis, self._keys)
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "send")
+        self._script = Script(redis, "control", "send")
 
     def send(self, value: Any, instances: Sequence[str]) -> tuple[str, ...]:
         """Append messages, `value` being one or a list of them; returns their ids in the log.
@@ -209,7 +209,7 @@ class Sender:
         return [entry.message for entry in found if entry.message is not None]
 
     def _append(self, messages: Sequence[Mapping[str, Any]], order: AuditRecord) -> dict[str, Any]:
-        """Run the script (see send.lua)."""
+        """Run the script (see control.lua)."""
         request = {
             "messages": [(lane_token(message.get("_instance")), pack(message)) for message in messages],
             "who": order.pack(),

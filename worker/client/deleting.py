@@ -255,7 +255,7 @@ def _with(run: DeletableRun, holdings: Sequence[Holding], letters: Mapping[str, 
 # Deleting what a run that is over holds of some of its instances, such as the data of one person.
 #
 # Redis marks a deleted entry of a stream and keeps its bytes, in memory and in snapshots. So the log is written anew
-# without the entries of these instances, and put in the place of the old one in one step (lua/forget.lua). With them go
+# without the entries of these instances, and put in the place of the old one in one step (lua/keys.lua). With them go
 # the files that only they show, their calls in the outbox, their dead letters and child runs. The names of the
 # instances stay, in the state and in the audit trail: the run says that they were deleted.
 
@@ -301,7 +301,7 @@ class Eraser:
         self._settings = settings
         self._history = History(redis, self._keys)
         self._letters = DeadLetters(redis, settings)
-        self._script = Script(redis, "forget")
+        self._script = Script(redis, "keys", "forget")
 
     def erase(self, instances: Sequence[str], state: Mapping[str, str]) -> Erased:
         """Delete these instances of the run, whose state this is. If it is interrupted nothing of the log has changed;

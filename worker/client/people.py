@@ -1,6 +1,6 @@
 """People: what waits for a person in a run, and deciding on it (SPEC R14).
 
-A decision is one step (lua/decide.lua): the first one counts, from whichever person and process. It marks the
+A decision is one step (lua/control.lua): the first one counts, from whichever person and process. It marks the
 call's lane, so should the client die after it, the workers' sweep publishes that.
 """
 
@@ -66,7 +66,7 @@ class People:
         self._history = History(redis, self._keys)
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
-        self._script = Script(redis, "decide")
+        self._script = Script(redis, "control", "decide")
 
     def held(self) -> Iterator[HeldCall]:
         """The calls that wait for a person, those that wait longest first; none once the run is over."""
@@ -321,7 +321,7 @@ def _date(entry: Entry) -> str:
 # The plan of a run in mode lazy: nothing of it runs before its digest is approved (SPEC R10.2, R13.7).
 #
 # The plan is what the log says is to be done. That no amendment comes in between is seen by the field `amended` of the
-# run's state, which is read before the log; lua/set_status.lua compares it.
+# run's state, which is read before the log; lua/control.lua compares it.
 
 _DIGEST: Final = 16
 """Characters of a digest: it tells the plans of one run apart."""

@@ -379,7 +379,7 @@ def collecting_seldom() -> Iterator[None]:
 # what is deleted counts no more. One run of an owner with limits is written down at a time, so two that come together
 # are not both the last one that fits. What models take is known when they have answered: who has spent more than its
 # limit begins nothing more on that day. Elements of an `_each` call count as they begin; a run that would begin more of
-# them than were left when it was admitted fails (see lua/commit_holds.lua).
+# them than were left when it was admitted fails (see lua/commit.lua).
 
 _HELD_SECONDS: Final = 120
 """So long a client that dies keeps others of its owner waiting."""

@@ -260,9 +260,9 @@ class Outbox:
         self._publisher = publisher
         self._settings = settings
         self._letters = DeadLetters(redis, settings)
-        self._script = Script(redis, "outbox", is_raw=True)
-        self._end = Script(redis, "outbox_end")
-        self._given_back = Script(redis, "outbox_given_back")
+        self._script = Script(redis, "outbox", "look_after", is_raw=True)
+        self._end = Script(redis, "outbox", "take_dead")
+        self._given_back = Script(redis, "outbox", "note_given_back")
 
     def sweep(self, run: str, thresholds: Thresholds) -> set[str]:
         """Send again what was lost or is due in a run.

@@ -5,7 +5,7 @@ Every instance worker sweeps; a lock in Redis lets one at a time, and not for lo
 keeps no other one waiting.
 
 After all workers lost contact with the servers, nothing at work is declared lost for half a lease, in which who lives
-is heard of again: heartbeats may have been missed. When they last had contact is noted in Redis (lua/sweep_seen.lua),
+is heard of again: heartbeats may have been missed. When they last had contact is noted in Redis (lua/recovery.lua),
 so a worker that alone could not reach them pauses nothing.
 """
 
@@ -156,8 +156,8 @@ class Heartbeats:
         self._outbox = outbox
         self._probes = probes
         self._broken = broken
-        self._script = Script(redis, "heartbeats")
-        self._code_came = Script(redis, "code_came")
+        self._script = Script(redis, "reports", "heartbeats")
+        self._code_came = Script(redis, "reports", "code_came")
         self._due = DueRuns(redis, settings.key_prefix)
 
     def note(self, reports: Iterable[Report], thresholds: Thresholds) -> None:
@@ -241,7 +241,7 @@ def _admits(tokens: Tokens, ref: AttemptRef) -> bool:
 
 
 def _in_request(one: AboutCall) -> tuple[Any, ...]:
-    """What the script is given of it (see heartbeats.lua)."""
+    """What the script is given of it (see reports.lua)."""
     match one:
         case AttemptRef(_, lane, call, attempt):
             return lane, call, attempt
@@ -290,7 +290,7 @@ class Sweeper:
         self._heartbeats = Heartbeats(redis, settings, outbox, self._probes, broken)
         self._runs = RunKeeper(redis, publisher, settings, outbox, broken)
         self._slots = SlotKeeper(redis, prefix=settings.key_prefix)
-        self._seen = Script(redis, "sweep_seen")
+        self._seen = Script(redis, "recovery", "hear")
         self._due = DueRuns(redis, settings.key_prefix)
         self._lock = redis.lock(
             f"{settings.key_prefix}:sweeping",

@@ -381,7 +381,7 @@ class LaneRunner:
         return self._lane.run.definition.awaited & {outcome.index for outcome in outcomes}
 
     async def _let_out(self, committed: Committed) -> None:
-        """Publish the lanes whose turn came when this one's task was taken up (see window.lua)."""
+        """Publish the lanes whose turn came when this one's task was taken up (see run.lua)."""
         if committed.woken:
             await self._services.publish(self._woken(committed))
 

@@ -313,7 +313,7 @@ class DueRuns:
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
         self._key = due_runs(prefix)
-        self._settle = Script(redis, "due")
+        self._settle = Script(redis, "recovery", "settle")
 
     def note(self, run: str) -> None:
         """Have the next sweep look at a run."""

@@ -43,11 +43,11 @@ class Keys:
         (none where nothing was due);
         `promises_due` and `promise_ms` (see sweep.lua); `sent`, how many calls and elements were sent and forgotten;
         `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked lanes were
-        woken; `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (write.lua), `amending…` and `amended`
+        woken; `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (keys.lua), `amending…` and `amended`
         (amend.lua), `loop…` (loop.lua); `trace`, the span that it was submitted under, and `delegate`, which one a
-        child run is (see `child_links`); `traced`, with which end it was exported as spans (traced.lua); `given_back`,
-        the entry of the call that was given back last, and `code_came`, when a worker began after that (code_came.lua);
-        `deleted`, the instances that were deleted (forget.lua). Times are in ms.
+        child run is (see `child_links`); `traced`, with which end it was exported as spans (keys.lua); `given_back`,
+        the entry of the call that was given back last, and `code_came`, when a worker began after that (reports.lua);
+        `deleted`, the instances that were deleted (keys.lua). Times are in ms.
         """
         return self._key("state")
 
@@ -100,7 +100,7 @@ class Keys:
 
     @property
     def parked(self) -> str:
-        """Sorted set: lanes that wait for a global call (see window.lua)."""
+        """Sorted set: lanes that wait for a global call (see run.lua)."""
         return self._key("parked")
 
     @property
@@ -143,7 +143,7 @@ class Keys:
 
     @property
     def backlog(self) -> str:
-        """List: lanes whose turn to be published has not come yet (see window.lua)."""
+        """List: lanes whose turn to be published has not come yet (see run.lua)."""
         return self._key("backlog")
 
     @property
@@ -260,7 +260,7 @@ def awaiting_code(prefix: str) -> str:
 def recovery(prefix: str) -> str:
     """Hash: the state of recovery, the same for all sweeps.
 
-    `heard` when one last reached both servers, `until` when recovery pauses (see sweep_seen.lua).
+    `heard` when one last reached both servers, `until` when recovery pauses (see recovery.lua).
     """
     return f"{prefix}:recovery"
 
@@ -353,7 +353,7 @@ TICK: Final = b"tick"
 Fields = Mapping[bytes, bytes]
 
 
-# The condition of a call that has begun and has not ended: `<kind>:<attempt>:<failures>:<holder>` (lua/condition.lua).
+# The condition of a call that has begun and has not ended: `<kind>:<attempt>:<failures>:<holder>` (lua/common.lua).
 #
 # It stands in a run's `calls` beside the final statuses of those that have ended, which have no colon. `attempt` counts
 # the executions begun, the one at work included; `failures` those of them that failed; the others were lost.

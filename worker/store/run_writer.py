@@ -2,7 +2,7 @@
 
 The run is listed first, then its keys are written, in parts, and it is started by one last command, so that half of it
 never counts as a run; what a writer that died here has left, the sweep removes. Another may take over from a writer
-that does not get on: what the first one still sends is refused (lua/write.lua).
+that does not get on: what the first one still sends is refused (lua/keys.lua).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def expire_runs(redis: Redis, prefix: str, runs: Sequence[Keys], seconds: int) -
     Calls may be added to one at the same time (SPEC R11.7): it is listed again then. However many they are, it takes
     the same few round trips. Raises `RedisError`.
     """
-    script = Script(redis, "expire")
+    script = Script(redis, "keys", "expire")
     with redis.pipeline(transaction=False) as pipeline:
         for keys in runs:
             script.add(pipeline, keys, {"seconds": seconds})
@@ -107,7 +107,7 @@ class Holding:
 
     @classmethod
     def read(cls, answer: dict[str, Any]) -> Self:
-        """The answer of delete.lua."""
+        """The answer of keys.lua."""
         return cls(answer.get("status"), answer["bytes"], answer["outstanding"], answer["is_deleted"])
 
 
@@ -133,7 +133,7 @@ def delete_runs(
 
 
 def _ask(redis: Redis, runs: Sequence[Keys], request: dict[str, Any]) -> list[Holding]:
-    script = Script(redis, "delete")
+    script = Script(redis, "keys", "delete")
     with redis.pipeline(transaction=False) as pipeline:
         for keys in runs:
             script.add(pipeline, keys, request)
@@ -191,7 +191,7 @@ class RunWriter:
     def __init__(self, redis: Redis, settings: Settings) -> None:
         self._redis = redis
         self._settings = settings
-        self._script = Script(redis, "write")
+        self._script = Script(redis, "keys", "write")
 
     def write(
         self,
@@ -356,7 +356,7 @@ def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Co
 
 
 def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:
-    """What is sent and forgotten has ended and goes into the outbox (see commit_outcomes.lua)."""
+    """What is sent and forgotten has ended and goes into the outbox (see commit.lua)."""
     tasks = {call.member: task for calls in sent.values() for call, task in calls}
     for members in batches(tasks, _AT_ONCE):
         sending = (Condition(Kind.SENT, 1, 0, f"{milliseconds}/{tasks[member].queue}") for member in members)

@@ -1,9 +1,9 @@
 """Our Lua scripts (`lua/`): what each is made of, and how it is called.
 
 Two lines of a script are read here. `-- KEYS: state log` names the keys that it touches, as `Keys` calls them; they
-are locals of the script. `*` is every other key of the run. `-- USES: clock status` names files with functions that it
-uses, whose keys are the script's as well. A script takes its request as one argument, msgpack, which it finds in
-`request`, and answers with msgpack, by names.
+are locals of the script. `*` is every other key of the run. `-- USES: run` names files with functions that it uses,
+whose keys are the script's as well. A script takes its request as one argument, msgpack, which it finds in `request`,
+and answers with msgpack, by names. A script of several actions finds in `request.action` which one to take.
 """
 
 from __future__ import annotations
@@ -76,20 +76,21 @@ def _collect(name: str, parts: dict[str, str]) -> None:
 
 
 class Script:
-    """One of our scripts, as clients for threads run it. `is_raw`: the texts of its answer are bytes."""
+    """One of our scripts, or an action of one, for threads. `is_raw`: the texts of its answer are bytes."""
 
-    def __init__(self, redis: Redis, name: str, *, is_raw: bool = False) -> None:
+    def __init__(self, redis: Redis, name: str, action: str = "", *, is_raw: bool = False) -> None:
+        self._action = action
         self._source = read_script(name)
         self._script = redis.register_script(self._source.text)
         self._is_raw = is_raw
 
     def __call__(self, keys: Keys | str, request: Mapping[str, Any]) -> dict[str, Any]:
         """What it answers. Raises `RedisError`."""
-        return self.read(self._script(keys=self._source.keys_of(keys), args=[pack_request(request)]))
+        return self.read(self._script(keys=self._source.keys_of(keys), args=[pack_request(request, self._action)]))
 
     def add(self, pipeline: Pipeline, keys: Keys | str, request: Mapping[str, Any]) -> None:
         """Add it to a pipeline; `read` takes what that gives."""
-        names, packed = self._source.keys_of(keys), pack_request(request)
+        names, packed = self._source.keys_of(keys), pack_request(request, self._action)
         if isinstance(pipeline, ClusterPipeline):  # it takes no EVALSHA, since a node may not know the script
             pipeline.execute_command("EVAL", self._source.text, len(names), *names, packed)
         else:
@@ -127,9 +128,9 @@ class AsyncScript:
         return read_answer(reply, is_raw=self._is_raw)
 
 
-def pack_request(request: Mapping[str, Any]) -> bytes:
+def pack_request(request: Mapping[str, Any], action: str = "") -> bytes:
     """A request as msgpack. Redis' own knows no bin type: there texts and bytes are one."""
-    packed = msgpack.packb(request, use_bin_type=False)
+    packed = msgpack.packb({**request, "action": action} if action else request, use_bin_type=False)
     assert isinstance(packed, bytes)
     return packed
 

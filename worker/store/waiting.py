@@ -36,7 +36,7 @@ from .slots import slot_call, slots_key
 T = TypeVar("T")
 
 GIVEN_BACK: Final = "given_back"
-"""Field of a run's state: the entry of the call that was given back last (see commit_claims.lua)."""
+"""Field of a run's state: the entry of the call that was given back last (see commit.lua)."""
 _MOST: Final = 200
 """Calls that are looked at."""
 _MOST_TOLD: Final = 20
@@ -247,7 +247,7 @@ def _held_by(holder: str, run: str) -> str:
     return f"call {call.name}" if call.run == run else f"call {call.name} of run {call.run}"
 
 
-# Requests to models that were not answered yet and are made again, as the sweep has noted them (see heartbeats.lua).
+# Requests to models that were not answered yet and are made again, as the sweep has noted them (see reports.lua).
 #
 # What stands here is a moment's: it is removed when the call has ended, and at most so many calls of a run stand here.
 

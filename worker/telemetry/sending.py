@@ -231,7 +231,7 @@ class TraceExport:
         self._redis = redis
         self._prefix = prefix
         self._sender = sender
-        self._note = Script(redis, "traced")
+        self._note = Script(redis, "keys", "note_traced")
         self._watched: set[str] = set()
         """The runs that were under way when the lists were read."""
         self._since_ms = -inf
@@ -269,7 +269,7 @@ class TraceExport:
                 raise
             except Exception as error:  # a log that is broken keeps no other run from being exported
                 exported = Exported(run, "", 0, True, fault=f"{type(error).__name__}: {error}")
-            self._note(Keys(self._prefix, run), {"end": end})
+            self._note(Keys(self._prefix, run), {"finished": end})
             yield exported
         self._watched = under_way
         self._since_ms = now_ms - _WRITING_MS

@@ -7,7 +7,7 @@
 -- and the sums of all members, see `limits`.
 --
 -- KEYS: state budget
--- USES: status
+-- USES: common
 -- Request: member, tokens (nil: as before), open (those of the tokens that are only reserved), money and open_money (the same
 --          in nanodollars), calls (nil: as before), tick (of the member's loop), limits (of the loops above the member, the
 --          nearest first: sums the fields with the sums of tokens, open, calls, money and open money, is_own whether it is the

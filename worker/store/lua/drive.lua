@@ -1,11 +1,11 @@
 -- Note that a lane is driven that was lost before: the worker that had taken it died, or failed in it. A run of which one
 -- lane is driven too often without anything coming of it ends: it may be what kills the workers. A commit, a claim or
 -- leaving in good order (commit.lua), or a step of the loop (loop.lua) counts as something. `state` has `drives:<lane>`, how
--- often, and `driven:<lane>`, the mark that the lane's task had. A lost lane is published twice (sweep_run.lua); only one of
+-- often, and `driven:<lane>`, the mark that the lane's task had. A lost lane is published twice (sweep.lua); only one of
 -- the two tasks drives it until it gets on, and only that one counts.
 --
 -- KEYS: published
--- USES: status formats
+-- USES: run
 -- Request: lane, most (how often it may be driven), reason (of the run's end if that is exceeded), format (of runs that
 --          this version reads: no lane of another counts, since it is not driven), redelivered (the broker has said that the
 --          worker was lost: the task's mark is that of the drive before)

@@ -1,7 +1,7 @@
 -- Keep a picture that a tool has answered beside the log of a run that goes on, within what the run may write.
 --
 -- KEYS: state pictures
--- USES: status
+-- USES: common
 -- Request: digest, content, most_bytes (what a run may write)
 -- Answer: answer ("kept"; "full" where the run may not write so much; "over")
 

@@ -1,7 +1,7 @@
 -- Read entries of a lane, the newest first: each names the one before.
 --
 -- KEYS: log lanes published state
--- USES: clock lanes
+-- USES: common
 -- Request: lane, after (an id of the lane; only what is newer is read), from (the id to begin with, or "" for the lane's
 --          last), most (how many entries), most_bytes (after so many no more are added)
 -- Answer: open (how many of its calls are), mark (of its task, or nil), now (in ms), born (when the run was submitted), entries,

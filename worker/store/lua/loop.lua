@@ -6,7 +6,7 @@
 -- `loop:cost` (what it and its calls have cost, as JSON).
 --
 -- KEYS: calls leases published gathers files *
--- USES: status lanes condition
+-- USES: run
 -- Request: lane (the loop's), from (the stage and tick that were read), to (what they become), seen (the last id of the log
 --          that was read), entries: {lane, fields} to be appended in order, files (pairs of digest and content), woken (lanes to be published), added (how many
 --          calls), gathers (pairs of a new gather call and the number of lanes in which it waits), answered (the tick whose
@@ -24,7 +24,7 @@ if not status then
     return cmsgpack.pack({ status = 'gone', is_taken = false, woken = {} })
 end
 local is_open = (request.extends and (status == 'failed' or status == 'completed')) or (not request.extends and not is_over(status))
-local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
+local last = last_id()
 if request.alone and redis.call('HGET', state, 'remaining') ~= '1' then
     is_open = false
 end
@@ -80,9 +80,8 @@ for _, pair in ipairs(request.gathers) do
     redis.call('HSET', gathers, pair[1], pair[2])
 end
 if #request.entries > 1 then -- a fork takes all of them or none
-    local newest = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1][1]
     local whole = redis.call('HGET', state, 'amended') or ''
-    redis.call('HSET', state, 'amended', whole .. last .. ':' .. newest .. ' ')
+    redis.call('HSET', state, 'amended', whole .. last .. ':' .. last_id() .. ' ')
 end
 if request.extends then
     for _, key in ipairs(KEYS) do

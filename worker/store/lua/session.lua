@@ -3,7 +3,7 @@
 -- A session is numbered: a run whose session was lost is given another number, so that this can be told.
 --
 -- KEYS: state sessions
--- USES: status
+-- USES: common
 -- Request: server, process (who asks), dead (a process that has ended, or ""), ended (the number of the asking process's
 --   own session that is over, or 0), why (it is over), gives_up (whether it wants no other one)
 -- Answer: process (who has it now, or ""), number, why (the one before is over, or ""), is_new

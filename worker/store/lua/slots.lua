@@ -2,13 +2,13 @@
 -- gives one back hands it on to the next. Runs take turns; within a run, who came first is first.
 --
 -- The key is a hash: name -> its limit. The other keys are derived from this one and share its hash tag:
---      <names>:holders:<name>              zset   calls that hold a slot -> since when, in ms
---      <names>:turns:<name>                list   runs that have calls waiting, the next one first
---      <names>:waiting:<name>\31<run>      zset   those calls -> since when, in ms
+--      <limits>:holders:<name>             zset   calls that hold a slot -> since when, in ms
+--      <limits>:turns:<name>               list   runs that have calls waiting, the next one first
+--      <limits>:waiting:<name>\31<run>     zset   those calls -> since when, in ms
 -- A call is "<run>\31<lane>\31<index>".
 --
--- KEYS: names
--- USES: clock
+-- KEYS: limits
+-- USES: common
 -- Request: drop (pairs of name and run: nothing of that run waits for that name any more), release (pairs of name and call),
 --          acquire: {call, run, names (pairs of name and limit)}
 -- Answer: granted (for each call wanted whether it holds a slot of every name it needs; else it waits for one), handed
@@ -17,7 +17,7 @@
 local handed, touched = {}, {}
 
 local function key(what, ...)
-    return table.concat({ names, what, table.concat({ ... }, '\31') }, ':')
+    return table.concat({ limits, what, table.concat({ ... }, '\31') }, ':')
 end
 
 local function give_back(name, call)
@@ -35,7 +35,7 @@ end
 local function acquire(wanted)
     local occupied
     for _, pair in ipairs(wanted.names) do
-        redis.call('HSET', names, pair[1], pair[2])
+        redis.call('HSET', limits, pair[1], pair[2])
         if not is_free_for(pair[1], pair[2], wanted.call) then
             occupied = occupied or pair[1]
             touched[pair[1]] = true -- its limit may have been raised
@@ -60,7 +60,7 @@ end
 
 local function hand_on(name)
     local holders, turns = key('holders', name), key('turns', name)
-    local limit = tonumber(redis.call('HGET', names, name) or 0)
+    local limit = tonumber(redis.call('HGET', limits, name) or 0)
     while redis.call('ZCARD', holders) < limit do
         local run = redis.call('LPOP', turns)
         if not run then
@@ -75,7 +75,7 @@ local function hand_on(name)
         end
     end
     if redis.call('EXISTS', holders, turns) == 0 then
-        redis.call('HDEL', names, name)
+        redis.call('HDEL', limits, name)
     end
 end
 
