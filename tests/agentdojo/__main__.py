@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from acts_celery.worker.errors import WorkerError
+from acts_celery import WorkerError
 
 from .figures import all_figures
 from .loops import Measured, NotAnswered, loops, measure

@@ -16,8 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from acts_celery import Run, local
-from acts_celery.worker.local import LocalClient
+from acts_celery import LocalClient, Run, local
 
 from .attacks import Effect, deciding, injection
 from .labels import LABELS

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from acts_celery.protocol import Plan as Checked
+from acts_celery.protocol import check_in
 from acts_celery.protocol.engine.events import CallDecided, CallHeld, Hold, Ruling, Verdict
-from acts_celery.protocol.facade import check_in
 from acts_celery.protocol.plan.checking import Environment
 from tests.protocol.driver import Driver
 

@@ -22,10 +22,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
-from acts_celery.protocol import Context, Plan, check_submission, references
+from acts_celery.protocol import Context, Plan, Reference, check_submission, references
 from acts_celery.protocol.engine.events import Decision, Outcome, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.references import Reference
 from acts_celery.protocol.schemas import validation as compilation
 from acts_celery.protocol.state.fold import Fold
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final
 from unittest.mock import patch
 
-from acts_celery import activity, local
+from acts_celery import LocalClient, activity, local
 from acts_celery.protocol import check_submission
 from acts_celery.protocol import trust as flow
 from acts_celery.protocol.calls import trust
@@ -21,7 +21,6 @@ from acts_celery.protocol.engine import execution
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.outcomes import Terms
 from acts_celery.protocol.trust import Flows
-from acts_celery.worker.local import LocalClient
 
 from . import core
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 
-from acts_celery import Run
-from acts_celery.worker.client.call_results import LogEntry
+from acts_celery import LogEntry, Run
 from tests.ui.sites import CONTROLLER, DECIDER, READER, Site
 from tests.worker.backend import Backend
 

@@ -20,13 +20,12 @@ import kombu.pools
 from celery import Celery
 from redis.exceptions import ResponseError
 
-from acts_celery import Client
+from acts_celery import Client, Run
 from acts_celery.broker_config import queue_names
 from acts_celery.broker_config.addresses import scheme_of
 from acts_celery.protocol.engine.events import CallEnded
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.client.call_results import Background, read_background
-from acts_celery.worker.client.run import Run
 from acts_celery.worker.registry.activities import registry
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.entries import moment_ms

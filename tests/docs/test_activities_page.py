@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
+from acts_celery import ActivitiesError, CallFailed
 from acts_celery.protocol import Limits
 from acts_celery.protocol.schemas import compiled
-from acts_celery.worker.errors import ActivitiesError, CallFailed
 from acts_celery.worker.registry.activities import Activity, Policy, make_activity
 from acts_celery.worker.runner.calls import to_json_value
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery import local
+from acts_celery import LocalClient, local
 from acts_celery.broker_config import load
-from acts_celery.worker.local import LocalClient
 from tests.models.server import Reply, model_server, streamed
 
 from .test_tools_of_servers import SECONDS, admitted, faulty

@@ -21,10 +21,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Client, local
+from acts_celery import Client, WorkerError, local
 from acts_celery.broker_config import EmbeddedServer, McpServer, load
 from acts_celery.worker.cli.mcp import listed
-from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.registry.mcp_tools import register_tools
 from tests.environment import without_settings

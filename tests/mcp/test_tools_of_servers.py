@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from acts_celery import local
+from acts_celery import LocalClient, WorkerError, local
 from acts_celery.broker_config import McpServer, SettingsError, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.cli.mcp import listed, mcp
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.local import LocalClient
 from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, standings
 from tests.environment import without_settings
 

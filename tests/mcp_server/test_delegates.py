@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import ActivitiesError, BadQuery
+from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.mcp.reading import DelegateTool, delegate_tools
 from tests.worker.backend import Backend, Meeting, meeting_url, settings_apart
 

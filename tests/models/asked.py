@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from acts_celery.worker.registry.models import Answer, Model, ModelRequest, OnText, ignore
+from acts_celery import Answer
+from acts_celery.worker.registry.models import Model, ModelRequest, OnText, ignore
 
 OUTPUT = {"type": "object", "properties": {"output": {}}, "required": ["output"]}
 

@@ -8,23 +8,22 @@ from typing import Any
 
 import pytest
 
-from acts_celery.broker_config import ConfiguredModel
-from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
-from acts_celery.worker.agent.clients import Bounds
-from acts_celery.worker.agent.sdk_model import SdkModel
-from acts_celery.worker.registry.models import (
+from acts_celery import (
     Answer,
     BadRequest,
     InvalidAnswer,
     ModelError,
-    ModelRequest,
     RateLimited,
     Refused,
     Truncated,
     Unreachable,
     Usage,
-    ignore,
 )
+from acts_celery.broker_config import ConfiguredModel
+from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
+from acts_celery.worker.agent.clients import Bounds
+from acts_celery.worker.agent.sdk_model import SdkModel
+from acts_celery.worker.registry.models import ModelRequest, ignore
 
 from .server import ModelServer, Reply, failing, model_server
 

@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Answer, Usage
+from acts_celery import (
+    Answer,
+    BadRequest,
+    ContextTooLong,
+    InvalidAnswer,
+    RateLimited,
+    Truncated,
+    Unreachable,
+    Usage,
+    WorkerError,
+)
 from acts_celery.broker_config import ConfiguredModel, Settings, SettingsError, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.agent import asking
 from acts_celery.worker.agent.asking import Models, verify_fits, verify_models
 from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.errors import WorkerError
 from acts_celery.worker.registry.activities import RegisteredModel, Registry
-from acts_celery.worker.registry.models import (
-    BadRequest,
-    ContextTooLong,
-    InvalidAnswer,
-    ModelRequest,
-    RateLimited,
-    Truncated,
-    Unreachable,
-    ignore,
-)
+from acts_celery.worker.registry.models import ModelRequest, ignore
 from acts_celery.worker.runner.checking import Checker
 
 from .asked import on_thread, request

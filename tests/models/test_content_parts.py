@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionUserMessageParam
 from pydantic import TypeAdapter
 
+from acts_celery import BadRequest
 from acts_celery.worker.agent.openai_chat import ASK, anthropic_messages, in_turns, openai_messages, texts_in
-from acts_celery.worker.registry.models import BadRequest
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n0000").decode()
 WORDS = base64.b64encode("Привет".encode()).decode()

@@ -10,13 +10,14 @@ from typing import Final
 
 import pytest
 
+from acts_celery import InvalidAnswer, ModelError, Unreachable
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.asking import Candidate, answered
 from acts_celery.worker.agent.clients import Bounds
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.sdk_model import Dialect, SdkModel
-from acts_celery.worker.registry.models import InvalidAnswer, ModelError, Unreachable, ignore
+from acts_celery.worker.registry.models import ignore
 
 from .asked import request
 from .server import delta, event

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery import local
+from acts_celery import Answer, InvalidAnswer, local
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import read_request, render
@@ -22,7 +22,7 @@ from acts_celery.worker.agent.fitting import Fitting
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.sdk_model import SdkModel
 from acts_celery.worker.registry.activities import registry
-from acts_celery.worker.registry.models import Answer, InvalidAnswer, ModelRequest, ignore
+from acts_celery.worker.registry.models import ModelRequest, ignore
 
 from . import six_tools
 from .as_sent import as_sent

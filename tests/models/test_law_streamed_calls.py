@@ -12,13 +12,13 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery import InvalidAnswer
 from acts_celery.protocol.requests.streaming import GrowingAnswer
 from acts_celery.protocol.requests.tool_texts import Function
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
 from acts_celery.worker.agent.called import Called
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.sdk_model import Dialect, Written
-from acts_celery.worker.registry.models import InvalidAnswer
 
 OBJECT: Final = {"type": "object", "properties": {"x": {}}}
 FUNCTIONS: Final = [

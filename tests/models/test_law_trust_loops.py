@@ -15,9 +15,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from acts_celery import Content, activity, local, random_answers
-from acts_celery.worker.client.run import Run
-from acts_celery.worker.local import LocalClient
+from acts_celery import Content, LocalClient, Run, activity, local, random_answers
 
 WORDS = ["YAK", "EMU", "GNU", "ELK"]
 """What others write is made of these, names of fields included; nothing else in a run holds them."""

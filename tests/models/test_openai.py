@@ -13,6 +13,18 @@ from typing import Any, get_args
 
 import pytest
 
+from acts_celery import (
+    Answer,
+    BadRequest,
+    ContextTooLong,
+    InvalidAnswer,
+    ModelError,
+    RateLimited,
+    Refused,
+    Truncated,
+    Unreachable,
+    Usage,
+)
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.broker_config.models import ProfileName
 from acts_celery.worker.agent.anthropic_messages import AnthropicMessages
@@ -20,22 +32,7 @@ from acts_celery.worker.agent.clients import TRACEPARENT, Bounds
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.prices import PROFILES, profile_of
 from acts_celery.worker.agent.sdk_model import SdkModel
-from acts_celery.worker.registry.models import (
-    Answer,
-    BadRequest,
-    ContextTooLong,
-    InvalidAnswer,
-    ModelError,
-    ModelRequest,
-    OnText,
-    RateLimited,
-    Refused,
-    Reported,
-    Truncated,
-    Unreachable,
-    Usage,
-    ignore,
-)
+from acts_celery.worker.registry.models import ModelRequest, OnText, Reported, ignore
 
 from .asked import OUTPUT, request
 from .server import ModelServer, Reply, delta, event, failing, model_server, streamed, whole

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+from acts_celery import Usage
 from acts_celery.worker.agent.asking import PartialAnswers
-from acts_celery.worker.registry.models import Reported, Usage, Words
+from acts_celery.worker.registry.models import Reported, Words
 
 
 def test_r13_8_the_first_calls_are_sent_one_by_one_and_many_in_growing_numbers() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery import Cost, Usage
 from acts_celery.broker_config import ConfiguredModel, Price
-from acts_celery.protocol.engine.costs import Cost, Estimate, dollars_of, nanodollars
+from acts_celery.protocol.engine.costs import Estimate, dollars_of, nanodollars
 from acts_celery.worker.agent.prices import estimate_of, price_of
-from acts_celery.worker.registry.models import Usage
 
 RATE = st.decimals(0, 1_000, places=4)
 COUNT = st.integers(0, 10**7)

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from acts_celery import Answer
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.agent.clients import Bounds
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.sdk_model import SdkModel
-from acts_celery.worker.registry.models import Answer, ModelRequest, ignore
+from acts_celery.worker.registry.models import ModelRequest, ignore
 
 from .server import ModelServer, Reply, failing, model_server
 from .test_function_wires import asked

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acts_celery import Message, activity, local
+from acts_celery import Message, Run, activity, local
 from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.client.run import Run
 from acts_celery.worker.store.run_list import child_id
 
 wired: list[str] = []

@@ -11,21 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery import Answer, BadRequest, ModelError, RateLimited, Refused, Truncated, Usage, WorkerError
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.worker.agent.scripted import RecordedModel, ScriptedModel
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.registry.models import (
-    Answer,
-    BadRequest,
-    ModelError,
-    ModelRequest,
-    OnText,
-    RateLimited,
-    Refused,
-    Reported,
-    Truncated,
-    Usage,
-)
+from acts_celery.worker.registry.models import ModelRequest, OnText, Reported
 
 from .asked import ask, request
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from acts_celery import BadRequest, WorkerError
 from acts_celery.worker.agent.scripted import ScriptedModel
-from acts_celery.worker.errors import WorkerError
-from acts_celery.worker.registry.models import BadRequest, ModelRequest, Reported, ignore
+from acts_celery.worker.registry.models import ModelRequest, Reported, ignore
 
 from .asked import ask
 

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from acts_celery.protocol.references import Expression, Path, Reference
+from acts_celery.protocol import Expression, Reference
+from acts_celery.protocol.references import Path
 
 from . import naive
 

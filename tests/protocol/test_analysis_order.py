@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import check_submission
-from acts_celery.protocol.analysis.findings import Finding
+from acts_celery.protocol import Finding, check_submission
 from acts_celery.protocol.analysis.order import order_findings
 
 from .building import ANY, call, checked, plan_submission

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Rejected, check_submission
-from acts_celery.protocol.references import Reference, expression_in
+from acts_celery.protocol import Reference, Rejected, check_submission
+from acts_celery.protocol.references import expression_in
 
 from .foreign_plans import calls_of, nestful, of_nestful, of_pages
 

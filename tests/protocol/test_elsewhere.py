@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery.protocol import Problem
 from acts_celery.protocol.engine.events import Decision, Outcome, Start, Status, Success
-from acts_celery.protocol.errors import Problem
 from acts_celery.protocol.schemas import CompiledSchema, compiled, validation
 from acts_celery.protocol.schemas.costs import METER, Meter
 from acts_celery.protocol.schemas.validation import OffloadedChecks, verdict_of

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol import Limits, Problem, Rejected, check_submission
 from acts_celery.protocol.analysis.sample_values import sample
-from acts_celery.protocol.errors import Problem
-from acts_celery.protocol.limits import Limits
 from acts_celery.protocol.paths import nest
 from acts_celery.protocol.schemas import compiled, schema_problem
 from acts_celery.protocol.schemas.costs import EXCEEDED

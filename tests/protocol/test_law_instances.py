@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Conflict, Context, Unresolved
-from acts_celery.protocol.references import Reference
+from acts_celery.protocol import Conflict, Context, Reference, Unresolved
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.scopes import scoped, scoped_messages
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import ExpressionError, Reference, parse
-from acts_celery.protocol.references import Expression, parse_output_path
+from acts_celery.protocol import Expression, ExpressionError, Reference, parse
+from acts_celery.protocol.references import parse_output_path
 
 from . import naive
 from .laws import law

@@ -9,11 +9,10 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Context, Limits
+from acts_celery.protocol import Context, Limits, Reference, parse
 from acts_celery.protocol.paths import nest
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.submission import read_submission
-from acts_celery.protocol.references import Reference, parse
 from acts_celery.protocol.requests import Fate, Request, render, render_tick
 from acts_celery.protocol.requests.data_blocks import Budget
 from acts_celery.protocol.requests.rendering import render_context

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from acts_celery.protocol import parse
+from acts_celery.protocol import Reference, parse
 from acts_celery.protocol.calls.outputs import write_problems
 from acts_celery.protocol.calls.tools import Tool
 from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.references import Reference
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.state.operations import Method, Operation
 

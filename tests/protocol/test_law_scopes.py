@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Context
+from acts_celery.protocol import Context, Reference
 from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.references import Reference
 from acts_celery.protocol.state.scopes import scoped, scoped_messages
 
 from . import naive

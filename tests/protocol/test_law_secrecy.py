@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from acts_celery.protocol import Reference
+from acts_celery.protocol import Problem, Reference
 from acts_celery.protocol.calls.outputs import write_problems
 from acts_celery.protocol.calls.tools import Tool
-from acts_celery.protocol.errors import Problem
 from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.schemas import CompiledSchema
 from acts_celery.protocol.state.operations import Method, Operation

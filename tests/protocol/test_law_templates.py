@@ -11,8 +11,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import ExpressionError, Rejected, check_submission
-from acts_celery.protocol.references import Expression
+from acts_celery.protocol import Expression, ExpressionError, Rejected, check_submission
 from acts_celery.protocol.templates import Template, bare, escaped, meaning
 
 from . import naive

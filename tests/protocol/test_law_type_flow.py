@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from acts_celery import Output
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.calls.outputs import Output
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.operations import Method
 

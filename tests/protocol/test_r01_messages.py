@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Context, Rejected, check_submission
+from acts_celery.protocol import Context, Reference, Rejected, check_submission
 from acts_celery.protocol.calls.delegates import delegate_context
 from acts_celery.protocol.messages import PROVENANCE, read_data, render_data
-from acts_celery.protocol.references import Reference
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.scopes import scoped_messages
 

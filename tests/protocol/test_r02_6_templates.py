@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import ExpressionError
-from acts_celery.protocol.references import Expression, parse
+from acts_celery.protocol import Expression, ExpressionError, parse
 from acts_celery.protocol.templates import Template, escaped, meaning
 
 from .building import call, pointers, problems_of, run, statuses

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Limits, Output
+from acts_celery.protocol import Context, Limits, Output
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.analysis.values import value_findings
 from acts_celery.protocol.calls.call import ASK_HUMAN, Approvals, call_of, element_index, element_of
@@ -27,7 +27,6 @@ from acts_celery.protocol.engine.events import (
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.requests import compose, read_answer, render
 from acts_celery.protocol.schemas import CompiledSchema
-from acts_celery.protocol.state.context import Context
 
 from .building import DATE, call, checked, problems_of, run
 from .test_r12_requests import call_schema, request

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery.protocol import Reference
 from acts_celery.protocol.calls.outputs import write_problems
-from acts_celery.protocol.references import Reference
 from acts_celery.protocol.schemas import compiled
 from acts_celery.protocol.state.operations import Method, Operation
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from acts_celery.protocol import Limits, Rejected, check, check_submission
+from acts_celery.protocol import Context, Limits, Reference, Rejected, check, check_submission
 from acts_celery.protocol.engine.events import Status
 from acts_celery.protocol.plan.graph import Audience
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.state.context import Context
 
 from .building import (
     FUNCTIONS,

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Plan, Rejected, check_amendment
+from acts_celery.protocol import Limits, Plan, Rejected, check_amendment
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
-from acts_celery.protocol.limits import Limits
 from acts_celery.protocol.plan.additions import SoFar
 from acts_celery.protocol.plan.checking import Environment
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import check_submission
+from acts_celery.protocol import Expression, Reference, check_submission
 from acts_celery.protocol.analysis.analyse import analyse
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.references import Expression, Reference
 from acts_celery.protocol.requests import Answer, Request, compose, read_answer, read_request
 from acts_celery.protocol.requests.streaming import begin_answer, end_answer
 from acts_celery.protocol.templates import bare, escaped

@@ -14,10 +14,9 @@ from acts_celery.protocol.calls.declarations import DEFINED
 from acts_celery.protocol.facade import explained
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.submission import read_submission
-from acts_celery.protocol.requests import Request, compose, read_answer, render, render_tick, texts
+from acts_celery.protocol.requests import Request, compose, read_answer, read_request, render, render_tick, texts
 from acts_celery.protocol.requests.data_blocks import Budget
 from acts_celery.protocol.requests.rendering import render_context
-from acts_celery.protocol.requests.schema import read_request
 from acts_celery.protocol.templates import meaning
 
 from .building import problems

@@ -9,9 +9,10 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts_celery import Output
 from acts_celery.protocol import Plan
 from acts_celery.protocol.calls.call import read_approvals
-from acts_celery.protocol.calls.outputs import Output, chosen
+from acts_celery.protocol.calls.outputs import chosen
 from acts_celery.protocol.engine.events import CallDecided, CallHeld, Failure, Hold, Ruling, Start, Success, Verdict
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.requests.rendering import ResultRequest, result_request

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol.engine.costs import Cost, Estimate
+from acts_celery import Cost
+from acts_celery.protocol.engine.costs import Estimate
 from acts_celery.protocol.engine.loop import (
     TRANSITIONS,
     Answered,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from acts_celery.protocol import Context
 from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED, SEVERAL, Contract, merged
 from acts_celery.protocol.calls.tools import GRANTED
 from acts_celery.protocol.engine.events import Failure, FanOut, FanOutBegun, Outcome, Start, Status
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.state.context import Context
 
 from .building import DATE, call, checked
 

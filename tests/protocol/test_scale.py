@@ -17,8 +17,7 @@ from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.engine.events import Decision, Outcome, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.requests import read_answer
-from acts_celery.protocol.requests.schema import read_request
+from acts_celery.protocol.requests import read_answer, read_request
 from acts_celery.protocol.state.fold import Fold
 
 from .building import call, plan_submission, problems, submission

@@ -6,8 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from acts_celery.protocol import Context, check_submission, references
-from acts_celery.protocol.references import Reference
+from acts_celery.protocol import Context, Reference, check_submission, references
 from acts_celery.protocol.schemas import algebra as calls_of_schemas
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import Method, Operation

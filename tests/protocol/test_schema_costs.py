@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import pytest
 
+from acts_celery.protocol.schemas import CompiledSchema, SchemaError
 from acts_celery.protocol.schemas.algebra import Algebra
 from acts_celery.protocol.schemas.costs import reading
-from acts_celery.protocol.schemas.validation import CompiledSchema
-from acts_celery.protocol.schemas.walk import SchemaError
 
 _SECONDS_PER_UNIT: Final = 1e-8
 _FACTOR: Final = 10

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from acts_celery.protocol import Rejected, check_submission
+from acts_celery.protocol import Context, Reference, Rejected, check_submission
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.places import Promise, schemas_at
 from acts_celery.protocol.plan.submission import decode
-from acts_celery.protocol.references import Reference
-from acts_celery.protocol.requests import compose
-from acts_celery.protocol.requests.schema import read_request
-from acts_celery.protocol.state.context import Context
+from acts_celery.protocol.requests import compose, read_request
 
 SECONDS = 1.0
 DEPTH = 24

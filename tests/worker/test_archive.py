@@ -15,11 +15,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from acts_celery import Client
+from acts_celery import Client, OtherFormat, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.client.archive import read_whole
-from acts_celery.worker.errors import OtherFormat, RunOver
 
 from .backend import Backend, Meeting, settings_for
 from .test_control_cli import command

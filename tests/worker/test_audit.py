@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from acts_celery import Client
+from acts_celery import Client, DeadLetter
 from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.messages import Message
@@ -16,7 +16,6 @@ from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage, pack
 from acts_celery.worker.store.held_calls import Actor, AuditRecord
 from acts_celery.worker.store.scripts import date_now
-from acts_celery.worker.store.waiting import DeadLetter
 
 from .backend import Backend, Meeting
 from .test_control_cli import command, gate

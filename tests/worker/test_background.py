@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.client.run import Run
 from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, meeting_url, settings_for

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from acts_celery import RunNotFound
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.store.keys import recovery
 
 from .backend import Backend, Meeting, settings_for

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import InfrastructureError
 from tests.acceptance.command import COMMAND, Finished, acts, environment
 
 from .backend import settings_for

@@ -14,13 +14,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from acts_celery import Client, LetterNotFound
+from acts_celery import Client, DeadLetter, DeadLetters, LetterNotFound
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.cli.control import dead
 from acts_celery.worker.store.keys import Keys, due_runs
-from acts_celery.worker.store.waiting import DeadLetter, DeadLetters
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command

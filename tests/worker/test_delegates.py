@@ -12,13 +12,12 @@ from typing import Any, cast
 import msgpack
 import pytest
 
-from acts_celery import Client
+from acts_celery import ActivitiesError, Answer, Client, InvalidAnswer
 from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.agent.asking import Models
 from acts_celery.worker.agent.model_calls import solve
-from acts_celery.worker.errors import ActivitiesError
-from acts_celery.worker.registry.models import Answer, InvalidAnswer, ModelRequest
+from acts_celery.worker.registry.models import ModelRequest
 
 from .backend import Backend, Meeting, ended, status_of
 

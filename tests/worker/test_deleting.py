@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from acts_celery import Client, Run
+from acts_celery import Client, DeadLetter, InfrastructureError, Run, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.client.deleting import Deleter
 from acts_celery.worker.client.deployments import Which
-from acts_celery.worker.errors import InfrastructureError, RunOver
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs, ended_runs
 from acts_celery.worker.store.run_list import Parent
 from acts_celery.worker.store.run_writer import expire_runs
 from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.waiting import DeadLetter
 
 from .backend import Backend, Meeting, heard, settings_for
 from .test_control_cli import command

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from acts_celery import CallStatus
-from acts_celery.worker.client.call_results import CallResult
-from acts_celery.worker.client.results import Result
+from acts_celery import CallResult, CallStatus, Result
 
 
 def result(calls: list[CallResult], **data: object) -> Result:

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
+from acts_celery import DeadLetter, NothingToRetry, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.client.amendment import AmendmentSteps
-from acts_celery.worker.client.run import Run
-from acts_celery.worker.errors import NothingToRetry
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.scripts import date_now
-from acts_celery.worker.store.waiting import DeadLetter
 
 from .backend import Backend, Meeting, settings_for
 from .test_retry import broken, command, echo, failed_run, mend, statuses

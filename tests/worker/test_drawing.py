@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acts_celery.worker.client.call_results import CallResult
-from acts_celery.worker.client.results import Result, TickResult
+from acts_celery import CallResult, Result
+from acts_celery.worker.client.results import TickResult
 from acts_celery.worker.client.run import draw
 
 

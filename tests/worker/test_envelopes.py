@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from acts_celery import Run
 from acts_celery.broker_config import EXECUTE_BACKGROUND, EXECUTE_DELEGATE, EXECUTE_INSTANCE, SEVERAL, EmbeddedServer
 from acts_celery.worker.broker.messages import TaskMessage, lane_task
 from acts_celery.worker.broker.transport import enveloped
-from acts_celery.worker.client.run import Run
 from acts_celery.worker.runner.application import make_client_application
 
 from .backend import Backend, Meeting, meeting_url, settings_for

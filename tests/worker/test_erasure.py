@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from acts_celery import DeadLetter, InstanceNotFound, RunOver
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.messages import TaskMessage
 from acts_celery.worker.client.deleting import Eraser
-from acts_celery.worker.errors import InstanceDeleted, InstanceNotFound, RunOver
+from acts_celery.worker.errors import InstanceDeleted
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.log import History
 from acts_celery.worker.store.state import RunState
-from acts_celery.worker.store.waiting import DeadLetter
 from acts_celery.worker.ui import Page
 
 from .backend import Backend, Meeting, settings_apart

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.exceptions import NoPermissionError
 
-from acts_celery import Run
+from acts_celery import InfrastructureError, Run
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.protocol import Plan, Rejected, check_in
 from acts_celery.protocol.engine.events import Status
@@ -21,7 +21,6 @@ from acts_celery.worker.broker.messages import unpack, unpack_task
 from acts_celery.worker.client import dispatcher
 from acts_celery.worker.client import dispatcher as forgetting
 from acts_celery.worker.client.dispatcher import Forgetting
-from acts_celery.worker.errors import InfrastructureError
 from acts_celery.worker.registry.activities import Policy, Registry, make_activity
 from acts_celery.worker.store.keys import Keys
 from tests.protocol.authoring import ACTIVITIES, ANY, EXPLICIT, LATENT, Author

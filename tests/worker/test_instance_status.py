@@ -7,9 +7,9 @@ from typing import Any
 import click
 import pytest
 
-from acts_celery import CallStatus
+from acts_celery import CallResult, CallStatus
 from acts_celery.worker.cli.progress import View, result_lines
-from acts_celery.worker.client.call_results import CANCELLED, CallResult
+from acts_celery.worker.client.call_results import CANCELLED
 from acts_celery.worker.client.results import instance_statuses
 
 from .backend import Backend, Meeting

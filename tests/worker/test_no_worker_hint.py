@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from acts_celery import InfrastructureError
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli import run as no_worker_hint
-from acts_celery.worker.errors import InfrastructureError
 from tests.acceptance.backend import server_settings
 from tests.acceptance.command import acts
 

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from acts_celery import Draft, Run, ref
+from acts_celery import CallFailed, Draft, Run, ref
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Context, Limits, Rejected, check, check_submission
 from acts_celery.protocol.limits import plain, value_problems
-from acts_celery.worker.errors import CallFailed
 from acts_celery.worker.runner.calls import NotPlain, to_json_value
 
 from .backend import FIXTURES, Backend, Meeting, settings_apart, status_of

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from acts_celery import AsyncClient, Client
+from acts_celery import AmbiguousRun, AsyncClient, Client, RunNotFound, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import AmbiguousRun, RunNotFound, RunOver
 from acts_celery.worker.store.keys import Keys, active_runs, ended_runs
 from acts_celery.worker.store.run_list import RunList
 from acts_celery.worker.store.run_writer import expire_runs

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Client
+from acts_celery import Client, RunNotFound
 from acts_celery.broker_config.tokens import Identity
 from acts_celery.worker.client.deployments import Overview
-from acts_celery.worker.errors import RunNotFound
 from acts_celery.worker.store.keys import owned_runs
 from acts_celery.worker.store.run_list import owner_of
 

@@ -10,17 +10,9 @@ from typing import Any
 
 import pytest
 
+from acts_celery import InstanceNotFound, NoLoop, NoSuchTick, OtherFormat, RunNotFound
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import (
-    BadQuery,
-    InstanceNotFound,
-    NoLoop,
-    NoSuchAnswer,
-    NoSuchCall,
-    NoSuchTick,
-    OtherFormat,
-    RunNotFound,
-)
+from acts_celery.worker.errors import BadQuery, NoSuchAnswer, NoSuchCall
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.ui import Page
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Run, RunOver
+from acts_celery import BeingAmended, Run, RunOver
 from acts_celery.protocol import Rejected
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.client import control as sending
-from acts_celery.worker.errors import BeingAmended
 from acts_celery.worker.store.keys import Keys
 
 from .backend import Backend, Meeting, status_of
@@ -231,7 +230,7 @@ def test_r11_6_nothing_is_added_in_the_midst_of_an_amendment(backend: Backend) -
 def test_r11_6_a_broker_that_is_away_keeps_no_client_from_sending(
     alone: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acts_celery.worker.errors import InfrastructureError
+    from acts_celery import InfrastructureError
 
     def refuse(self: Publisher, tasks: Any, **how: Any) -> None:
         raise InfrastructureError("away")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from acts_celery import InfrastructureError
 from acts_celery.worker.broker import consumer as module
 from acts_celery.worker.broker.consumer import PublishBuffer
 from acts_celery.worker.broker.messages import TaskMessage
-from acts_celery.worker.errors import InfrastructureError
 
 
 def tasks(count: int, size: int) -> list[TaskMessage]:

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from acts_celery import InfrastructureError
 from acts_celery.broker_config import Settings
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.client.dispatcher import publish_lanes
-from acts_celery.worker.errors import InfrastructureError
 
 
 class Unreachable:

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Answer, Client, LocalClient, Usage
+from acts_celery import Answer, Client, Cost, LocalClient, Usage
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
-from acts_celery.protocol.engine.costs import Cost
 from acts_celery.worker.cli import main
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.runner.checking import Checker

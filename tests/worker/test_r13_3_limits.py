@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from acts_celery import Client
+from acts_celery import Client, NoLoop, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import NoLoop, OverLimit, RunOver
+from acts_celery.worker.errors import OverLimit
 
 from .backend import Backend, Meeting
 from .loops import Asked, answer, loop_settings

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery import NoLoop, NoSuchTick, RunOver
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.errors import NoLoop, NoSuchTick, RunOver
 from tests.acceptance.command import start
 
 from .backend import Backend, Meeting

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Run, RunOver
+from acts_celery import PlanChanged, PlanWaits, Run, RunOver
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import PlanChanged, PlanWaits
 from tests.acceptance.command import start
 
 from .backend import Backend, Meeting

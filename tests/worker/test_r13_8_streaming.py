@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery import BeingAmended
 from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.errors import BeingAmended
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.run_list import child_id
 from tests.acceptance.command import acts

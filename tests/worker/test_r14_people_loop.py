@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from acts_celery import Run
+from acts_celery import HeldAnew, NotHeld, Run
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.errors import HeldAnew, NotHeld
 from acts_celery.worker.store.run_list import child_id
 
 from .backend import Backend, Meeting

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import pytest
 
-from acts_celery import Content, activity, local
+from acts_celery import ActivitiesError, Content, activity, local
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.protocol.calls.trust import OperatorTrust
 from acts_celery.worker.cli.doctor_layers import examine_operator
-from acts_celery.worker.errors import ActivitiesError
 from acts_celery.worker.registry.request_definitions import operator_trust
 from acts_celery.worker.runner.checking import Checker
 

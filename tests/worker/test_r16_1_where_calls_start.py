@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acts_celery import Client, Content, activity, local
+from acts_celery import Client, Content, LocalClient, activity, local
 from acts_celery.broker_config import EmbeddedServer, queue_names
 from acts_celery.protocol import Rejected, check_submission
 from acts_celery.protocol.calls.trust import ToolTrust, said_of
@@ -24,7 +24,6 @@ from acts_celery.protocol.engine.events import Wrote, relabelled
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, marks_of
 from acts_celery.worker.client.call_results import await_background
-from acts_celery.worker.local import LocalClient
 from acts_celery.worker.registry.activities import Registry, registry
 from tests.protocol.test_law_trust import LABELLED, Watched, labelled
 

@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from acts_celery import Run
+from acts_celery import DeadLetters, Run
 from acts_celery.broker_config import EmbeddedServer, queue_names
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.store.keys import GIVEN_BACK, Keys
 from acts_celery.worker.store.scripts import server_ms
-from acts_celery.worker.store.waiting import DeadLetters
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_apart
 

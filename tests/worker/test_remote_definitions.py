@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from acts_celery import Client
+from acts_celery import Client, WorkerError
 from acts_celery.broker_config import load
 from acts_celery.protocol import Rejected
-from acts_celery.worker.errors import WorkerError
 
 DEFINITION = {"context": [{"type": "system", "message": "You are a translator."}], "schema": {"type": "string"}}
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from acts_celery import BeingAmended, NothingToRetry, Run, RunOver
 from acts_celery.protocol import Rejected
 from acts_celery.worker.client.amendment import AmendmentSteps
-from acts_celery.worker.client.run import Run
-from acts_celery.worker.errors import BeingAmended, NothingToRetry, RunOver
 from acts_celery.worker.store.keys import Keys
 from tests.acceptance.command import Finished, acts
 

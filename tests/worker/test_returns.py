@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery import OtherFormat
 from acts_celery.worker.broker.messages import MESSAGE_FORMAT, MESSAGES, RETURNED, TaskMessage
-from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.runner.scheduler import Returns
 
 from .backend import ACTIVITIES, DEADLINE_SECONDS, Backend, heard

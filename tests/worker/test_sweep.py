@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from acts_celery import Client, InfrastructureError
+from acts_celery import Client, InfrastructureError, OtherFormat
 from acts_celery.broker_config import EmbeddedServer, SecretUrl, Settings
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import pack, unpack
-from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.recovery.heartbeats import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application

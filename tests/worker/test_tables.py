@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from acts_celery import OtherFormat
 from acts_celery.worker.client.tables import TABLES
-from acts_celery.worker.errors import OtherFormat
 from acts_celery.worker.store.definition import FORMAT
 from acts_celery.worker.store.keys import Keys
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acts_celery.worker.errors import ActivitiesError
+from acts_celery import ActivitiesError
 from acts_celery.worker.registry.activities import Policy, make_activity, version_of
 
 SOURCE = "def add(a: int) -> int:\n    return a + {}\n"

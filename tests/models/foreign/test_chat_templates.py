@@ -15,8 +15,7 @@ import pytest
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.requests import compose, read_request, render
-from acts_celery.protocol.requests.rendering import render_tick
+from acts_celery.protocol.requests import compose, read_request, render, render_tick
 from acts_celery.worker.agent.fitting import Fitting
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.registry.activities import registry

@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from acts_celery import Answer, InvalidAnswer, ModelError, RateLimited, Truncated, Unreachable, Usage
 from acts_celery.broker_config import ConfiguredModel, load
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.submission import read_submission
@@ -30,17 +31,7 @@ from acts_celery.worker.agent.clients import Bounds
 from acts_celery.worker.agent.openai_chat import OpenAIChat
 from acts_celery.worker.agent.sdk_model import SdkModel
 from acts_celery.worker.registry.activities import Registry
-from acts_celery.worker.registry.models import (
-    Answer,
-    InvalidAnswer,
-    ModelError,
-    ModelRequest,
-    RateLimited,
-    Truncated,
-    Unreachable,
-    Usage,
-    ignore,
-)
+from acts_celery.worker.registry.models import ModelRequest, ignore
 from tests.models.asked import OUTPUT, on_thread, request
 
 from .installed import XLLAMACPP, free_port, node_package, python_with, serving
