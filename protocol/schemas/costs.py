@@ -2,7 +2,7 @@
 
 Schemas come with submissions, and so do the values they are applied to. `$ref` may double the work with each step, a
 pattern may be slow on a long text, and a number of a thousand digits is divided by hand. The estimate is never too low
-by more than a factor of ten (`tests/protocol/test_schema_costs.py` holds it against the clock). One unit is one
+by more than a factor of ten (`tests/protocol/test_hostile_schemas.py` holds it against the clock). One unit is one
 keyword's look at one value, about ten nanoseconds.
 """
 

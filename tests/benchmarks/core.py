@@ -3,7 +3,7 @@
 Prints, for each thing measured, the processor seconds at every size and by how much they grow from one decade to the
 next: about 10 is linear, about 1 is flat, 100 is quadratic. `x json` says how many times as long it takes as writing
 the same data as JSON and reading it back, so that machines can be compared. Nothing here is asserted;
-`tests/protocol/test_scale.py` and `test_scale_of_folding.py` count steps and bytes, without a clock.
+`tests/protocol/test_scale.py` and `test_scale.py` count steps and bytes, without a clock.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""The schema on the wire: what a strict mode takes, never narrower than the truth (SPEC R12.6)."""
+"""Schemas as providers take them (SPEC R12.6)."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date
+from typing import Any, Literal
 
 import pytest
 from hypothesis import assume, given
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from acts_celery.broker_config import ConfiguredModel
 from acts_celery.protocol.requests import compose
@@ -23,6 +25,9 @@ from tests.protocol.test_r12_requests import request as protocol_request
 from .as_sent import as_sent
 from .asked import request
 from .provider_rules import anthropic_faults, openai_faults
+from .six_tools import Customer, Filters, Item, Priority
+
+# The schema on the wire: what a strict mode takes, never narrower than the truth (SPEC R12.6).
 
 RULES = {name: profile.rules for name, profile in PROFILES.items() if profile.rules is not None}
 OPENAI, ANTHROPIC, GRAMMARS = (RULES[name] for name in ("openai", "anthropic", "compatible"))
@@ -311,3 +316,47 @@ def test_a_property_of_the_name_that_texts_have_comes_whole(name: str, value: An
 )
 def test_texts_are_read_only_of_models_that_may_be_held_to_write_them(said: Any, writes: bool) -> None:
     assert writes_texts(ConfiguredModel(**said)) == writes
+
+
+# Types of Python in a signature, as providers are sent them: what of each is left open (SPEC R12.6).
+
+FURTHER, ANY, RECURSIVE = "it may have further properties", "it may be anything", "it contains itself"
+
+
+class Tree(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    below: list[Tree] = []
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "openai", "anthropic"),
+    [
+        (str, "a", set(), set()),
+        (int | None, None, set(), set()),
+        (date, "2026-03-01", set(), set()),
+        (Priority, "low", set(), set()),
+        (Literal["a", 1], 1, set(), set()),
+        (list[int | str], [1, "a"], set(), set()),
+        (tuple[int, str], [1, "a"], set(), set()),
+        (Customer, {"name": "Ann", "more": 1}, {FURTHER}, {FURTHER}),
+        (Item, {"sku": "T-1"}, {FURTHER}, {FURTHER}),
+        (Filters, {"text": "a"}, {FURTHER}, {FURTHER}),
+        (dict, {"a": [1]}, {"it may have any property"}, {"it may have any property"}),
+        (dict[str, int], {"a": 1}, {"it may have any property"}, {"it may have any property"}),
+        (list, [{"a": 1}], {ANY}, {ANY}),
+        (Any, {"a": 1}, {ANY}, {ANY}),
+        (Tree, {"name": "a", "below": [{"name": "b", "below": []}]}, set(), {RECURSIVE}),
+    ],
+)
+def test_of_each_type_nothing_is_left_open_but_what_cannot_be_said(
+    type_: Any, value: Any, openai: set[str], anthropic: set[str]
+) -> None:
+    schema = TypeAdapter(type_).json_schema()
+    definitions = schema.pop("$defs", {})
+    truth = {**closed(value=schema), "$defs": definitions}
+    for rules, faults, open_ in ((OPENAI, openai_faults, openai), (ANTHROPIC, anthropic_faults, anthropic)):
+        sent = wire_schema(truth, rules)
+        assert {opening.reason for opening in sent.openings} == open_
+        assert not list(faults(sent.schema))
+        assert not compiled(sent.schema).problems(as_sent({"value": value}, sent.schema))

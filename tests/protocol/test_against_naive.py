@@ -1,4 +1,4 @@
-"""Whole submissions, run in random order with duplicates and losses, against the naive evaluator."""
+"""Runs of drawn plans come to what a naive evaluator says, those that gather (SPEC R10.4) too."""
 
 from __future__ import annotations
 
@@ -13,13 +13,28 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Rejected, check_submission
+from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.calls.call import element_of
+from acts_celery.protocol.engine.events import Status
 from acts_celery.protocol.templates import as_text
 
 from . import naive
-from .building import without_errors
+from .building import (
+    call,
+    checked,
+    plan_submission,
+    pointers,
+    problems_of,
+    run,
+    run_plan,
+    statuses,
+    submission,
+    without_errors,
+)
 from .driver import Driver, Function, Result
 from .strategies import INSTANCES, SCHEMAS, TOOLS, submissions
+
+# Whole submissions, run in random order with duplicates and losses, against the naive evaluator.
 
 
 def adapted(function: naive.Function) -> Function:
@@ -203,3 +218,187 @@ def test_known_shapes_come_out_as_the_naive_evaluator_says(name: str, seed: int)
     compared(naive.evaluate(submission, TOOLS), Driver(plan, FUNCTIONS, random=Random(seed)).run())
     as_plan = {"context": [*context, {"type": "plan", **CASES[name]}], "tools": SCHEMAS}
     compared(naive.evaluate(as_plan, TOOLS), Driver(check_submission(as_plan), FUNCTIONS, random=Random(seed)).run())
+
+
+# SPEC R10.4: calls that read in every instance.
+
+CONTEXT: list[dict[str, Any]] = [
+    {"type": "state", "rate": 2},
+    {"type": "state", "_instance": "①", "price": 1},
+    {"type": "state", "_instance": "②", "price": 3},
+    {"type": "text", "_instance": "③"},
+]
+
+
+def test_r10_4_an_expression_gives_the_values_of_the_instances_that_have_one() -> None:
+    result = run(call(to="†data.all", value="†state.price", _gather=True), context=CONTEXT)
+    assert result.data[None]["data"]["all"] == {"①": 1, "②": 3}
+
+
+def test_r10_4_what_no_instance_has_of_its_own_is_read_plainly() -> None:
+    result = run(
+        call("echo", to="†data.all", rate="†state.rate", of={"price": ["†state.price"]}, _gather=True), context=CONTEXT
+    )
+    assert result.data[None]["data"]["all"] == {"rate": 2, "of": {"price": [{"①": 1, "②": 3}]}}
+
+
+def test_r10_4_scopes_are_gathered_too() -> None:
+    result = run(call("see", to="†data.all", _scopes=["state"], _gather=True), context=CONTEXT)
+    each = {"①": {"rate": 2, "price": 1}, "②": {"rate": 2, "price": 3}, "③": {"rate": 2}}
+    assert result.data[None]["data"]["all"] == {"state": each}
+    plain = run(call("see", to="†data.all", _scopes=["†state.rate"], _gather=True), context=CONTEXT)
+    assert plain.data[None]["data"]["all"] == {"state": {"rate": 2}}
+
+
+def test_r10_4_it_waits_in_every_instance_for_what_writes_there() -> None:
+    calls = [call(to="†state.x", value=name, _instance=name) for name in ("①", "②")]
+    for order in ([*calls, "gather"], ["gather", *calls]):
+        listed = [call(to="†data.all", value="†state.x", _gather=True) if one == "gather" else one for one in order]
+        result = run(*listed, context=CONTEXT)
+        assert result.data[None]["data"]["all"] == {"①": "①", "②": "②"}
+        at = order.index("gather")
+        assert checked(*listed, context=CONTEXT).edges == tuple((index, at) for index in range(3) if index != at)
+
+
+def test_r10_4_in_a_plan_it_runs_once_globally_and_others_may_read_what_it_writes() -> None:
+    calls = [
+        call(to="†state.n", value="†state.price || †state.rate"),
+        call(to="†data.all", value="†state.n", _gather=True),
+        call(to="†state.back", value="†data.all"),
+    ]
+    plan = check_submission(plan_submission(*calls, context=CONTEXT))
+    assert (plan.size, plan.waves) == (7, ((0,), (1,), (2,)))
+    result = run_plan(plan)
+    assert result.data["③"]["state"]["back"] == {"①": 1, "②": 3, "③": 2}
+
+
+def test_r10_4_it_is_skipped_only_if_no_instance_has_a_value() -> None:
+    calls = [call("fail", to="†state.x", _instance="①"), call(to="†data.all", value="†state.x", _gather=True)]
+    result = run(*calls, context=CONTEXT)
+    assert statuses(result) == ["skipped"]
+    one = call(to="†state.x", _instance="②")
+    assert run(one, *calls, context=CONTEXT).data[None]["data"]["all"] == {"②": None}
+
+
+@pytest.mark.parametrize("gather", ["yes", 1, ["①"]])
+def test_r10_4_gather_is_true_or_false(gather: Any) -> None:
+    assert pointers(problems_of(call(_gather=gather), context=CONTEXT)) == ["/solution/calls/0/_gather"]
+
+
+def test_r10_4_gather_excludes_an_instance_and_needs_instances() -> None:
+    found = problems_of(call(_gather=True, _instance="①"), context=CONTEXT)
+    assert pointers(found) == ["/solution/calls/0/_gather"]
+    assert pointers(problems_of(call(_gather=True))) == ["/solution/calls/0/_gather"]
+    assert checked(call(_gather=False)).edges == ()
+    assert checked(call(_gather=True), context=CONTEXT, tools={"give": {"additionalProperties": False}}).size == 1
+
+
+def test_r10_4_what_no_instance_can_have_is_rejected() -> None:
+    found = problems_of(call(value="†state.nowhere", _gather=True), context=CONTEXT)
+    assert pointers(found) == ["/solution/calls/0/value"]
+
+
+def test_r10_4_a_cycle_through_an_instance_is_rejected() -> None:
+    calls = [
+        call(to="†data.all", value="†state.x", _gather=True),
+        call(to="†state.x", value="†data.all", _instance="②"),
+    ]
+    assert "in a cycle" in problems_of(*calls, context=CONTEXT)[0].message
+
+
+def test_r10_4_lanes_of_the_same_calls_share_what_is_waited_for() -> None:
+    context = [{"type": "state", "_instance": str(number), "price": 1} for number in range(50)]
+    calls = [call(to="†state.n", value="†state.price"), call(to="†data.all", value="†state.n", _gather=True)]
+    plan = check_submission(plan_submission(*calls, context=context))
+    assert len({id(lane.gathers) for lane in plan.lanes.values() if lane.instance is not None}) == 1
+
+
+def test_r10_4_a_simulation_gathers() -> None:
+    calls = [
+        call(to="†state.n", value="†state.price || †state.rate"),
+        call(to="†data.all", value="†state.n", _gather=True),
+        call(to="†state.back", value="†data.all"),
+    ]
+    ended = simulate(check_submission(plan_submission(*calls, context=CONTEXT)))
+    assert {one.status for one in ended.calls} == {Status.DONE}
+    assert [one.instance for one in ended.calls if one.index == 1] == [None]
+    assert ended.data[None]["data"]["all"] == ended.data["①"]["state"]["back"]
+
+
+def test_r10_4_a_simulation_gathers_what_is_promised() -> None:
+    promise = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+    plan = checked(call(to="†data.all", value="†input.n", _gather=True), context=[promise, *CONTEXT])
+    assert [one.status for one in simulate(plan).calls] == [Status.DONE]
+
+
+def test_r10_4_a_lane_waits_only_for_gather_calls_that_read_what_is_written_there() -> None:
+    calls = [call(to="†state.n", value=1, _instance="①"), call(to="†data.all", value="†state.n", _gather=True)]
+    lanes = checked(*calls, call(to="†data.x", value="†state.price", _gather=True), context=CONTEXT).lanes
+    waiting = {name: lane.gathers.waiting for name, lane in lanes.items() if lane.gathers is not None}
+    assert waiting == {"①": (1,), "②": (), "③": ()}
+
+
+def test_r10_4_errors_are_gathered_from_every_instance_that_has_one() -> None:
+    calls = [
+        call("fail", to="†state.a", _instance="①"),
+        call("give", to="†state.b", value=1, _instance="②"),
+        call("fail", to="†data.c"),
+        call(to="†data.all", value="†error.call._outputPath", _gather=True),
+    ]
+    result = run(*calls, context=CONTEXT)
+    assert result.data[None]["data"]["all"] == dict.fromkeys("②③", "†data.c") | {"①": "†state.a"}
+    result = run(*calls[1:], context=CONTEXT)
+    assert result.data[None]["data"]["all"] == "†data.c", "what no instance has of its own is read plainly"
+    result = run(calls[1], calls[3], context=CONTEXT)
+    assert result.statuses[None] == {1: Status.SKIPPED}
+
+
+@st.composite
+def gathering(draw: st.DrawFn) -> dict[str, Any]:
+    """Submissions in which calls of instances, global ones and gather calls read each other's results."""
+    number = draw(st.integers(2, 6))
+    places = [f"†{draw(st.sampled_from(['state', 'data']))}.k{index}" for index in range(number)]
+    calls = []
+    for index, place in enumerate(places):
+        reads = st.sampled_from(
+            ["†state.price", "†state.rate", *places[:index], *places[:index], *places[index + 1 :][:1]]
+        )
+        value = draw(st.one_of(reads, reads, st.builds("{} || {}".format, reads, reads)))
+        lanes: list[dict[str, Any]] = [{}, {"_instance": "①"}, {"_instance": "②"}, {"_gather": True}, {"_gather": True}]
+        where = draw(st.sampled_from(lanes))
+        if where == lanes[-1] and index == number - 1:  # which error is the newest hangs on the order
+            value = draw(st.sampled_from([value, f"†error && {value} || †state.rate", f"†error && {value}"]))
+        seen = draw(st.sampled_from([[], [], [draw(st.sampled_from(["†state.price", *places[:index]]))]]))
+        scopes: dict[str, Any] = {"_scopes": seen}
+        tool = draw(st.sampled_from(["give", "give", "echo", "fail", "see"]))
+        calls.append(call(tool, to=place, value=value, **where, **scopes))
+    make = plan_submission if draw(st.booleans()) else submission
+    return make(*calls, context=CONTEXT, tools=SCHEMAS)
+
+
+@given(gathering(), st.integers(0, 2**32))
+def test_r10_4_any_order_gives_what_the_naive_evaluator_gives(submitted: dict[str, Any], seed: int) -> None:
+    try:
+        plan = check_submission(submitted)
+    except Rejected:
+        assume(False)
+        return
+    assume(not plan.dropped_waits)
+    verdict = naive.evaluate(submitted, TOOLS)
+    compared(verdict, Driver(plan, FUNCTIONS).run())
+    compared(verdict, Driver(plan, FUNCTIONS, random=Random(seed)).run())
+
+
+def test_r4_1_a_pinned_gather_is_filled_in() -> None:
+    value = {
+        "context": [{"type": "state", "_instance": "①", "x": 1}],
+        "tools": {"g": {"properties": {"_gather": {"const": True}}}},
+        "solution": {"calls": [{"_tool": "g", "v": "†state.x", "_outputPath": "†state.y"}]},
+    }
+    assert check_submission(value).calls[0].gather
+
+
+def test_r10_4_a_template_puts_in_the_object_of_the_instances_values() -> None:
+    text = "†{state.price} at †{state.rate} or †{state.none || state.rate}"
+    result = run(call(to="†data.all", value=text, _gather=True), context=CONTEXT)
+    assert result.data[None]["data"]["all"] == '{"①":1,"②":3} at 2 or 2'

@@ -1,7 +1,8 @@
-"""SPEC R10: instancing and plans."""
+"""Delegates (SPEC R9), instances and plans (R10)."""
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
@@ -9,13 +10,20 @@ import pytest
 from hypothesis import given
 
 from acts_celery.protocol import Context, Limits, Reference, Rejected, check, check_submission
-from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.calls.delegates import delegate_context, input_misfit
+from acts_celery.protocol.engine.events import Start, Status
+from acts_celery.protocol.engine.execution import Execution
+from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.graph import Audience
+from acts_celery.protocol.requests import compose, read_request
+from acts_celery.protocol.state.fold import Fold
 
 from .building import (
+    DATE,
     FUNCTIONS,
     call,
     checked,
+    executing,
     plan_submission,
     pointers,
     problems,
@@ -29,8 +37,234 @@ from .driver import Driver
 from .strategies import submissions
 from .test_against_naive import FUNCTIONS as FUNCTIONS_OF_LAWS
 
+# SPEC R9: delegates. (Solving them, and their own runs, are the worker's.)
+
+SYSTEM = {"type": "system", "message": "Ты — переводчик."}
+CONTEXT: list[dict[str, Any]] = [
+    {"type": "state", "_instance": "①", "text": "Привет", "_date": "d"},
+    {"type": "state", "_instance": "②", "text": "Bonjour"},
+    {"type": "input", "secret": "not in scope"},
+    {"type": "text", "text": "nor this"},
+]
+
+
+def delegated(raw: dict[str, Any], own: list[Any], context: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The context that the delegate of a call is given."""
+    plan = checked({"_delegate": "d", **raw}, context=context)
+    (instance,) = plan.lanes
+    shared = Fold()
+    fold = Fold(shared) if instance is not None else shared
+    for message in context:
+        if message.get("_instance") in (None, instance):
+            (shared if message.get("_instance") is None else fold).append(message, "message")
+    execution = Execution.of(plan, plan.lanes[instance], fold)
+    (start,) = execution.decide(DATE)
+    assert isinstance(start, Start)
+    return delegate_context(own, execution.scoped_messages(start.call), start.parameters)
+
+
+# R9.1
+
+
+def test_r9_1_an_unknown_delegate_is_a_structural_error() -> None:
+    assert pointers(problems_of(call(_delegate="d"), registered=[])) == ["/solution/calls/0/_delegate"]
+    assert checked(call(_delegate="d"), registered=["d"]).calls[0].runner.name == "d"
+
+
+def test_r9_1_anonymous_needs_no_registration_but_a_tool() -> None:
+    assert checked(call(_delegate="anonymous"), registered=[]).calls[0].runner.name == "anonymous"
+    found = problems_of({"_tool": "t", "_delegate": "anonymous"}, tools={"t": None}, registered=[])
+    assert "/tools/t" in pointers(found)
+
+
+def test_r9_1_a_misspelt_property_of_a_definition_is_refused_and_one_of_ones_own_is_not() -> None:
+    definition = {"schem": {"type": "string"}, "note": "x"}
+    (problem,) = problems_of(call(_delegate="d"), delegates={"d": definition})
+    assert (problem.pointer, problem.message.rpartition(", ")[2]) == ("/delegates/d/schem", "did you mean 'schema'?")
+
+
+def test_r9_1_a_definition_of_the_submission_is_checked_with_it() -> None:
+    bad = {"d": {"context": [SYSTEM, {"no": "type"}], "schema": {"type": "nonsense"}}}
+    found = problems_of(call(_delegate="d"), delegates=bad)
+    assert pointers(found) == ["/delegates/d/context/1", "/delegates/d/schema/type"]
+
+
+def test_r9_1_a_call_of_a_delegate_needs_no_tool_for_its_parameters_to_be_resolved() -> None:
+    calls = [{"_tool": "t", "_delegate": "d", "value": "†input.x", "_outputPath": "†state.a"}]
+    plan = check_submission({"context": [{"type": "input", "x": 1}], "solution": {"calls": calls}}, delegates=["d"])
+    execution, _ = executing(plan)
+    (start,) = execution.decide(DATE)
+    assert isinstance(start, Start)
+    assert start.parameters == {"value": 1}
+
+
+# R9.2
+
+
+@pytest.mark.parametrize(("instance", "text"), [("①", "Привет"), ("②", "Bonjour")])
+def test_r9_2_the_seeds_delegates_get_their_own_messages_and_the_scoped_state_of_their_instance(
+    instance: str, text: str
+) -> None:
+    raw = {"_tool": "translate", "_instance": instance, "_scopes": ["state"]}
+    assert delegated(raw, [SYSTEM], CONTEXT) == [SYSTEM, {"type": "state", "text": text}]
+
+
+def test_r9_2_without_scopes_and_parameters_there_is_nothing_but_its_own() -> None:
+    assert delegated({"_tool": "t"}, [SYSTEM], CONTEXT[2:]) == [SYSTEM]
+    assert delegated({"_tool": "t"}, [], CONTEXT[2:]) == []
+
+
+def test_r9_2_the_parameters_come_last_as_input_with_the_declared_input_schema() -> None:
+    schema = {"type": "object", "required": ["of"]}
+    own = [{"type": "input", "schema": {}}, {"type": "data", "kind": "input", "schema": schema}, SYSTEM]
+    own += [{"type": "state", "schema": {"required": ["other"]}}, {"type": "input", "given": 0}]
+    raw = {"_tool": "t", "of": "†state.a", "deep": [{"in": "††x"}], "_scopes": ["state"], "_outputPath": "†data.x"}
+    context = [{"type": "state", "a": 1}]
+    assert delegated(raw, own, context) == [
+        *own,
+        {"type": "state", "a": 1},
+        {"type": "input", "of": 1, "deep": [{"in": "†x"}], "schema": schema},
+    ]
+    assert delegated({"_tool": "t", "of": 1}, own[:1], []) == [own[0], {"type": "input", "of": 1, "schema": {}}]
+
+
+def test_r9_2_parameters_named_like_reserved_words_are_kept_apart() -> None:
+    raw = {"_tool": "t", "type": "x", "schema": 1}
+    assert delegated(raw, [], []) == [{"type": "data", "kind": "input", "data": {"type": "x", "schema": 1}}]
+
+
+def test_r9_2_a_whole_kind_brings_its_schema_and_description_and_no_provenance() -> None:
+    context = [{"type": "state", "a": 1, "schema": {"type": "object"}, "description": "d", "_call": 5, "_date": "x"}]
+    expected = {"type": "state", "a": 1, "schema": {"type": "object"}, "description": "d"}
+    assert delegated({"_tool": "t", "_scopes": ["state"]}, [], context) == [expected]
+
+
+TALK: list[dict[str, Any]] = [
+    {"type": "system", "message": "Be brief.", "note": {"kept": True}},
+    {"type": "state", "a": 1},
+    {"type": "text", "text": "first", "_date": "d"},
+    {"role": "user", "content": "no kind of its own"},
+    {"type": "text", "_instance": "①", "text": "own"},
+    {"type": "system", "message": "Be exact."},
+    {"type": "text", "_instance": "②", "text": "another's"},
+]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "given"),
+    [
+        (["text"], [{"type": "text", "text": "first"}, {"type": "text", "text": "own"}]),
+        (["†system"], [TALK[0], TALK[5]]),
+        (
+            ["state", "text", "system"],
+            [TALK[0], {"type": "text", "text": "first"}, TALK[5], {"type": "text", "text": "own"}, TALK[1]],
+        ),
+        (["†text.text", "†system.message"], []),
+    ],
+)
+def test_r8_3_texts_and_system_messages_in_scope_are_given_as_they_are(scopes: list[str], given: list[Any]) -> None:
+    raw = {"_tool": "t", "_instance": "①", "_scopes": scopes}
+    assert delegated(raw, [], TALK) == given
+
+
+DEFINITION: dict[str, Any] = {
+    "context": [SYSTEM, {"type": "input", "schema": {"required": ["of"], "properties": {"of": {"type": "integer"}}}}]
+}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "at"), [({"of": 1}, []), ({"of": "†state.a"}, []), ({"of": "one"}, ["/of"]), ({"off": 1}, [""])]
+)
+def test_r9_2_parameters_need_not_fit_a_delegates_input_unless_they_are_resolved_upfront(
+    parameters: dict[str, Any], at: list[str]
+) -> None:
+    raw = call(_delegate="d", **parameters)
+    context = [{"type": "state", "a": "text"}]
+    plan = checked(raw, delegates={"d": DEFINITION}, context=context)
+    assert pointers(input_misfit(DEFINITION, plan.calls[0])) == at
+    upfront: dict[str, Any] = {"delegates": {"d": DEFINITION}, "context": context, "config": {"resolve": "upfront"}}
+    if at:
+        assert pointers(problems_of(raw, **upfront)) == [f"/solution/calls/0{place}" for place in at]
+    else:
+        assert checked(raw, **upfront).size == 1
+
+
+def test_r9_2_a_delegate_that_declares_no_input_takes_any() -> None:
+    plan = checked(call(_delegate="d", of=1), delegates={"d": {"context": [SYSTEM]}}, config={"resolve": "upfront"})
+    assert input_misfit({"context": [SYSTEM]}, plan.calls[0]) == []
+    broken = {"d": {"context": [{"type": "input", "schema": {"type": 5}}]}}
+    found = problems_of(call(_delegate="d", of=1), delegates=broken, config={"resolve": "upfront"})
+    assert pointers(found) == ["/delegates/d/context/0/schema/type"]
+
+
+def test_r9_2_what_was_given_can_be_changed_without_harm() -> None:
+    own = [{"type": "state", "a": 1}]
+    delegate_context(own, [], {})[0]["a"] = 2
+    assert own == [{"type": "state", "a": 1}]
+
+
+UPFRONT: dict[str, Any] = {"config": {"resolve": "upfront"}}
+ASKING = {
+    "context": [
+        {
+            "type": "input",
+            "schema": {
+                "type": "object",
+                "properties": {"of": {"type": "string"}, "by": {"type": "integer"}},
+                "required": ["of"],
+                "additionalProperties": False,
+            },
+        }
+    ],
+    "schema": {"type": "integer"},
+}
+
+
+def test_r9_2_upfront_a_tool_takes_what_its_delegate_takes_and_gives_what_it_gives() -> None:
+    tools = {"ask": {"properties": {"_delegate": {"const": "d"}, "of": {"minLength": 2}}, "_output": {"minimum": 3}}}
+    parts = {"tools": tools, "delegates": {"d": ASKING}, **UPFRONT}
+    plan = checked({"_tool": "ask", "of": "one", "_outputPath": "†state.a"}, **parts)
+    declaration = plan.tools["ask"].declaration
+    assert declaration["properties"]["of"] == {"allOf": [{"minLength": 2}, {"type": "string"}]}
+    assert declaration["properties"]["by"] == {"type": "integer"}
+    assert (declaration["required"], declaration["additionalProperties"]) == (["of"], False)
+    assert declaration["_output"] == {"allOf": [{"minimum": 3}, {"type": "integer"}]}
+    for wrong, at in (({"of": "x"}, "/of"), ({"of": 12}, "/of"), ({"of": "one", "more": 1}, "/more"), ({}, "")):
+        found = problems_of({"_tool": "ask", "_outputPath": "†state.a", **wrong}, **parts)
+        assert [place.removeprefix("/solution/calls/0") for place in pointers(found)] in ([at], [""]), wrong
+    again = checked(
+        {"_tool": "ask", "of": "one", "_outputPath": "†state.a"}, **{**parts, "tools": {"ask": declaration}}
+    )
+    assert again.tools["ask"].declaration == declaration
+
+
+def test_r9_2_upfront_a_tool_is_narrowed_by_the_one_delegate_that_its_calls_name() -> None:
+    plan = checked(call(_delegate="d", of="one"), delegates={"d": ASKING}, **UPFRONT)
+    (tool,) = plan.tools.values()
+    assert tool.declaration["required"] == ["of"]
+    assert tool.declaration["_output"] == {"type": "integer"}
+
+
+def test_r9_2_upfront_a_definition_with_references_into_itself_is_refused() -> None:
+    schema = {"properties": {"of": {"$ref": "#/$defs/text"}}, "$defs": {"text": {"type": "string"}}}
+    definition = {"context": [{"type": "input", "schema": schema}]}
+    found = problems_of(call(_delegate="d", of="one"), delegates={"d": definition}, **UPFRONT)
+    assert pointers(found) == ["/delegates/d"]
+
+
+def test_r9_2_upfront_the_model_is_shown_what_the_delegate_takes() -> None:
+    tools = {"ask": {"properties": {"_delegate": {"const": "d"}}}}
+    value = {"context": [], "schema": {}, "tools": tools, "delegates": {"d": ASKING}, **UPFRONT}
+    shown = json.dumps(compose(read_request(value, Environment(activities={}, delegates=()))))
+    assert '"by"' in shown
+    value.pop("config")
+    assert '"by"' not in json.dumps(compose(read_request(value, Environment(activities={}, delegates=()))))
+
+
+# SPEC R10: instancing and plans.
+
 TEXTS = {"①": "Привет", "②": "Bonjour"}
-CONTEXT = [{"type": "state", "_instance": name, "text": text} for name, text in TEXTS.items()]
+CONTEXT_INSTANCING = [{"type": "state", "_instance": name, "text": text} for name, text in TEXTS.items()]
 COPY = call(to="†state.copy", value="†state.text")
 
 
@@ -38,7 +272,7 @@ COPY = call(to="†state.copy", value="†state.text")
 
 
 def test_r10_1_a_call_with_an_instance_reads_and_writes_only_there() -> None:
-    result = run({**COPY, "_instance": "②"}, context=CONTEXT)
+    result = run({**COPY, "_instance": "②"}, context=CONTEXT_INSTANCING)
     assert result.data == {
         None: {},
         "①": {"state": {"text": "Привет"}},
@@ -62,7 +296,7 @@ def test_r10_1_any_message_makes_an_instance_occur() -> None:
 
 
 def test_r10_2_a_plan_runs_once_for_each_instance() -> None:
-    result = run_plan(check_submission(plan_submission(COPY, context=CONTEXT)))
+    result = run_plan(check_submission(plan_submission(COPY, context=CONTEXT_INSTANCING)))
     assert {name: statuses(result, name) for name in TEXTS} == {"①": ["done"], "②": ["done"]}
     for name, text in TEXTS.items():
         assert result.data[name]["state"]["copy"] == text
@@ -78,23 +312,23 @@ def test_r10_2_or_once_globally_where_there_is_none() -> None:
 def test_r10_2_globals_feed_every_instance_of_a_plan() -> None:
     value = plan_submission(
         call(to="†state.both", value=["†state.text", "†input.shared"]),
-        context=[*CONTEXT, {"type": "input", "shared": 1}],
+        context=[*CONTEXT_INSTANCING, {"type": "input", "shared": 1}],
     )
     result = run_plan(check_submission(value))
     assert [result.data[name]["state"]["both"] for name in TEXTS] == [["Привет", 1], ["Bonjour", 1]]
 
 
 def test_r10_2_a_plans_call_may_be_for_one_instance_only() -> None:
-    value = plan_submission({**COPY, "_instance": "②"}, call(to="†state.all", value=1), context=CONTEXT)
+    value = plan_submission({**COPY, "_instance": "②"}, call(to="†state.all", value=1), context=CONTEXT_INSTANCING)
     plan = check_submission(value)
     assert {name: [c.index for c in lane.calls] for name, lane in plan.lanes.items()} == {"①": [1], "②": [0, 1]}
     assert plan.size == 3
-    unknown = plan_submission({**COPY, "_instance": "③"}, context=CONTEXT)
+    unknown = plan_submission({**COPY, "_instance": "③"}, context=CONTEXT_INSTANCING)
     assert pointers(problems(unknown)) == ["/context/2/calls/0/_instance"]
 
 
 def test_r10_2_calls_of_a_solution_run_once_where_they_say() -> None:
-    plan = checked(COPY | {"_instance": "①"}, call(to="†state.g", value=1), context=CONTEXT)
+    plan = checked(COPY | {"_instance": "①"}, call(to="†state.g", value=1), context=CONTEXT_INSTANCING)
     assert {name: len(lane.calls) for name, lane in plan.lanes.items()} == {"①": 1, None: 1}
 
 
@@ -105,7 +339,7 @@ def test_r10_2_beside_a_solution_plan_messages_are_context() -> None:
 
 
 def test_r10_2_in_a_request_plan_messages_are_context_and_are_not_run() -> None:
-    request = plan_submission(call(), context=CONTEXT, schema={"type": "string"})
+    request = plan_submission(call(), context=CONTEXT_INSTANCING, schema={"type": "string"})
     request["context"][-1]["calls"] = [{"_tool": "nobody", "x": "†"}]
     plan = check_submission(request)
     assert (plan.calls, plan.waves, plan.size) == ((), (), 0)
@@ -158,7 +392,7 @@ def test_r10_3_one_instances_failure_does_not_affect_another() -> None:
 def test_r10_3_globals_are_waited_for_by_every_instance_that_reads_them() -> None:
     calls = [call(to="†state.g", value="†state.h"), call(to="†state.h", value=1)]
     own = [call(to="†state.mine", value=["†state.g", "†state.text"], _instance=name) for name in TEXTS]
-    plan = checked(*own, *calls, context=CONTEXT)
+    plan = checked(*own, *calls, context=CONTEXT_INSTANCING)
     for seed in range(10):
         data = Driver(plan, FUNCTIONS, random=Random(seed)).run().data
         assert [data[name]["state"]["mine"] for name in TEXTS] == [[1, "Привет"], [1, "Bonjour"]]
@@ -166,7 +400,9 @@ def test_r10_3_globals_are_waited_for_by_every_instance_that_reads_them() -> Non
 
 def test_r10_3_what_a_global_call_did_not_bring_skips_its_readers_in_every_instance() -> None:
     result = run(
-        call("fail", to="†state.g"), *[call(value="†state.g", _instance=name) for name in TEXTS], context=CONTEXT
+        call("fail", to="†state.g"),
+        *[call(value="†state.g", _instance=name) for name in TEXTS],
+        context=CONTEXT_INSTANCING,
     )
     assert [statuses(result, name) for name in (None, *TEXTS)] == [["failed"], ["skipped"], ["skipped"]]
 
@@ -176,10 +412,10 @@ def test_r10_3_what_a_global_call_did_not_bring_skips_its_readers_in_every_insta
 
 def test_check_takes_a_context_or_its_messages_and_a_solution_apart() -> None:
     solution = {"calls": [COPY | {"_instance": "①"}]}
-    for context in (Context(CONTEXT), CONTEXT):
+    for context in (Context(CONTEXT_INSTANCING), CONTEXT_INSTANCING):
         plan = check(context, solution, tools={"give": {}})
         assert (plan.waves, plan.edges, plan.findings) == (((0,),), (), ())
-    assert check([*CONTEXT, {"type": "plan", "calls": [COPY]}], tools={"give": {}}).size == 2
+    assert check([*CONTEXT_INSTANCING, {"type": "plan", "calls": [COPY]}], tools={"give": {}}).size == 2
 
 
 @pytest.mark.parametrize("tool", ["give", "other"])

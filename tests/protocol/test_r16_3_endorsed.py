@@ -11,7 +11,8 @@ import pytest
 from acts_celery.protocol import Output
 
 from .building import call, checked, run_plan
-from .test_r16_trust import FETCH, FUNCTIONS, REFUSE, TOOLS, is_refused, refusing
+from .test_r16_trust import FETCH, REFUSE, TOOLS, is_refused, refusing
+from .test_r16_trust import FUNCTIONS_TRUST as FUNCTIONS
 
 JUDGE: dict[str, Any] = {"context": [], "schema": {"type": "boolean"}, "_endorses": True}
 JUDGED: dict[str, Any] = {

@@ -1,24 +1,44 @@
-"""What others wrote decides nothing that has an effect (SPEC R16.1, R16.2, R16.4, R16.5)."""
+"""Trust (SPEC R16): what others wrote decides nothing that has effects."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from acts_celery.protocol import Output, Plan
-from acts_celery.protocol.calls.trust import ToolTrust
-from acts_celery.protocol.engine.events import FanOut, FanOutBegun, Hold, Outcome, Start, Status, Success
+from acts_celery.protocol import Output, Plan, Rejected, check_submission
+from acts_celery.protocol.calls.trust import ToolTrust, said_of
+from acts_celery.protocol.engine.events import CallEnded, FanOut, FanOutBegun, Hold, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
 from acts_celery.protocol.engine.outcomes import Terms
+from acts_celery.protocol.plan.checking import Environment
+from acts_celery.protocol.requests import Request, read_request, render, render_tick
 
+from . import naive
+from .authoring import ACTIVITIES, EXPLICIT, Author, carry_out
 from .building import DATE, call, checked, executing, pointers, problems_of, run_plan
-from .driver import Result
+from .building import call as call_of
+from .building import submission as submission_of
+from .driver import Driver, Result
+from .laws import TIMES, law
+from .simulator import Lane, World
+from .simulator.log import Entry
+from .strategies import SCHEMAS, submissions
+from .test_against_naive import CONTEXT, FUNCTIONS, adapted, gathering
+from .test_law_errors import told
+from .test_law_retries import Faulty
+
+# What others wrote decides nothing that has an effect (SPEC R16.1, R16.2, R16.4, R16.5).
 
 MAIL: dict[str, Any] = {"_trust": {"result": ["mail"]}}
 PAY: dict[str, Any] = {"_trust": {"effects": True, "content": ["note"]}}
 TOOLS = {"fetch": MAIL, "pay": PAY}
-FUNCTIONS: dict[str, Any] = {
+FUNCTIONS_TRUST: dict[str, Any] = {
     "fetch": lambda parameters, context: {"iban": "DE1", "text": "hello"},
     "pay": lambda parameters, context: "paid",
     "see": lambda parameters, context: dict(context),
@@ -32,7 +52,7 @@ FETCH = call("fetch", "†state.mail")
 def refusing(*calls: Any, **parts: Any) -> tuple[Plan, Result]:
     """A plan that refuses what others would decide, and what comes of it."""
     plan = checked(*calls, **{"tools": TOOLS, "config": REFUSE, **parts})
-    return plan, run_plan(plan, functions=FUNCTIONS)
+    return plan, run_plan(plan, functions=FUNCTIONS_TRUST)
 
 
 def is_refused(result: Result, index: int, lane: str | None = None) -> bool:
@@ -346,7 +366,7 @@ def test_r16_1_what_fetches_is_read_by_a_delegate_and_answered_to_a_fixed_addres
         config=REFUSE,
     )
     assert not [finding for finding in plan.findings if finding.code.startswith("ACT6")]
-    result = run_plan(plan, functions={**FUNCTIONS, "reader": lambda parameters, context: {"answer": "yes"}})
+    result = run_plan(plan, functions={**FUNCTIONS_TRUST, "reader": lambda parameters, context: {"answer": "yes"}})
     assert result.outcome(2).status is Status.DONE
 
 
@@ -381,7 +401,7 @@ def test_r16_3_a_delegate_that_is_given_what_others_wrote_reaches_no_tool_with_e
     asking = call("ask", "†state.summary", _delegate=delegate, text="†state.mail.text")
     parts: dict[str, Any] = {"tools": ASK, "delegates": ASSISTANTS, "config": REFUSE}
     plan = checked(FETCH, asking, activities={"send": {"type": "object", **PAY}}, **parts)
-    result = run_plan(plan, functions={**FUNCTIONS, delegate: lambda parameters, context: "short"})
+    result = run_plan(plan, functions={**FUNCTIONS_TRUST, delegate: lambda parameters, context: "short"})
     assert is_refused(result, 1) is is_held
     assert {finding.calls for finding in plan.findings if finding.code == "ACT601"} == ({(1,)} if is_held else set())
 
@@ -389,11 +409,13 @@ def test_r16_3_a_delegate_that_is_given_what_others_wrote_reaches_no_tool_with_e
 def test_r16_2_what_a_delegate_answers_has_the_sources_of_what_it_was_given_and_can_read() -> None:
     parts: dict[str, Any] = {"tools": ASK, "delegates": ASSISTANTS, "config": REFUSE}
     pay = call("pay", "†state.paid", account="†state.summary")
-    for delegate, given in (("reader", "†state.mail.text"), ("mailer", "hello"), ("knowing", "hello")):
-        plan = checked(FETCH, call("ask", "†state.summary", _delegate=delegate, text=given), pay, **parts)
-        assert is_refused(run_plan(plan, functions={**FUNCTIONS, delegate: lambda parameters, context: "short"}), 2)
+    for delegate, sent in (("reader", "†state.mail.text"), ("mailer", "hello"), ("knowing", "hello")):
+        plan = checked(FETCH, call("ask", "†state.summary", _delegate=delegate, text=sent), pay, **parts)
+        assert is_refused(
+            run_plan(plan, functions={**FUNCTIONS_TRUST, delegate: lambda parameters, context: "short"}), 2
+        )
     plan = checked(FETCH, call("ask", "†state.summary", _delegate="reader", text="hello"), pay, **parts)
-    result = run_plan(plan, functions={**FUNCTIONS, "reader": lambda parameters, context: "short"})
+    result = run_plan(plan, functions={**FUNCTIONS_TRUST, "reader": lambda parameters, context: "short"})
     assert result.outcome(2).status is Status.DONE
 
 
@@ -409,3 +431,407 @@ def test_r16_1_elements_that_have_not_begun_when_labels_are_added_do_not_begin()
         execution = Execution(lane.calls, lane.graph, fold, Terms(plan.tools, trust=said, added=added))
         execution.apply(FanOutBegun(0, fan_out.snapshot))
         assert [type(decision) for decision in execution.decide(DATE)] == [kind, kind]
+
+
+# What a model that can call what has effects is shown beside what others wrote, and of it (SPEC R16.3).
+
+PAY_SHOWN: dict[str, Any] = {"pay": {"type": "object", "properties": {}, "_trust": {"effects": True}}}
+NOTHING: dict[str, Any] = {"calls": [], "output": None}
+
+
+def request(*context: dict[str, Any], **parts: Any) -> Request:
+    return read_request({"context": list(context), "schema": {}, "tools": PAY_SHOWN, **parts}, Environment())
+
+
+def shown(*context: dict[str, Any]) -> list[str]:
+    """The lines below the engine's own text."""
+    return [line for message in render(request(*context))[1:] for line in message["content"].splitlines()]
+
+
+def wrote(path: str, kind: str, payload: dict[str, Any], *sources: str, **more: Any) -> dict[str, Any]:
+    """A message that a call has written."""
+    said = {"_trust": list(sources)} if sources else {}
+    return {"type": kind, **payload, "_call": {"_tool": "a", "_outputPath": path}, **said, **more}
+
+
+def told_shown(*new: dict[str, Any]) -> str:
+    """What follows a tick that has brought these messages."""
+    (*_, last) = render_tick(request(), 0, NOTHING, (), [], new)
+    text = last["content"]
+    assert isinstance(text, str)
+    return text
+
+
+def test_r16_3_what_lies_beside_it_is_shown() -> None:
+    own = wrote("†state.own.by", "state", {"own": {"by": "YAK"}}, "mail")
+    assert shown({"type": "state", "task": "pay", "own": {"to": "me"}}, own) == [
+        "## Data: †state",
+        '{"task":"pay","own":{"to":"me"}}',
+        "Not shown: †state.own.by, 5 bytes that others wrote (mail)",
+    ]
+    page = {"type": "state", "page": [1], "_trust": ["web"]}
+    assert shown({"type": "state", "task": "pay", "page": None}, page) == [
+        "## Data: †state",
+        '{"task":"pay"}',
+        "Not shown: †state.page, 3 bytes that others wrote (web)",
+    ]
+
+
+def test_r16_3_names_of_fields_are_shown_where_nobody_else_chose_them() -> None:
+    page = {"type": "state", "page": [1], "YAK": "YAK", "_trust": ["web"]}
+    unnamed = "Not shown: 1 field of †state, 5 bytes that others wrote (web)"
+    named = "Not shown: †state.page, 3 bytes that others wrote (web)"
+    owns: list[dict[str, Any]] = [{"page": []}, {"task": "pay", "schema": {"properties": {"page": {}}}}]
+    for own in owns:
+        assert shown({"type": "state", **own}, page)[-2:] == [named, unnamed]
+    both = "Not shown: 2 fields of †state, 8 bytes that others wrote (web)"
+    assert both in shown({"type": "state", "task": "pay"}, page)
+    assert both in told_shown({**page, "data": {"page": [1], "YAK": "YAK"}})
+    for labelled in ([], [{"type": "state", "page": 1, "_trust": ["web"]}]):
+        (*_, last) = render_tick(request(), 0, NOTHING, (), labelled, [wrote("†state.a", "state", {"a": 1})])
+        assert "## Data: †state.a\n1" in last["content"]
+    put = {"type": "state", "data": {"YAK": "YAK"}, "_path": "†state.YAK", "_outputMethod": "set", "_trust": ["web"]}
+    assert "## Data: †state\nNot shown: 1 field of †state, 5 bytes that others wrote (web)" in told_shown(put)
+
+
+def test_r16_3_what_is_said_beside_data_of_others_is_not_shown_and_of_a_promise_its_structure() -> None:
+    said = {"description": "YAK", "schema": {"title": "YAK", "properties": {"YAK": {}}}}
+    assert "YAK" not in str(
+        shown({"type": "state", "task": "pay"}, {"type": "state", "a": 1, "_trust": ["web"], **said})
+    )
+    described = {"description": "YAK", "type": "string", "enum": ["YAK"], "default": "YAK", "pattern": "YAK"}
+    schema = {"type": "object", "title": "YAK", "properties": {"page": described}, "required": ["page", "YAK"]}
+    lines = shown({"type": "input", "schema": schema, "description": "YAK", "_trust": ["web"]})
+    assert lines == [
+        "## Data: †input",
+        'Schema: {"type":"object","properties":{"page":{"type":"string"}},"required":["page"]}',
+    ]
+    own = {"type": "state", "task": "pay", "description": "What is to do", "schema": {"title": "Tasks"}}
+    lines = shown(own, {"type": "state", "a": 1, "_trust": ["web"]})
+    assert lines[1:3] == ["Description: What is to do", 'Schema: {"title":"Tasks"}']
+
+
+def test_r16_3_all_are_named_who_may_have_written_it_also_who_wrote_below() -> None:
+    below = wrote("†state.own.by", "state", {"own": {"by": "YAK"}}, "mail")
+    assert shown({"type": "state", "own": {"to": "EMU"}, "_trust": ["web", "page"]}, below) == [
+        "## Data: †state",
+        "{}",
+        "Not shown: †state.own, 23 bytes that others wrote (mail, page, web)",
+    ]
+
+
+def test_r16_3_of_a_promise_what_it_names_is_left_out() -> None:
+    promise = {"type": "input", "schema": {"properties": {"page": {}}}, "_trust": ["web"]}
+    lines = shown(promise, {"type": "input", "page": "YAK", "task": "pay"})
+    assert '{"task":"pay"}' in lines
+    assert "Not shown: †input.page, 5 bytes that others wrote (web)" in lines
+
+
+def test_r16_3_a_tick_tells_of_a_result_and_its_description_as_of_what_was_there() -> None:
+    assert "YAK" not in told_shown(wrote("†state.a", "state", {"a": {"b": "YAK"}}, "mail", description="YAK"))
+    assert "a yak" in told_shown(wrote("†state.a", "state", {"a": 1}, description="a yak"))
+
+
+def test_r16_3_what_instances_share_is_compared_without_what_others_wrote() -> None:
+    """Else whether it is shown again would say what others wrote there."""
+    shared = {"type": "state", "task": "pay", "page": ""}, {"type": "state", "page": "YAK", "_trust": ["web"]}
+    for word in ("YAK", "EMU"):
+        lines = shown(*shared, {"type": "state", "_instance": "①", "page": word, "_trust": ["web"]})
+        assert lines[-3:] == ["## Data: †state ①", "{}", "Not shown: †state.page, 5 bytes that others wrote (web)"]
+
+
+def failed(type_: str, pointer: str, *sources: str) -> dict[str, Any]:
+    error = {"type": type_, "message": "no YAK", "pointer": pointer}
+    said = {"_trust": list(sources)} if sources else {}
+    return {"type": "error", "_instance": "①", "data": {"call": {"_tool": "a"}, "error": error}, **said}
+
+
+@pytest.mark.parametrize(
+    ("type_", "pointer", "told_of"),
+    [
+        ("TooLarge", "/calls/0", '"type":"TooLarge","message":"not shown, since'),
+        ("ValueError", "/calls/0", '"type":"Error","message":"not shown, since'),
+        ("pay_YAK", "/calls/0", '"type":"Error","message":"not shown, since'),
+        ("ValueError", "/calls/0/YAK", '(mail)"}}'),
+    ],
+)
+def test_r16_3_an_error_that_may_quote_it_is_told_by_its_type_its_call_and_its_instance(
+    type_: str, pointer: str, told_of: str
+) -> None:
+    text = told_shown(failed(type_, pointer, "mail"))
+    assert told_of in text
+    assert '{"instance":"①","call":{"_tool":"a"}' in text
+    assert "YAK" not in text
+    assert "no YAK" in told_shown(failed(type_, pointer))
+
+
+# Laws of trust (SPEC R16): the proof finds whatever a run refuses, and what others wrote starts no effect.
+
+LABELLED: dict[str, Any] = {
+    **SCHEMAS,
+    "fetch": {"type": "object", "_trust": {"result": ["mail"]}},
+    "act": {"type": "object", "_trust": {"effects": True, "content": ["other"]}},
+    "pick": {"type": "object"},
+}
+CONFIG = {"trust": {"otherwise": "refuse"}}
+
+
+@st.composite
+def _crossing(draw: st.DrawFn) -> dict[str, Any]:
+    """A call that gathers one of few things: what two instances were given, and what a call of each writes."""
+    places = ["†state.k0", "†state.k1", "†state.price"]
+    calls = [call_of("give", to=place, value=1, _instance=name) for place, name in zip(places, "①②", strict=False)]
+    one, other = draw(st.permutations(places))[:2]
+    value = draw(st.sampled_from([one, one, f"{one} || {other}"]))
+    return submission_of(*calls, call_of("give", to="†data.k2", value=value, _gather=True), context=CONTEXT)
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> dict[str, Any]:
+    """A submission of which some data and results come from others, and some calls have effects.
+
+    There are few sources, and most are read by a call with effects: where there are many, or an effect has several ways
+    to one, whatever the check overlooks is hidden behind what it finds.
+    """
+    submission = draw(
+        st.one_of(_crossing(), _crossing(), _crossing(), submissions(), submissions(), gathering(), told())
+    )
+    context: list[dict[str, Any]] = [{**message} for message in submission["context"]]  # some share theirs
+    given = [message for message in context if message["type"] in ("state", "input")]
+    plans = [message for message in context if message["type"] == "plan"]
+    calls = (plans[0] if plans else submission["solution"])["calls"]
+    effect = draw(st.sampled_from([call for call in calls if "_gather" in call or "_each" in call] or calls))
+    likely = [one for one in (*given, *calls) if one is not effect and _is_named(one, str(effect))]
+    any_ = st.sampled_from([*likely, *likely, *likely, *given, *calls])
+    sources = [draw(any_) for _ in range(draw(st.sampled_from([1, 1, 1, 1, 2, 0])))]
+    for source in sources:
+        if "type" in source:
+            source["_trust"] = [draw(st.sampled_from(["page", "mail"]))]
+    for each in calls:
+        alternatives = each.get("_outputPath", "").split(" || ")
+        kinds = ["act", "carry"] if each is effect else ["as it is", "as it is", "as it is", "act", "carry", "pick"]
+        kind = "fetch" if any(each is source for source in sources) else draw(st.sampled_from(kinds))
+        if kind == "pick" and len(alternatives) > 1:
+            each |= {"_tool": "pick", "paths": [f"†{one.split(' && ')[0]}" for one in alternatives]}
+        elif kind in ("act", "carry", "fetch"):
+            each.pop("where", None)
+            each["_tool"] = "fetch" if kind == "fetch" else "act"
+        if kind == "carry" and "value" in each:  # as content, which decides nothing
+            each["other"] = each.pop("value")
+            if "_each" in each:
+                each["_each"] = ["other"]
+    return {**submission, "context": context, "tools": LABELLED, "config": CONFIG}
+
+
+def _is_named(one: dict[str, Any], text: str) -> bool:
+    """Whether a text names a place that a message or a call may write."""
+    if "type" in one:
+        return any(f"†{one['type']}.{key}" in text for key in one if key != "type")
+    return any(place in text for place in re.findall(r"[\w.]+", one.get("_outputPath", "")))
+
+
+def varied(value: Any) -> Any:
+    """Another value of the same shape and size."""
+    if isinstance(value, dict):
+        return {key: varied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [varied(item) for item in value]
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return "".join(chr(ord(letter) ^ 1) for letter in value) if isinstance(value, str) else value
+
+
+def _pick(parameters: Mapping[str, Any], context: Mapping[str, Any]) -> Any:
+    """Chooses where it writes by all that it was given."""
+    return Output(parameters["paths"][len(repr((parameters, context)).replace("1", "22")) % 2], 1)
+
+
+class Watched(Driver):
+    """Notes which effects have begun, with what decides."""
+
+    def __init__(self, plan: Plan, fetched: Any, **options: Any) -> None:
+        self.acts: list[tuple[str | None, int, Mapping[str, Any]]] = []
+        functions = {
+            **FUNCTIONS,
+            "fetch": lambda parameters, context: fetched,
+            "act": lambda parameters, context: parameters.get("value"),
+            "pick": _pick,
+        }
+        super().__init__(plan, functions, **options)
+
+    def _start(self, instance: str | None, start: Start) -> None:
+        if start.call.tool == "act":
+            given = {name: value for name, value in start.parameters.items() if name != "other"}
+            self.acts.append((instance, start.call.index, given))
+        super()._start(instance, start)
+
+
+def refused(result: Result) -> list[int]:
+    """The calls that were, for trust."""
+    errors = ((entry.outcome.index, entry.outcome.error) for entry in result.log)
+    return [index for index, error in errors if error is not None and error["type"] == UNTRUSTED]
+
+
+def _checked(submission: dict[str, Any]) -> Plan:
+    try:
+        return check_submission(submission)
+    except Rejected:
+        assume(False)
+        raise
+
+
+@settings(max_examples=2 * TIMES * settings().max_examples)
+@given(labelled(), st.integers(0, 2**32))
+def test_r16_5_where_the_check_reports_no_way_no_run_refuses_a_call(submission: dict[str, Any], seed: int) -> None:
+    plan = _checked(submission)
+    proven = {call for finding in plan.findings if finding.code.startswith("ACT6") for call in finding.calls}
+    for random in (None, Random(seed)):
+        assert set(refused(Watched(plan, {"k": 1}, random=random).run())) <= proven
+
+
+@law
+@given(labelled())
+def test_r16_6_other_values_from_others_start_the_same_effects_with_the_same_that_decides(
+    submission: dict[str, Any],
+) -> None:
+    assume(naive.is_deterministic({**submission, "tools": SCHEMAS}))
+    other = {
+        **submission,
+        "context": [
+            {
+                key: value if key in ("type", "schema") or key.startswith("_") else varied(value)
+                for key, value in one.items()
+            }
+            if one.get("_trust")
+            else one
+            for one in submission["context"]
+        ],
+    }
+    one, two = Watched(_checked(submission), {"k": 1}), Watched(_checked(other), {"k": 2})
+    one.run()
+    two.run()
+    assert one.acts == two.acts
+
+
+# Schedules and trust: where the check reports no way, no schedule holds or refuses a call, whatever goes wrong and
+# whatever is retried (SPEC R16.5).
+
+BATCH = 40
+BATCHES = [0, *(pytest.param(batch, marks=pytest.mark.nightly) for batch in range(1, 50))]
+FUNCTIONS_TRUST_SCHEDULES = {
+    name: adapted(function) for name, function in {**EXPLICIT, "stamp": EXPLICIT["give"]}.items()
+}
+
+
+class Wide(Author):
+    """Also has calls for each element, and calls that gather."""
+
+    def _shape(self) -> None:
+        self._random.choice((super()._shape, self._elements, self._gather if self._instances else self._elements))()
+
+    def _elements(self) -> None:
+        parts, place = self._place(), self._place()
+        self._add("list", parts, value=self._value())
+        self._add(self._random.choice(("give", "wrap", "fail")), place, value=parts, _each="value")
+        self._known.setdefault(self._lane, []).append(place)
+        self._make(f"{place} || †state.g")
+
+    def _gather(self) -> None:
+        """One who reads what instances have written, or what was given to them."""
+        known = [place for places in self._known.values() for place in places[-2:]]
+        one, other = (self._random.choice(["†state.mine", "†state.g", *known]) for _ in range(2))
+        lane, self._lane = self._lane, None
+        place = self._place()
+        self._add(self._plain(), place, value=self._random.choice((one, f"{one} || {other}")), _gather=True)
+        self._known.setdefault(None, []).append(place)
+        self._lane = lane
+        self._make(place)
+
+
+def labelled_trust_schedules(seed: int, author: type[Author] = Author) -> Plan:
+    """A plan of which some tools have effects, and others write to some results and data. Where the check reports a way
+    its call is refused. Where it reports none, a call would be held, and whoever runs it fails.
+    """
+    random = Random(seed)
+    submission = author(random).submission()
+    given, fetched = random.choice(((0.05, 0.05), (0.02, 0.1), (0.3, 0.1)))
+
+    def trust(sources: float) -> dict[str, Any]:
+        result = [name for name in ("mail", "page") if random.random() < sources]
+        effects = random.random() < 0.3
+        content = ["value"] if effects and random.random() < 0.7 else []
+        return {"result": result, "effects": effects, "content": content}
+
+    for message in submission["context"]:
+        if message["type"] in ("state", "input"):
+            message["_trust"] = trust(given)["result"]
+    activities = {name: {**schema, "_trust": trust(fetched)} for name, schema in ACTIVITIES.items()}
+    refusing = check_submission({**submission, "config": {"trust": {"otherwise": "refuse"}}}, activities=activities)
+    return refusing if ways(refusing) else check_submission(submission, activities=activities)
+
+
+def ways(plan: Plan) -> set[int]:
+    """The calls with effects that others would decide, by the check."""
+    return {call for finding in plan.findings if finding.code in ("ACT601", "ACT602") for call in finding.calls}
+
+
+def refused_trust_schedules(plan: Plan, seed: int) -> set[int]:
+    """The calls that one schedule refuses for trust."""
+    random = Random(seed)
+    share = random.choice((0, 0, 0.3, 1.0))
+    calls = [
+        (lane, call.index) for lane, one in plan.lanes.items() for call in one.calls if not call.is_fire_and_forget
+    ]
+    world = World(
+        plan,
+        lambda start, lane, attempt, context: carry_out(start, attempt, context),
+        random,
+        processes=random.choice((1, 2, 3)),
+        misfortunes=random.choice((0, 4, 10, 30)),
+        faulty={call for call in calls if random.random() < share},
+    )
+    world.run()
+    ends = [entry.outcome for journal in world.log.journals.values() for entry in journal if isinstance(entry, Entry)]
+    return {end.index for end in ends if end.error is not None and end.error["type"] == UNTRUSTED}
+
+
+class Alone(Faulty):
+    """Nobody is there to decide on what is held."""
+
+    def held(self, instance: Lane, hold: Hold) -> None:
+        raise AssertionError(f"call {hold.call.index} is held, and nobody is there")
+
+
+def refused_in_any_order(plan: Plan, seed: int) -> set[int]:
+    """The same of one order, in which calls that have failed at first are carried out again, and what was stale."""
+    random = Random(seed)
+    share = random.choice((0, 0.3, 1.0))
+    driver = Alone(plan, lambda where: random.random() < share, random, functions=FUNCTIONS_TRUST_SCHEDULES)
+    driver.run()
+    ends = [event for _, event in driver.events if isinstance(event, CallEnded)]
+    return {end.call for end in ends if end.error is not None and end.error["type"] == UNTRUSTED}
+
+
+@pytest.mark.parametrize(
+    ("author", "run", "schedules"), [(Author, refused_trust_schedules, 10), (Wide, refused_in_any_order, 5)]
+)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_r16_5_where_the_check_reports_no_way_no_schedule_holds_or_refuses_a_call(
+    batch: int, author: type[Author], run: Callable[[Plan, int], set[int]], schedules: int
+) -> None:
+    free = stopped = 0
+    for seed in range(batch * BATCH, (batch + 1) * BATCH):
+        plan = labelled_trust_schedules(seed, author)
+        said, found = ways(plan), set[int]()
+        for schedule in range(schedules):
+            found |= run(plan, schedules * seed + schedule)
+            assert found <= said, f"plan {seed}, schedule {schedule}"
+        trust = [said_of(plan.trust, call.tool, call.runner.name) for call in plan.calls]
+        sources = [one.result for one in trust] + [message.get("_trust") for message in plan.submission.context]
+        free += any(one.effects for one in trust) and any(sources) and not said
+        stopped += bool(found)
+    if batch == 0:  # of forty others it may be none
+        assert free, "some have effects and a source, and no way"
+        assert stopped

@@ -25,7 +25,7 @@ from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, marks_of
 from acts_celery.worker.client.call_results import await_background
 from acts_celery.worker.registry.activities import Registry, registry
-from tests.protocol.test_law_trust import LABELLED, Watched, labelled
+from tests.protocol.test_r16_trust import LABELLED, Watched, labelled
 
 from .backend import Backend, Meeting, meeting_url, settings_for
 
