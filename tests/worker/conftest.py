@@ -16,6 +16,7 @@ from acts_celery.broker_config.embedded import VARIABLE
 from acts_celery.worker.registry.loading import load
 
 from .backend import ACTIVITIES, Backend, Meeting, meeting_url, settings_apart, settings_for
+from .loops import loop_settings
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,6 +56,14 @@ def aside(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.Tem
     """A worker on a queue of instances of its own; nobody serves its other queues, so that tests can look into them."""
     running = Backend(settings_apart(server, "aside"), meeting, tmp_path_factory.mktemp("aside"))
     with running.worker("-Q", "aside-instances"):
+        yield running
+
+
+@pytest.fixture(scope="session")
+def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A worker whose model answers what tests lay down."""
+    running = Backend(loop_settings(server, "loops"), meeting, tmp_path_factory.mktemp("loops"))
+    with running.worker():
         yield running
 
 

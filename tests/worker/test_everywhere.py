@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from acts_celery.broker_config import EmbeddedServer
-
 from .backend import Backend, Meeting
-from .loops import Asked, answer, loop_settings
+from .loops import Asked, answer
 from .test_control import alone, echo, gate, wait_at
 from .test_r14_people import wait_held
 
@@ -22,13 +17,6 @@ CONTEXT: list[dict[str, Any]] = [{"type": "state", "_instance": mark, "mark": ma
 
 def everywhere(value: Any, path: str, **more: Any) -> dict[str, Any]:
     return echo(value, path, _instance="*", **more)
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "everywhere"), meeting, tmp_path_factory.mktemp("everywhere"))
-    with running.worker():
-        yield running
 
 
 def test_r10_1_it_runs_in_each_beside_global_calls_and_those_of_one(backend: Backend) -> None:

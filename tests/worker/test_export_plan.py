@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery import NoLoop, NoSuchTick
-from acts_celery.broker_config import EmbeddedServer
 
 from .backend import Backend, Meeting
-from .loops import Asked, answer, loop_settings
+from .loops import Asked, answer
 from .test_control_cli import command
 from .test_r9_3_children import Told
 
@@ -21,13 +19,6 @@ PEOPLE = [{"type": "input", "_instance": name, "word": name} for name in ("Ann",
 OTHERS = [{"type": "input", "_instance": name, "word": name.lower()} for name in ("Cid", "Dan", "Eve")]
 COPY = {"_tool": "addInstanceMark", "value": "†input.word", "_outputPath": "†state.copy", "_scopes": ["state"]}
 ALL = {"_tool": "echo", "value": {"all": "†state.copy"}, "_gather": True, "_outputPath": "†data.all"}
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "plans"), meeting, tmp_path_factory.mktemp("plans"))
-    with running.worker():
-        yield running
 
 
 def test_a_plan_is_run_again_with_other_data(backend: Backend, tmp_path: Path) -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import secrets
 import time
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from acts_celery import InstanceNotFound, NoLoop, NoSuchTick, OtherFormat, RunNotFound
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.errors import BadQuery, NoSuchAnswer, NoSuchCall
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.ui import Page
 
 from .backend import Backend, Meeting
-from .loops import Asked, answer, loop_settings
+from .loops import Asked, answer
 from .pages import Asking, agree
 
 
@@ -180,13 +178,6 @@ def test_a_plan_that_waits_for_its_approval_is_what_is_held_first(backend: Backe
     backend.wait(run.id)
     agree(page)
     assert page.ask("held") == []
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "pages"), meeting, tmp_path_factory.mktemp("pages"))
-    with running.worker():
-        yield running
 
 
 def test_a_loop_is_a_conversation_and_each_tick_a_plan(loops: Backend) -> None:

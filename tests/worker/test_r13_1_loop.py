@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acts_celery import Client, local
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 
-from .backend import ACTIVITIES, Backend, Meeting
-from .loops import ADD, Asked, answer, loop_settings
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "loops"), meeting, tmp_path_factory.mktemp("loops"))
-    with running.worker():
-        yield running
-
+from .backend import ACTIVITIES, Backend
+from .loops import ADD, Asked, answer
 
 SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 MORE = {"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "†state.more"}

@@ -5,27 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from acts_celery import NoLoop, NoSuchTick, RunOver
-from acts_celery.broker_config import EmbeddedServer
 from tests.acceptance.command import start
 
 from .backend import Backend, Meeting
-from .loops import Asked, answer, loop_settings
+from .loops import Asked, answer
 
 SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 MORE = {"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "†state.more"}
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "steered"), meeting, tmp_path_factory.mktemp("steered"))
-    with running.worker():
-        yield running
 
 
 def test_r12_9_what_was_asked_can_be_had_of_each_tick(loops: Backend) -> None:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from acts_celery import PlanChanged, PlanWaits, Run, RunOver
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from tests.acceptance.command import start
 
-from .backend import Backend, Meeting
-from .loops import Asked, answer, loop_settings
+from .backend import Backend
+from .loops import Asked, answer
 
 CONTEXT = [{"type": "state", "_instance": name, "n": n} for n, name in enumerate("①②③")]
 NEXT = {"_tool": "add", "a": "†state.n", "b": 1, "_outputPath": "†state.next"}
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "lazy"), meeting, tmp_path_factory.mktemp("lazy"))
-    with running.worker():
-        yield running
 
 
 def planned(run: Run) -> dict[str, Any]:

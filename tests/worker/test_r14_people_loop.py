@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from acts_celery import HeldAnew, NotHeld, Run
-from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.store.run_list import child_id
 
-from .backend import Backend, Meeting
-from .loops import Asked, answer, loop_settings
+from .backend import Backend
+from .loops import Asked, answer
 from .test_control_cli import command
 from .test_r9_3_children import Told
 from .test_r14_people import wait_held
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "held"), meeting, tmp_path_factory.mktemp("held"))
-    with running.worker():
-        yield running
-
 
 SUM = {"_tool": "add", "a": 1, "b": 2, "_outputPath": "†state.sum"}
 

@@ -20,7 +20,7 @@ from acts_celery.worker.telemetry.spans import request_attributes
 from tests.acceptance.command import Finished, acts
 
 from .backend import Backend, Meeting, settings_apart
-from .loops import Asked, answer, loop_settings
+from .loops import Asked, answer
 from .test_r9_3_children import ASK, SUM, Told
 from .trace_receiver import Receiver, Seen, receiving
 
@@ -36,13 +36,6 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     with receiving() as found:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         yield found
-
-
-@pytest.fixture(scope="module")
-def loops(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    running = Backend(loop_settings(server, "traced-loops"), meeting, tmp_path_factory.mktemp("traced-loops"))
-    with running.worker():
-        yield running
 
 
 Exporter = Callable[[Backend], TraceExport]
