@@ -13,10 +13,10 @@ SCRIPTS: Final = {
     "budget": "worker/test_r13_3_budget",
     "commit": "worker/test_commit_script worker/test_r14_people",
     "common": "worker/test_commit_script",
-    "control": "worker/test_control worker/test_promises worker/test_r14_people",
+    "control": "worker/test_control worker/test_gathering worker/test_r14_people",
     "drive": "worker/test_lost_lanes",
     "keep_picture": "mcp/test_pictures_of_tools",
-    "keys": "worker/test_deleting worker/test_erasure worker/test_run_writer worker/test_sweep worker/test_traces",
+    "keys": "worker/test_deleting worker/test_deleting worker/test_run_writer worker/test_sweep worker/test_traces",
     "lane": "worker/test_runs",
     "loop": "worker/test_r13_1_loop",
     "outbox": "worker/test_background worker/test_r17_3_given_back worker/test_sweep_script",
@@ -25,7 +25,7 @@ SCRIPTS: Final = {
     "run": "worker/test_background worker/test_run_limits worker/test_window",
     "session": "mcp/test_sessions_of_runs",
     "slots": "worker/test_slots",
-    "sweep": "worker/test_promises worker/test_sweep_script",
+    "sweep": "worker/test_gathering worker/test_sweep_script",
 }
 """Each Lua script, and the modules of tests that take its ways."""
 COMMANDS: Final = {
@@ -42,7 +42,7 @@ COMMANDS: Final = {
     "worker/test_prompt_cli": "prompt",
     "worker/test_health": "health",
     "worker/test_traces": "trace traces",
-    "worker/test_worker_processes": "worker",
+    "worker/test_celery_command": "worker",
     "worker/test_log_figures": "metrics",
     "acceptance/test_cli_doctor": "doctor",
     "acceptance/test_cli": "check",

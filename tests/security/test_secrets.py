@@ -1,24 +1,38 @@
-"""Passwords, keys and what the calls work on show up nowhere: not on any output, in any log, in any event."""
+"""Secrets and tokens are shown nowhere."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
 import pytest
+from celery.worker.control import conf
 
-from acts_celery.broker_config import EmbeddedServer, load
+from acts_celery.broker_config import EmbeddedServer, Settings, load
+from acts_celery.broker_config.loading import mark
+from acts_celery.protocol.engine.events import Failure, Success
+from acts_celery.worker.broker.attempts import Attempt, CallId, Result, Retry
+from acts_celery.worker.broker.consumer import Publisher
+from acts_celery.worker.broker.messages import Delivery, delivery_task, unpack, unpack_activity_call
+from acts_celery.worker.limits import limits_of
+from acts_celery.worker.logs import Masking
 from acts_celery.worker.runner.application import make_client_application
-from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting
+from tests.deploy.files import programs
+from tests.worker.backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url, settings_for
 
 from .servers import free_port, redis_server
+
+# Passwords, keys and what the calls work on show up nowhere: not on any output, in any log, in any event.
 
 PASSWORD = "pw-canary-41c7"
 KEY = "sk-canary-93d0"
@@ -202,3 +216,136 @@ def test_a_worker_that_cannot_connect_tells_no_secret(watched: Watched, how: str
         said += process.communicate()[1]
     assert "127.0.0.1" in said
     assert [secret for secret in SECRETS if secret in said] == []
+
+
+# Secrets in settings: whatever may hold one says so, and none is shown, by whichever way settings can be asked for.
+
+SECRETS_SECRET_SETTINGS: dict[str, tuple[Any, str]] = {
+    "broker_url": ("redis://u:hushhush1@host/0", "hushhush1"),
+    "redis_url": ("redis://:hushhush2@host/0", "hushhush2"),
+    "sentinel_password": ("hushhush3", "hushhush3"),
+    "result_backend_url": ("redis://:hushhush4@host/0", "hushhush4"),
+    "mcp": ({"crm": {"url": "https://crm.example", "headers": {"Authorization": "Bearer ${CRM_TOKEN}"}}}, "hushhush5"),
+    "mcp_tokens": ("ann:submit:hushhush6-0123456789", "hushhush6-0123456789"),
+    "ui_tokens": ("ann:read:hushhush7-0123456789,bob:read:other-0123456789", "hushhush7-0123456789"),
+    "ui_redis_url": ("redis://:hushhush8@host/0", "hushhush8"),
+    "model_base_url": ("https://host/v1?k=hushhush9", "hushhush9"),
+    "model_api_key": ("hushhush10", "hushhush10"),
+    "model_extra_body": ('{"api_key": "hushhush11"}', "hushhush11"),
+    "models": ({"m": {"model": "openai:m", "base_url": "https://h/?k=hushhush12"}}, "hushhush12"),
+    "hold_webhook_url": ("https://hook.example/hushhush13", "https://hook.example/hushhush13"),
+    "hold_webhook_secret": ("hushhush14-hushhush", "hushhush14-hushhush"),
+}
+"""For each setting that may hold a secret a value, and what is secret in it."""
+TOGETHER: dict[str, dict[str, Any]] = {
+    "hold_webhook_url": {"hold_webhook_secret": "another-secret-text"},
+    "hold_webhook_secret": {"hold_webhook_url": "https://hook.example/"},
+    "model_base_url": {"model": "openai:m"},
+    "model_api_key": {"model": "openai:m"},
+    "model_extra_body": {"model": "openai:m"},
+}
+
+
+def test_every_setting_that_may_hold_a_secret_says_so() -> None:
+    marked = {name for name, field in Settings.model_fields.items() if mark(field, "secret")}
+    told = re.compile(r"Secret|ConfiguredModel|McpServer|ExtraBody")
+    typed = {name for name, note in get_type_hints(Settings).items() if told.search(str(note))}
+    named = re.compile(r"_(key|secret|password|tokens)$")
+    named_so = {name for name in Settings.model_fields if named.search(name) and not name.startswith("limit_")}
+    counts = {"model_context_tokens", "model_max_output_tokens"}
+    assert (typed & set(Settings.model_fields)) | (named_so - counts) <= marked == set(SECRETS_SECRET_SETTINGS)
+
+
+@pytest.mark.parametrize("name", SECRETS_SECRET_SETTINGS)
+def test_what_is_secret_in_a_setting_is_shown_nowhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRM_TOKEN", "hushhush5")
+    value, secret = SECRETS_SECRET_SETTINGS[name]
+    addresses = {} if name == "broker_url" else {"broker_url": "redis://host/0"}
+    given = {name: json.dumps(value) if isinstance(value, dict) else value}
+    settings = load(env_file=None, **addresses, **TOGETHER.get(name, {}), **given)
+    app = make_client_application(settings)
+    app.conf.acts_settings = settings
+    shown = (
+        repr(settings),
+        str(settings),
+        str(settings.masked()),
+        str(conf(SimpleNamespace(app=app))),
+        app.bugreport(),
+        Masking(settings)(f"it is <{secret}>"),
+    )
+    assert [text for text in shown if secret in text] == []
+
+
+NEEDED: dict[str, set[str]] = {
+    "redis": {"broker_url", "redis_url"},
+    "instances": {"mcp", "hold_webhook_url", "hold_webhook_secret"},
+    "delegates": {"mcp", "model_base_url", "model_api_key", "model_extra_body", "models"},
+    "background": {"mcp", "model_base_url", "model_api_key", "model_extra_body", "models"},
+    "flower": set(),
+    "ui": {"ui_tokens", "ui_redis_url"},
+}
+"""What each program of supervisord has for its work; all that connect have where to, and how."""
+CONNECTING = {"broker_url", "redis_url", "result_backend_url", "sentinel_password"}
+
+
+@pytest.mark.parametrize("program", NEEDED)
+def test_what_a_program_of_supervisord_should_not_have_is_empty_in_its_environment(program: str) -> None:
+    assert set(programs()) == set(NEEDED)
+    given = dict(re.findall(r'(\w+)="([^"]*)"', programs()[program]["environment"]))
+    needed = NEEDED[program] | (CONNECTING if program != "redis" else set())
+    names = {f"ACTS_{name.upper()}" for name in set(SECRETS_SECRET_SETTINGS) - needed}
+    assert {name for name in names if given.get(name) != ""} == set()
+    assert {name for name in needed if given.get(f"ACTS_{name.upper()}") == ""} <= CONNECTING
+
+
+# Whoever overhears which call of which run is at work cannot answer for it (docs/security.md).
+
+ECHO_TOKENS = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+CALL = {"_tool": "remoteAdd", "a": 1, "b": 2, "_outputPath": "†state.sum"}
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    with EmbeddedServer() as server:
+        yield Backend(settings_for(server), Meeting(meeting_url(server)), tmp_path_factory.mktemp("tokens"))
+
+
+def test_a_result_without_the_token_of_its_attempt_is_refused(backend: Backend) -> None:
+    publisher = Publisher(make_client_application(backend.settings))
+
+    def deliver(attempt: Attempt, result: Result) -> None:
+        publisher.deliver([delivery_task(Delivery(attempt, result), "instances")])
+
+    with backend.worker("-Q", "instances"):
+        run = backend.client.submit(solution={"calls": [CALL]})
+        right = taken(backend)
+        wrong = [
+            replace(right, token=""),
+            replace(right, token="0" * len(right.token)),
+            replace(right, number=2),
+            replace(right, id=CallId(run.id, None, 1)),
+        ]
+        for attempt in wrong:
+            for forged in (Success({"sum": 13}), Failure("Forged", "forged"), Retry(Failure("Forged", "forged"), 0.0)):
+                deliver(attempt, forged)
+        assert backend.run([ECHO_TOKENS]).status == "completed", "handed in behind them, so done after them"
+        assert run.status()["calls"] == {"running": 1}
+        for _ in range(2):  # a duplicate does no harm
+            deliver(right, Success({"sum": 3}))
+        result = backend.wait(run.id)
+        assert backend.run([ECHO_TOKENS]).status == "completed"
+    assert (result.status, result.data()) == ("completed", {"state": {"sum": {"sum": 3}}})
+    refused = [line for line in backend.log.read_text().splitlines() if "does not have the token" in line]
+    assert len(refused) == 3 * len(wrong)
+    assert right.token not in backend.log.read_text()
+
+
+def taken(backend: Backend) -> Attempt:
+    """The attempt in the oldest message of the activities' queue, which is taken from there."""
+    found: Any = backend.redis.brpop(["lathe"], 30)
+    assert found is not None
+    raw = json.loads(found[1])
+    (body,), _, _ = unpack(b64decode(raw["body"]))
+    attempt = unpack_activity_call(body, limits_of(backend.settings)).attempt
+    assert attempt.token not in json.dumps(raw["headers"]), "what events and Flower show"
+    return attempt

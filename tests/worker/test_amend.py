@@ -1,30 +1,44 @@
-"""Amendments: what has not begun is replaced while the run is under way (SPEC R11.1)."""
+"""Amendments and additions (SPEC R11.6, R11.7)."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from acts_celery import BeingAmended, Run, RunNotFound, RunOver
-from acts_celery.protocol import Problem, Rejected
+from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Limits, Problem, Rejected
+from acts_celery.protocol.calls.call import element_index
+from acts_celery.protocol.engine.events import CallsUndone, Outcome, Status
 from acts_celery.worker.client.amendment import Amender, AmendmentSteps
+from acts_celery.worker.store.commits import Held
+from acts_celery.worker.store.connections import connect, connect_async
+from acts_celery.worker.store.entries import read_entry
 from acts_celery.worker.store.held_calls import Actor, AuditRecord
 from acts_celery.worker.store.keys import Keys, active_runs
+from acts_celery.worker.store.lane import LaneView, RunView
+from acts_celery.worker.store.log import LogTerms, MessageLog
 from tests.acceptance.command import send, start
 
 from .backend import Backend, Meeting
+from .test_commit_script import Log, done
 from .test_control import alone, echo, first_ended_call, gate, wait_at
 from .test_control_cli import command
+from .test_gathering import CONTEXT, MARKS, gather, plan
 
-__all__ = ["alone", "gate"]  # fixtures
+__all__ = ["alone", "gate"]
 
-MARKS = ["①", "②"]
+# Amendments: what has not begun is replaced while the run is under way (SPEC R11.1).
+
+MARKS_AMEND = ["①", "②"]
 DEED = AuditRecord("amended", Actor("another", "elsewhere")).pack()
-CONTEXT = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS]
+CONTEXT_AMEND = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS_AMEND]
 
 
 def held(backend: Backend, meeting: Meeting, gate: str, *calls: dict[str, Any], **parts: Any) -> Run:
@@ -106,13 +120,13 @@ def test_calls_of_a_plan_are_replaced_once_for_each_instance(alone: Backend, mee
         "calls": [echo("†state.mark", "†state.a"), wait_at(gate, "†state.g"), echo("†state.g", "†state.old")],
     }
     with alone.worker():
-        run = alone.client.submit([plan, *CONTEXT])
-        for _ in MARKS:
+        run = alone.client.submit([plan, *CONTEXT_AMEND])
+        for _ in MARKS_AMEND:
             meeting.take(f"at:{gate}")
         run.amend([echo("†state.g", "†state.new"), echo("†state.new", "†state.only", _instance="②")])
         meeting.open_gate(gate)
         result = alone.wait(run.id)
-    for mark in MARKS:
+    for mark in MARKS_AMEND:
         assert result.data(mark)["state"].items() >= {"a": mark, "g": 1, "new": 1}.items()
     assert ("only" in result.data("②")["state"], "only" in result.data("①")["state"]) == (True, False)
     assert Counter(call.status for call in result.calls) == {"done": 7, "skipped": 2}
@@ -121,9 +135,12 @@ def test_calls_of_a_plan_are_replaced_once_for_each_instance(alone: Backend, mee
 def test_instances_that_wait_for_a_global_call_wait_for_the_new_one(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
-    waiting = [echo("†state.b", "†state.seen", _instance=mark) for mark in MARKS]
-    run = held(backend, meeting, gate, echo("†state.a", "†state.b"), *waiting, context=CONTEXT)
-    new = [echo({"was": "†state.a"}, "†state.c"), *(echo("†state.c", "†state.seen", _instance=mark) for mark in MARKS)]
+    waiting = [echo("†state.b", "†state.seen", _instance=mark) for mark in MARKS_AMEND]
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b"), *waiting, context=CONTEXT_AMEND)
+    new = [
+        echo({"was": "†state.a"}, "†state.c"),
+        *(echo("†state.c", "†state.seen", _instance=mark) for mark in MARKS_AMEND),
+    ]
     run.amend(new)
     run.amend([*new, echo("†state.a", "†state.direct", _instance="①")])
     meeting.open_gate(gate)
@@ -163,7 +180,7 @@ def test_an_empty_amendment_ends_a_run_that_has_nothing_at_work(alone: Backend) 
 
 
 def test_a_run_that_is_paused_stays_so(alone: Backend) -> None:
-    run = alone.client.submit(CONTEXT, {"calls": [echo(1, "†state.a", _instance="①")]})
+    run = alone.client.submit(CONTEXT_AMEND, {"calls": [echo(1, "†state.a", _instance="①")]})
     run.pause()
     run.amend([echo("†state.mark", "†state.b", _instance="②")])
     told = run.status()
@@ -328,7 +345,9 @@ def test_a_run_is_amended_by_command(backend: Backend, meeting: Meeting, gate: s
 def test_r11_7_calls_are_added_to_a_run_that_has_ended_and_it_goes_on_from_what_is_there(alone: Backend) -> None:
     with alone.worker():
         failing = {"_tool": "explode", "_outputPath": "†state.x"}
-        run = alone.client.submit(CONTEXT, {"calls": [echo(1, "†state.a"), failing, echo("†state.x", "†state.y")]})
+        run = alone.client.submit(
+            CONTEXT_AMEND, {"calls": [echo(1, "†state.a"), failing, echo("†state.x", "†state.y")]}
+        )
         assert alone.wait(run.id).status == "failed"
         keys = Keys(alone.settings.key_prefix, run.id)
         while alone.redis.ttl(keys.state) < 0:  # the sweep has not been there yet
@@ -373,9 +392,9 @@ def test_r11_7_what_does_not_fit_an_ended_run_leaves_it_as_it_is(backend: Backen
 def test_r11_7_what_has_not_begun_stays_and_waits_for_none_of_the_new_calls(
     backend: Backend, meeting: Meeting, gate: str
 ) -> None:
-    calls = [echo("†state.late || †state.mark", "†state.b", _instance=mark) for mark in MARKS]
-    late = [echo("†state.a", "†state.late", _instance=mark) for mark in MARKS]
-    run = held(backend, meeting, gate, *calls, *late, echo("†state.a", "†state.g"), context=CONTEXT)
+    calls = [echo("†state.late || †state.mark", "†state.b", _instance=mark) for mark in MARKS_AMEND]
+    late = [echo("†state.a", "†state.late", _instance=mark) for mark in MARKS_AMEND]
+    run = held(backend, meeting, gate, *calls, *late, echo("†state.a", "†state.g"), context=CONTEXT_AMEND)
     run.amend([echo(["†state.b"], "†state.c", _instance="①"), echo("†state.g", "†state.h")], add=True)
     run.amend([echo("†state.h", "†state.late", _instance="②"), echo("†state.c", "†state.d", _instance="①")], add=True)
     assert run.status()["calls"] == {"running": 1, "waiting": 9}
@@ -389,13 +408,13 @@ def test_r11_7_what_has_not_begun_stays_and_waits_for_none_of_the_new_calls(
 def test_r11_7_calls_of_a_plan_that_have_not_begun_stay(alone: Backend, meeting: Meeting, gate: str) -> None:
     plan = {"type": "plan", "calls": [wait_at(gate, "†state.g"), echo("†state.g", "†state.old")]}
     with alone.worker():
-        run = alone.client.submit([plan, *CONTEXT])
-        for _ in MARKS:
+        run = alone.client.submit([plan, *CONTEXT_AMEND])
+        for _ in MARKS_AMEND:
             meeting.take(f"at:{gate}")
         run.amend([echo(["†state.old", "†state.mark"], "†state.new")], add=True)
         meeting.open_gate(gate)
         result = alone.wait(run.id)
-    assert [result.data(mark)["state"]["new"] for mark in MARKS] == [[1, mark] for mark in MARKS]
+    assert [result.data(mark)["state"]["new"] for mark in MARKS_AMEND] == [[1, mark] for mark in MARKS_AMEND]
 
 
 def test_r11_7_calls_are_not_added_to_a_cancelled_run(backend: Backend, meeting: Meeting, gate: str) -> None:
@@ -420,7 +439,7 @@ def test_r11_7_calls_are_added_beside_those_at_work_and_from_the_command_line(
 def test_r11_7_an_addition_that_was_interrupted_is_finished_by_repeating_it(
     backend: Backend, meeting: Meeting, gate: str, monkeypatch: pytest.MonkeyPatch, is_ended: bool
 ) -> None:
-    run = held(backend, meeting, gate, echo("†state.a", "†state.b", _instance="①"), context=CONTEXT)
+    run = held(backend, meeting, gate, echo("†state.a", "†state.b", _instance="①"), context=CONTEXT_AMEND)
     if is_ended:
         meeting.open_gate(gate)
         backend.wait(run.id)
@@ -442,3 +461,289 @@ def test_r11_7_an_addition_that_was_interrupted_is_finished_by_repeating_it(
     result = backend.wait(run.id)
     assert (result.status, result.data("①")["state"]["d"]) == ("completed", [1, 1])
     assert len(result.calls) == 4
+
+
+# The steps of an amendment (lua/amend.lua) on a real server: what they leave in the records of a lane and a run.
+
+
+@pytest.fixture
+def log(server: EmbeddedServer, request: pytest.FixtureRequest) -> Log:
+    return Log(server, f"amended.{abs(hash(request.node.name))}")
+
+
+def begun(log: Log) -> AmendmentSteps:
+    steps = AmendmentSteps(connect(log.settings), log.keys)
+    steps.do("begin")
+    return steps
+
+
+def test_a_held_call_that_is_skipped_is_neither_held_nor_open(log: Log) -> None:
+    log.begin(2)
+    log.advance("①", holds=[Held(0, b"\x80")])
+    begun(log).do("skip", lane="①", dropped=[0, 1], detail=b"\x80")
+    assert (log.entry(0, "①"), log.entry(1, "①")) == ("skipped", "skipped")
+    assert str(log.redis.hget(log.keys.lanes, "①")).endswith(":0")
+    assert not log.redis.exists(log.keys.held)
+    assert (log.state()["n:skipped"], log.state()["remaining"]) == ("2", "1")
+
+
+def test_what_is_promised_has_its_time_anew_when_an_amendment_is_over(log: Log) -> None:
+    log.begin(1)
+    log.redis.hset(log.keys.state, mapping={"promise_ms": 1_000_000, "promises_due": 1})
+    begun(log).do("drop")
+    now_ms = log.redis.time()[0] * 1000
+    assert now_ms + 900_000 < int(log.state()["promises_due"]) <= now_ms + 1_001_000
+
+
+def test_a_lane_that_is_sent_again_since_its_answer_was_lost_is_amended_once(log: Log) -> None:
+    log.begin(1)
+    write_twice(begun(log))
+    another = begun(log)  # which takes over
+    write_twice(another)
+    assert (log.state()["total"], log.state()["remaining"]) == ("9", "8")
+    another.do("end")
+    assert not [name for name in log.state() if name.startswith("amending")]
+
+
+def write_twice(steps: AmendmentSteps) -> None:
+    """Write two lanes with two new calls each, each step twice."""
+    shared: dict[str, Any] = {"dropped": [0], "detail": b"\x80", "record": b"", "shared": b"", "gathers": []}
+    for lane in "①②":
+        request = steps._request("lane", {"lane": lane, "added": 2, **shared})
+        for _ in range(2):
+            steps._script(steps._keys, request)
+
+
+def undo(steps: AmendmentSteps, lane: str = "①", **request: Any) -> None:
+    steps.do(
+        "undo",
+        **{"lane": lane, "undone": [], "record": b"", "given": [], "unsettled": [], "detail": b"\x80", **request},
+    )
+
+
+def planned(log: Log, *gathers: str) -> AmendmentSteps:
+    steps = begun(log)
+    steps.do("plan", by="retry", adds=True, deed=b"\x80", gathers=gathers)
+    return steps
+
+
+def test_r11_8_who_has_not_seen_that_calls_are_undone_begins_nothing(log: Log) -> None:
+    log.begin(2)
+    log.claim(0, instance="①")
+    log.commit(done(0), instance="①")
+    before = log.last("①")
+    steps = planned(log)
+    undo(steps, undone=[0])
+    steps.do("end")
+    log.redis.hset(log.keys.state, "status", "running")
+    outdated: dict[str, Any] = {"seen": before, "holds": [Held(0, b"\x80")], "settled": [5]}
+    assert log.claim(1, instance="①", **outdated) == (0,)
+    assert (log.entry(0, "①"), log.entry(1, "①"), log.entry(5, "①")) == ("None", "None", "None")
+    assert log.claim(0, 1, instance="①") == (1, 1)
+    assert (log.state()["n:done"], log.state()["remaining"]) == ("0", "2")
+
+
+def test_r11_8_who_has_not_seen_it_ends_only_what_had_begun_before(log: Log) -> None:
+    log.begin(3)
+    mine = {"owner": "mine"}
+    log.claim(1, instance="①", **mine)
+    log.claim(0, instance="①")
+    log.commit(done(0), instance="①")
+    before = log.last("①")
+    undo(planned(log), undone=[0])
+    log.redis.hset(log.keys.state, "status", "running")
+    log.claim(0, instance="①")
+    outdated = {"instance": "①", "seen": before}
+    assert log.commit(done(0), done(2), **outdated, **mine).accepted == (False, False)
+    assert log.entry(0, "①").startswith("running:1:")
+    assert log.commit(done(1), **outdated, **mine).accepted == (True,)
+    assert log.commit(done(0), instance="①").accepted == (True,)
+
+
+def test_r11_8_a_gather_call_waits_for_the_end_of_a_retry_and_for_the_lanes_that_have_not_settled_it(log: Log) -> None:
+    log.begin(2)
+    log.redis.hset(log.keys.gathers, "5", 0)
+    for lane in "①②":
+        log.note("settled", 5, lane)
+    steps = planned(log, "5")
+    for _ in range(2):  # a retry that was interrupted is repeated
+        steps.do("plan", by="retry", adds=True, deed=b"\x80", gathers=["5"])
+        undo(steps, "①", unsettled=[5])
+        undo(steps, "③", unsettled=[5])  # which had not settled it
+        assert log.redis.hget(log.keys.gathers, "5") == "2"
+    steps.do("end")
+    assert log.redis.hget(log.keys.gathers, "5") == "1"
+    assert log.redis.lrange(log.keys.backlog, 0, -1)[-1] == ""
+    assert "amending:gathers" not in log.state()
+
+
+def test_r11_8_a_held_call_is_undone_and_of_an_each_only_what_failed(log: Log) -> None:
+    log.begin(2)
+    log.advance("①", holds=[Held(0, b"\x80"), Held(1, b"\x80", elements=2)])
+    parts = [element_index(1, element) for element in (0, 1)]
+    log.claim(*parts, instance="①")
+    log.commit(done(parts[0]), Outcome(parts[1], Status.FAILED), instance="①")
+    log.commit(done(1), instance="①")
+    undo(planned(log), undone=[0, 1], keeping=[1], parts=[parts[1]], stale=[7])
+    assert (log.entry(0, "①"), log.entry(1, "①")) == ("None", "each:1:0:")
+    assert (log.entry(parts[0], "①"), log.entry(parts[1], "①")) == ("done", "None")
+    assert not log.redis.exists(log.keys.held)
+    assert str(log.redis.hget(log.keys.lanes, "①")).endswith(":1")
+    assert (log.state()["running"], log.state()["remaining"]) == ("1", "3")
+    (entry,) = [read_entry(id_, fields) for id_, fields in raw(log) if b"undone" in fields]
+    assert entry.event == CallsUndone((0, 1), (1,), (7,))
+
+
+def raw(log: Log) -> Any:
+    return connect(log.settings).xrange(log.keys.log)
+
+
+# Calls that are added to a run while a gather call waits (SPEC R11.7, R10.4), on real workers.
+
+ALL = {"①": 1, "②": 2, "③": 2}
+
+
+def gathering(backend: Backend, meeting: Meeting, gate: str, *more: dict[str, Any], first: Any = ()) -> Run:
+    """A run whose gather call waits for a call at work in one instance; in the others what it reads is written."""
+    calls = [wait_at(gate, "†state.n", _instance="①"), *(echo(2, "†state.n", _instance=mark) for mark in MARKS[1:])]
+    run = backend.client.submit(CONTEXT, {"calls": [*first, *calls, gather("†state.n", "†data.all"), *more]})
+    meeting.take(f"at:{gate}")
+    list(islice((event for event in run.follow(timeout_seconds=60) if event.kind == "call"), 2))
+    return run
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        [echo(5, "†state.more", _instance="②")],
+        [echo(5, "†state.more")],
+        [echo(5, "†state.more", _instance="*")],
+        [echo(9, "†state.n", _instance="③")],
+        [],
+    ],
+)
+def test_r11_7_a_gather_call_goes_on_waiting_for_the_calls_of_its_time(
+    backend: Backend, meeting: Meeting, gate: str, added: list[dict[str, Any]]
+) -> None:
+    run = gathering(backend, meeting, gate, echo("†data.all", "†data.copy"))
+    run.amend([*added, gather("†state.n", "†data.again")], add=True)
+    assert "all" not in run.result().data().get("data", {})
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    data = result.data()["data"]
+    assert result.status == "completed"
+    assert data["copy"] == data["all"]
+    assert data["all"].items() >= {"①": 1, "②": 2}.items()
+    assert data["again"].items() >= {"①": 1, "②": 2}.items()
+
+
+def test_r11_7_again_and_again_also_where_another_waits(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = gathering(backend, meeting, gate)
+    run.amend([echo("†state.n", "†state.m", _instance=mark) for mark in MARKS], add=True)
+    run.amend([gather("†state.m", "†data.second"), echo(1, "†state.x", _instance="②")], add=True)
+    run.amend([gather({"of": "†data.second"}, "†data.third"), echo("†state.x", "†state.y", _instance="②")], add=True)
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert result.data()["data"] == {"all": ALL, "second": ALL, "third": {"of": ALL}}
+    assert result.data("②")["state"]["y"] == 1
+
+
+def test_r11_7_it_waits_for_a_global_call_that_ends_before_a_lane_is_driven_again(
+    backend: Backend, meeting: Meeting, gate: str
+) -> None:
+    calls = [wait_at(gate, "†state.g"), gather("†state.g", "†data.all"), *(echo(1, "†state.n", _instance="①"),)]
+    run = backend.client.submit(CONTEXT, {"calls": calls})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    meeting.open_gate(gate)
+    while run.status()["calls"].get("running"):
+        pass
+    run.amend([echo(7, "†state.z", _instance=mark) for mark in MARKS[:2]], add=True)
+    run.resume()
+    result = backend.wait(run.id)
+    assert (result.status, result.data()["data"]["all"]) == ("completed", 1)
+
+
+def test_r11_7_in_a_plan_too(alone: Backend, meeting: Meeting, gate: str) -> None:
+    calls = [wait_at(gate, "†state.n"), gather("†state.n", "†data.all")]
+    with alone.worker():
+        run = alone.client.submit([plan(*calls), *CONTEXT])
+        for _ in MARKS:
+            meeting.take(f"at:{gate}")
+        run.amend([echo(["†state.n", "†state.mark"], "†state.m"), gather("†state.m", "†data.more")], add=True)
+        meeting.open_gate(gate)
+        result = alone.wait(run.id)
+    assert result.data()["data"]["all"] == dict.fromkeys(MARKS, 1)
+    assert result.data()["data"]["more"] == {mark: [1, mark] for mark in MARKS}
+
+
+def test_r11_2_a_fork_from_between_goes_on_waiting_too(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = gathering(backend, meeting, gate)
+    run.amend([echo(5, "†state.more", _instance="②"), gather("†state.more", "†data.more")], add=True)
+    copy = run.fork(paused=True)
+    meeting.open_gate(gate)
+    assert backend.wait(run.id).data()["data"] == {"all": ALL, "more": {"②": 5}}
+    copy.resume()
+    assert backend.wait(copy.id).data()["data"] == {"all": ALL, "more": {"②": 5}}
+
+
+def test_r11_7_a_replacement_of_what_has_not_begun_lets_go_of_it(backend: Backend, meeting: Meeting, gate: str) -> None:
+    run = gathering(backend, meeting, gate)
+    run.amend([echo(5, "†state.more", _instance="②")], add=True)
+    run.amend([gather("†state.n", "†data.new")])
+    meeting.open_gate(gate)
+    result = backend.wait(run.id)
+    assert result.data()["data"] == {"new": ALL}
+
+
+class _AmendedMeanwhile(MessageLog):
+    """A log of a run that is amended once, after it was counted how many lanes its gather calls wait for."""
+
+    run: Run
+
+    async def unsettled(self, run: str) -> dict[int, int]:
+        found = await super().unsettled(run)
+        if max(found) == 3:
+            await asyncio.to_thread(self.run.amend, [gather("†state.m", "†data.second")], add=True)
+        return found
+
+
+def test_r11_7_a_gather_call_that_comes_while_the_lane_is_read_waits_for_its_lanes(alone: Backend) -> None:
+    calls = [echo(2, "†state.n", _instance=mark) for mark in MARKS]
+    run = alone.client.submit(CONTEXT, {"calls": [*calls, gather("†state.n", "†data.all")]})
+    run.amend([echo("†state.n", "†state.m", _instance=mark) for mark in MARKS], add=True)
+    settings = alone.settings
+
+    async def opened() -> LaneView:
+        async with connect_async(settings) as redis:
+            log = _AmendedMeanwhile(
+                redis, settings.key_prefix, LogTerms(published_seconds=60, lease_seconds=30, window=100)
+            )
+            log.run = run
+            view, _ = await RunView.open(log, run.id, Limits(), None)
+            return await LaneView.open(log, view, None)
+
+    lane = asyncio.run(opened())
+    assert {call.index for call in lane.calls} == {3, 7}
+    assert lane.gathering() == []
+
+
+def test_r11_7_a_lane_that_was_read_before_it_was_written_anew_says_nothing_of_later_gather_calls(
+    alone: Backend,
+) -> None:
+    calls = [echo(2, "†state.n", _instance=mark) for mark in MARKS]
+    run = alone.client.submit(CONTEXT, {"calls": [*calls, gather("†state.n", "†data.all")]})
+    settings = alone.settings
+
+    async def opened() -> LaneView:
+        async with connect_async(settings) as redis:
+            log = MessageLog(redis, settings.key_prefix, LogTerms(published_seconds=60, lease_seconds=30, window=100))
+            view, _ = await RunView.open(log, run.id, Limits(), None)
+            entries = (await log.open(run.id, "②")).entries
+            await asyncio.to_thread(run.amend, [gather("†state.mark || †state.n", "†data.new")])
+            view.feed(await log.read(run.id, None, after=view.seen))
+            return LaneView(view, "②", entries)
+
+    lane = asyncio.run(opened())
+    assert [call.index for call in lane.run.calls] == [4]
+    assert lane.newly_settled() == []

@@ -16,7 +16,7 @@ from acts_celery.worker.store.keys import Keys
 from .backend import Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command
 from .test_dead_letters import QUEUES, wait_until_done, writes_to
-from .test_fire_and_forget import ends_told
+from .test_forgetting import ends_told
 
 Json = dict[str, Any]
 

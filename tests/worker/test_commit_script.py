@@ -1,4 +1,4 @@
-"""The commit (lua/commit.lua) on a real server, one claim and one outcome at a time (SPEC R4.3, R11.1)."""
+"""Commits (lua/commit*.lua): claims, outcomes, and what follows from them, at once or not at all."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import pytest
 from redis import Redis
 
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol.calls.call import element_index
 from acts_celery.protocol.engine.events import CallEnded, Outcome, Status
 from acts_celery.worker.broker.messages import TaskMessage
-from acts_celery.worker.store.commits import Claim, Commit, Committed, Ending, Rest
+from acts_celery.worker.store.commits import Claim, Commit, Committed, Delegated, Ending, Held, Rest
 from acts_celery.worker.store.connections import connect_async
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.log import LogTerms, MessageLog
 
 from .backend import settings_for
+
+# The commit (lua/commit.lua) on a real server, one claim and one outcome at a time (SPEC R4.3, R11.1).
 
 T = TypeVar("T")
 RUN = "r"
@@ -475,3 +478,78 @@ def test_nothing_is_written_for_a_run_that_is_gone(log: Log) -> None:
     advance = log.advance("①", outcomes=[done(0)], claims=[Claim(1, 30)], waking=[0], park=True)
     assert advance.status == "gone"
     assert list(log.redis.scan_iter(f"{log.prefix}:*")) == []
+
+
+# What a commit leaves beside its outcomes (lua/commit.lua): leases, counters, holds, gather calls, a fault.
+
+SHOWN = b"\x80"
+"""An empty map (msgpack): the script does not read what a call is held with."""
+
+
+@pytest.fixture
+def log_commit_consequences(server: EmbeddedServer, request: pytest.FixtureRequest) -> Log:
+    return Log(server, f"consequences.{abs(hash(request.node.name))}")
+
+
+def test_a_call_that_a_child_run_is_to_answer_has_no_lease_and_its_child_is_known_until_it_has_ended(
+    log_commit_consequences: Log,
+) -> None:
+    log_commit_consequences.begin(2)
+    log_commit_consequences.claim(0)
+    log_commit_consequences.advance(delegated=[Delegated(0, 1, "other")])
+    assert log_commit_consequences.entry() == "child:1:0:other"
+    assert log_commit_consequences.redis.smembers(log_commit_consequences.keys.children) == {"other"}
+    assert not log_commit_consequences.redis.exists(log_commit_consequences.keys.leases)
+    log_commit_consequences.commit(done(0))
+    assert (
+        log_commit_consequences.redis.smembers(log_commit_consequences.keys.children),
+        log_commit_consequences.state()["running"],
+    ) == (set(), "0")
+
+
+def test_an_element_that_rests_is_not_counted_as_it_was_not_when_it_ran(log_commit_consequences: Log) -> None:
+    log_commit_consequences.begin(2)
+    log_commit_consequences.claim(0, element_index(1, 0))
+    assert log_commit_consequences.state()["running"] == "1"
+    log_commit_consequences.advance(rests=[Rest(element_index(1, 0), 1, 60)])
+    assert log_commit_consequences.state()["running"] == "1"
+
+
+def test_what_was_decided_beside_an_outcome_that_was_there_already_is_not_held(log_commit_consequences: Log) -> None:
+    log_commit_consequences.begin(2)
+    log_commit_consequences.commit(done(0))
+    committed = log_commit_consequences.commit(done(0), holds=[Held(1, SHOWN)])
+    assert (committed.accepted, committed.held) == ((False,), (False,))
+    assert not log_commit_consequences.redis.exists(log_commit_consequences.keys.held)
+
+
+def test_what_comes_of_a_call_that_waits_for_a_person_is_not_taken(log_commit_consequences: Log) -> None:
+    log_commit_consequences.begin(1)
+    assert log_commit_consequences.advance(holds=[Held(0, SHOWN)]).held == (True,)
+    assert log_commit_consequences.commit(done(0)).accepted == (False,)
+    assert log_commit_consequences.entry().startswith("held:0:0:")
+
+
+def test_the_sweep_is_to_look_at_a_held_call_when_the_time_for_a_decision_is_over(log_commit_consequences: Log) -> None:
+    log_commit_consequences.begin(1)
+    log_commit_consequences.redis.hset(log_commit_consequences.keys.state, "approve_ms", 20_000)
+    committed = log_commit_consequences.advance(holds=[Held(0, SHOWN)])
+    held_ms: Any = log_commit_consequences.redis.zscore(log_commit_consequences.keys.held, "\x1f0")
+    assert committed.due_ms == int(held_ms) + 20_000
+
+
+def test_the_global_lane_is_woken_for_a_gather_call_by_the_last_lane_that_has_settled_it(
+    log_commit_consequences: Log,
+) -> None:
+    log_commit_consequences.begin(3)
+    log_commit_consequences.redis.hset(log_commit_consequences.keys.gathers, "2", 2)
+    woken = [log_commit_consequences.commit(done(0), instance=name, settled=[2]).woken for name in ("①", "①", "②")]
+    assert woken == [(), (), ("",)]
+
+
+def test_an_output_that_can_be_read_in_the_end_is_no_fault_of_the_run(log_commit_consequences: Log) -> None:
+    log_commit_consequences.begin(2)
+    log_commit_consequences.commit(done(0), output_fault="it is not there")
+    assert log_commit_consequences.state()["output_fault"] == "it is not there"
+    log_commit_consequences.commit(done(1), output_fault="")
+    assert log_commit_consequences.state()["status"] == "completed"

@@ -1,22 +1,32 @@
-"""Pausing, resuming and cancelling runs (SPEC R11.1)."""
+"""Orders to a run: pause, resume, cancel, and what they wait for."""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 from typing import Any
 
 import pytest
 
-from acts_celery import Run, RunNotFound, RunOver
+from acts_celery import Run, RunNotFound, RunOver, activity
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.store.keys import Keys
 
-from .backend import Backend, Meeting, heard, settings_apart, status_of
+from .backend import DEADLINE_SECONDS, Backend, Meeting, heard, meeting_url, settings_apart, settings_for, status_of
 from .pages import Asking, agree
+from .test_control_cli import command
+from .test_r17_3_given_back import given_back
+from .test_scheduler import DOORS, Process, process, servers
+
+__all__ = ["process", "servers"]
+
+# Pausing, resuming and cancelling runs (SPEC R11.1).
 
 _names = count()
 
@@ -299,3 +309,196 @@ def test_an_ended_run_takes_no_orders_and_says_why(backend: Backend) -> None:
 def test_a_run_that_is_not_there_takes_no_orders(backend: Backend) -> None:
     with pytest.raises(RunNotFound):
         backend.client.run_of("nowhere").pause()
+
+
+# What a lane's runner holds while it waits: a scheduler in this process on a server of its own.
+
+LATER_SECONDS = 0.3
+BEGUN: list[float] = []
+FIRST = threading.Event()
+
+
+@activity(retries=1, backoff_seconds=0.001)
+async def failFirst() -> int:
+    BEGUN.append(time.monotonic())
+    if len(BEGUN) == 1:
+        FIRST.set()
+        raise ConnectionError("not yet")
+    return len(BEGUN)
+
+
+def until(reached: Any) -> None:
+    """Ask a server until something is so."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while not reached():
+        assert time.monotonic() < end
+
+
+def test_a_call_that_rests_is_begun_when_it_comes_as_due_also_where_its_lane_was_read_anew(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acts_celery.worker.runner.step._CLOCKS_DIFFER_SECONDS", LATER_SECONDS)
+    run = process.submit([{"_tool": "failFirst", "_outputPath": "†state.a"}])
+    calls = Keys("acts", run.id).calls
+
+    def is_due() -> bool:
+        """Whether the log would let it be begun."""
+        entry: Any = process.redis.hget(calls, "\x1f0") or b":::"
+        now: Any = process.redis.time()
+        kind, _, _, due = entry.decode().split(":", 3)
+        return bool(kind == "retry" and float(due) < now[0] * 1000 + now[1] / 1000)
+
+    with process.driving(run):
+        assert FIRST.wait(DEADLINE_SECONDS)
+        until(is_due)
+        process.drive(run)  # somebody says that there is something new: the lane is read anew
+    assert run.result().data()["state"] == {"a": 2}
+    assert BEGUN[1] - BEGUN[0] > LATER_SECONDS
+
+
+def test_a_runner_that_waits_for_a_global_call_stays_while_calls_run_in_line(process: Process) -> None:
+    context = [{"type": "state", "_instance": "①", "n": 1}]
+    calls = [
+        {"_tool": "remoteAdd", "a": 1, "b": 0, "_outputPath": "†state.g"},
+        {"_tool": "waitAtDoor", "name": "parked", "_instance": "①", "_outputPath": "†state.a"},
+        {"_tool": "echo", "value": ["†state.g", "†state.a"], "_instance": "①", "_outputPath": "†state.b"},
+    ]
+    run = process.client.submit(context, {"calls": calls})
+    keys = Keys("acts", run.id)
+    process.drive(run)
+    with ThreadPoolExecutor(1) as pool:
+        driven = pool.submit(process.run, lambda scheduler: scheduler.drive(run.id, "①"))
+        until(lambda: process.redis.zscore(keys.parked, "①") is not None)
+        leases: Any = process.redis.zrange(keys.leases, 0, -1)
+        assert [one for one in leases if one.decode().startswith("①\x1f@")], "who looks after what runs in line"
+        DOORS.open("parked")
+        process.deliver(run, 1)
+        driven.result(DEADLINE_SECONDS)
+    process.run(lambda scheduler: scheduler.drive(run.id, "①"))
+    assert run.result().data("①")["state"]["b"] == [{"sum": 0}, 1]
+
+
+# `acts status` and `acts explain` say what a call waits for that is no call, `acts doctor` which queue is deserted.
+
+Json = dict[str, Any]
+OLD = """
+from acts_celery import activity, delegate
+
+@activity(queue="background.old")
+def moved(n: int) -> int:
+    return n
+
+@activity
+def vanishing(n: int) -> int:
+    return n
+
+@activity(queue="apart", max_concurrency=1)
+def single(n: int) -> int:
+    return n
+"""
+NEW = """
+from acts_celery import activity
+
+@activity(queue="background.new")
+def moved(n: int) -> int:
+    return n
+
+@activity(queue="apart", max_concurrency=1)
+def single(n: int) -> int:
+    return n
+"""
+
+
+@pytest.fixture(scope="module")
+def moving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    folder = tmp_path_factory.mktemp("waits")
+    with EmbeddedServer() as server:
+        (folder / "code.py").write_text(OLD, encoding="utf-8")
+        settings = settings_for(server, activities=(str(folder / "code.py"),))
+        yield Backend(settings, Meeting(meeting_url(server)), folder)
+
+
+def reasons(backend: Backend, run: Run, most: int) -> dict[str, tuple[str, str]]:
+    """What calls wait for, once that is told of so many."""
+    found: dict[str, tuple[str, str]] = {}
+    while len(found) < most:
+        told = run.status().get("waiting_for", [])
+        found = {one["call"]: (one["for"], one["reason"]) for one in told}
+    return found
+
+
+def test_what_a_call_waits_for_is_said(moving: Backend) -> None:
+    backend = moving
+    calls: list[Json] = [
+        {"_tool": "moved", "n": 1, "_outputPath": "†state.a"},
+        {"_tool": "vanishing", "n": 2, "_outputPath": "†state.b"},
+        {"_tool": "single", "n": 3, "_outputPath": "†state.c"},
+        {"_tool": "single", "n": 4, "_outputPath": "†state.d"},
+    ]
+    lanes = ("-Q", "instances,background,delegates")
+    with backend.worker("--name", "old@here", *lanes):
+        run = backend.client.submit([], {"calls": calls[:1]})
+        while b"sent" not in (backend.redis.hget(Keys("acts", run.id).calls, "\x1f0") or b""):
+            pass
+    (backend.folder / "code.py").write_text(NEW, encoding="utf-8")
+    with backend.worker("--name", "new@here", "-Q", "instances,background,delegates,background.new"):
+        other = backend.client.submit([], {"calls": calls[1:]})
+        given_back(backend, other, {0})
+        found = reasons(backend, other, 2)
+        assert found["0"][0] == "code"
+        assert "new@here has no activity 'vanishing'" in found["0"][1]
+        (slot,) = [reason for what, reason in found.values() if what == "slot"]
+        assert "slot of activity:single (limit 1), held by call" in slot
+        (what, why) = reasons(backend, run, 1)["0"]
+        assert what == "queue"
+        assert "lies in the queue background.old" in why
+        told = command(backend, "status", run.id).stdout
+        assert "call 0 waits: its message lies in the queue background.old" in told
+        told = command(backend, "explain", other.id, "†state.b").stdout
+        assert "waiting: for" in told
+        assert "no worker's code admits it" in told
+        doctor = command(backend, "doctor")
+        assert doctor.code == 3
+        assert f"no worker serves background.old: a call of run {run.id} lies there" in doctor.stdout
+        assert "acts worker --queues background.old" in doctor.stdout
+        with backend.worker("--name", "late@here", "-Q", "background.old,apart"):
+            assert backend.wait(run.id).data()["state"] == {"a": 1}
+        assert "waiting_for" not in run.status()
+        other.cancel()
+        assert "background.old" not in command(backend, "doctor").stdout
+
+
+def test_a_person_a_promise_and_a_paused_run_are_said(backend: Backend) -> None:
+    promise = {"type": "input", "schema": {"properties": {"n": {"type": "integer"}, "o": {}}}}
+    calls = [
+        {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "echo", "value": "†input.n", "_outputPath": "†state.b"},
+        {"_tool": "echo", "value": "†state.b", "_outputPath": "†state.c"},
+        {"_tool": "echo", "value": "†input.o", "_outputPath": "†state.d", "_instance": "①"},
+    ]
+    document = {
+        "context": [promise, {"type": "state", "_instance": "①", "x": 1}],
+        "solution": {"calls": calls},
+        "config": {"promise_seconds": 3600, "approve": ["echo"], "approve_seconds": 3600},
+    }
+    run = backend.client.submit_document(document)
+    found = reasons(backend, run, 3)
+    assert {call: what for call, (what, _) in found.items()} == {"0": "person", "1": "promise", "3:①": "promise"}
+    assert f"for a person: `acts held {run.id}` shows it" in found["0"][1]
+    assert "it is rejected in 3" in found["0"][1]
+    assert "for †input.n, which is promised" in found["1"][1]
+    run.send({"type": "input", "_instance": "①", "input": {"o": 1}})
+    while {call: what for call, (what, _) in reasons(backend, run, 3).items()} != {
+        "0": "person",
+        "1": "promise",
+        "3:①": "person",
+    }:
+        pass
+    run.pause()
+    assert f"the run waits: it is paused: `acts resume {run.id}`" in command(backend, "status", run.id).stdout
+    told = command(backend, "explain", run.id, "†state.c").stdout
+    assert "writes †state.b, which call 2 lacks: waiting: for †input.n, which is promised" in told
+    assert "a schema has promised it" in command(backend, "explain", run.id, "†input.n").stdout
+    assert "for a person: `acts held" in command(backend, "explain", run.id, "†state.a").stdout
+    run.cancel()
+    assert "waiting_for" not in run.status()

@@ -1,4 +1,4 @@
-"""Pictures, documents and texts that a model is shown: given beside a submission, kept beside its log."""
+"""Values of a run: files, and keys that a server throws away."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acts_celery import AsyncClient, File, Run
+from acts_celery import AsyncClient, File, Run, RunBroken, RunNotFound
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Rejected
 from acts_celery.worker.store.keys import Keys
+from tests.acceptance.command import acts
 from tests.models.server import Reply, model_server, streamed
 
-from .backend import Backend, Meeting, settings_apart
+from .backend import Backend, Meeting, heard, settings_apart
 from .test_control_cli import command
+
+# Pictures, documents and texts that a model is shown: given beside a submission, kept beside its log.
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
 LARGE = b"\xff\xd8\xff" + b"\0" * 3_000_000
@@ -303,3 +306,81 @@ def test_the_command_line_gives_files_by_name_and_reads_none_that_a_submission_n
     assert command(seeing, "run", "-", "--file", "cat", stdin=document).code == 2
     missing = command(seeing, "run", "-", "--file", f"cat={tmp_path / 'none.png'}", stdin=document)
     assert (missing.code, "no such file" in missing.stderr) == (2, True)
+
+
+# A server that has thrown keys of a run away: what is read of the run says so, and no repeated submission is accepted
+# that would never run.
+
+CONTEXT = [{"type": "state", "_instance": name, "n": name} for name in ("a", "b")]
+SOLUTION = {"calls": [{"_tool": "echo", "value": "†state.n", "_gather": True, "_outputPath": "†data.all"}]}
+
+
+def run_without(backend: Backend, name: str, key: str) -> Run:
+    """A run that has ended, of which the server has lost a key."""
+    run = backend.client.submit(CONTEXT, SOLUTION, id=name)
+    assert backend.wait(run.id).status == "completed"
+    backend.redis.delete(getattr(Keys(backend.settings.key_prefix, run.id), key))
+    return backend.client.run_of(run.id)
+
+
+def outcome(read: Callable[[], Any]) -> str:
+    """What comes of reading: how it went on, or which error it was."""
+    try:
+        return str(read())
+    except (RunBroken, RunNotFound) as error:
+        return type(error).__name__
+
+
+TABLE = {
+    "log": ("RunBroken", "RunBroken", "RunBroken"),
+    "statuses": ("completed", "RunBroken", "RunBroken"),
+    "definition": ("RunBroken", "RunBroken", "RunBroken"),
+    "state": ("RunNotFound", "RunNotFound", "completed"),
+    "lanes": ("completed", "completed", "completed"),
+    "instances": ("completed", "completed", "completed"),
+    "gathers": ("completed", "completed", "completed"),
+    "codes": ("completed", "completed", "completed"),
+    "calls": ("completed", "completed", "completed"),
+}
+
+
+@pytest.mark.parametrize("key", TABLE)
+def test_what_is_read_of_a_run_and_its_repeated_submission_notice_a_lost_key(backend: Backend, key: str) -> None:
+    result, waited, again = TABLE[key]
+    run = run_without(backend, f"lost-{key}", key)
+    assert outcome(lambda: run.result().status) == result
+    if key != "state":  # nothing says then that there was a run, but for its statuses
+        assert outcome(lambda: run.wait(timeout_seconds=20).status) == waited
+    assert outcome(lambda: len(list(run.export())) > 1 and run.result().status) == result
+    assert outcome(lambda: backend.wait(backend.client.submit(CONTEXT, SOLUTION, id=run.id).id).status) == again
+
+
+def test_the_command_that_exports_a_broken_run_fails_and_says_what_is_gone(backend: Backend) -> None:
+    run = run_without(backend, "lost-on-export", "log")
+    done = acts("export", run.id, env=backend.settings.to_environment())
+    assert (done.code, done.stdout) == (4, "")
+    assert "BROKEN" in done.stderr
+    assert "log" in done.stderr
+
+
+@pytest.fixture
+def evicting(own: Backend) -> Iterator[Backend]:
+    """A server that throws keys away when it is full."""
+    before: Any = own.redis.config_get("maxmemory-policy")
+    own.redis.config_set("maxmemory-policy", "volatile-lru")
+    yield own
+    own.redis.config_set("maxmemory-policy", before["maxmemory-policy"])
+
+
+def test_a_worker_and_a_submission_warn_of_a_server_that_throws_keys_away(evicting: Backend) -> None:
+    with evicting.worker():
+        heard(evicting, "maxmemory-policy volatile-lru")
+    done = acts(
+        "submit",
+        "-",
+        "--json",
+        stdin={"context": CONTEXT, "solution": SOLUTION},
+        env=evicting.settings.to_environment(),
+    )
+    assert done.code == 0
+    assert "maxmemory-policy volatile-lru" in done.stderr

@@ -1,6 +1,6 @@
 """What must not grow or wait, at full size, with real processes and by the clock.
 
-Each of these is held by counts, too, in `test_scheduler` and `test_watchdog`.
+Each of these is held by counts, too, in `test_scheduler` and `test_liveness`.
 """
 
 from __future__ import annotations

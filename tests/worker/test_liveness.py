@@ -1,24 +1,51 @@
-"""Workers die, hang and leave: what was at work there goes on elsewhere, soon, and is counted rightly."""
+"""Workers that die, hang or leave."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acts_celery import Run
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Limits
+from acts_celery.worker.broker.attempts import Attempt, CallId
+from acts_celery.worker.broker.messages import AttemptRef, Report
 from acts_celery.worker.cli.doctor_servers import examine_servers
+from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue
+from acts_celery.worker.recovery.sidecar import LoopWatchdog
+from acts_celery.worker.registry.activities import Policy
+from acts_celery.worker.runner.application import make_client_application
+from acts_celery.worker.runner.calls import Threads, invoke
+from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.keys import Keys
+from acts_celery.worker.store.living import read_living
 from tests.few import few
 
-from .backend import Backend, Meeting, ends, heard, meeting_url, settings_for
+from .backend import (
+    DEADLINE_SECONDS,
+    Backend,
+    Meeting,
+    ends,
+    heard,
+    meeting_url,
+    settings_apart,
+    settings_for,
+    status_of,
+)
+
+# Workers die, hang and leave: what was at work there goes on elsewhere, soon, and is counted rightly.
 
 RECOVERY_SECONDS = 10
 
@@ -319,3 +346,219 @@ def sidecars_of(pid: int) -> list[int]:
         int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
     ]
     return [child for child in children if b"sidecar_process.py" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+# Who speaks for the calls of a loop that a coroutine blocks.
+
+BLOCKING, BESIDE = Attempt(CallId("r", "①", 0)), Attempt(CallId("r", "②", 0))
+
+
+class Loop:
+    """An event loop in a thread, and a call on it that blocks it until it is let go."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self._begun, self._let_go = threading.Event(), threading.Event()
+
+    async def _hold_up(self) -> None:
+        self._begun.set()
+        self._let_go.wait(DEADLINE_SECONDS)
+
+    def block(self) -> None:
+        working = invoke(
+            self._hold_up, BLOCKING, name="holdUp", is_async=True, policy=Policy(), limits=Limits(), threads=Threads(1)
+        )
+        asyncio.run_coroutine_threadsafe(working, self.loop)
+        assert self._begun.wait(DEADLINE_SECONDS)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(DEADLINE_SECONDS)
+
+    def end(self) -> None:
+        self._let_go.set()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    running = Loop()
+    yield running
+    running.end()
+
+
+def test_a_loop_that_is_blocked_is_at_work_on_what_blocks_it_and_on_nothing_else(
+    server: EmbeddedServer, loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_apart(server, "watchdog")
+    redis = connect(settings)
+    watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
+    presence = Presence(redis, prefix="watchdog", lease_seconds=3600, on_cancelled=lambda run: None, watchdog=watchdog)
+    presence.enter("r", "of ①")
+    presence.enter("r", "of ②")
+
+    def held() -> set[str]:
+        """What counts as at work, now that the loop was asked before."""
+        presence.beat()
+        return set(read_living(redis, "watchdog", 60_000).holders["r"])
+
+    loop.block()
+    presence.beat()
+    with caplog.at_level(logging.WARNING):
+        assert held() == {BLOCKING.id.member}
+    assert [record.getMessage()[:16] for record in caplog.records] == ["holdUp, call r:0"]
+    assert watchdog.is_blocked, "so the process takes no more tasks"
+    loop.let_go()
+    assert not watchdog.is_blocked
+    assert held() == {"of ①", "of ②"}
+
+
+def test_a_loop_that_is_blocked_reports_what_blocks_it_and_no_other(server: EmbeddedServer, loop: Loop) -> None:
+    settings = settings_apart(server, "watchdog-reports")
+    reports = ReportQueue(make_client_application(settings), settings)
+    watchdog = LoopWatchdog(loop.loop, most_silent_seconds=0)
+    heartbeat = Heartbeat(reports, interval_seconds=3600, watchdog=watchdog)
+    loop.block()
+
+    async def work() -> None:
+        async with heartbeat.at_work(BLOCKING), heartbeat.at_work(BESIDE):
+            for _ in range(2):
+                heartbeat.beat()
+
+    asyncio.run(work())
+    first, second = chain(*reports.pages())
+    assert set(first.begun) == {AttemptRef.of(BLOCKING), AttemptRef.of(BESIDE)}
+    assert second == Report(begun=(AttemptRef.of(BLOCKING),))
+
+
+# Workers that are told to end: what has begun may end, what has not goes on elsewhere, nothing is done twice.
+
+MOST_PAUSE_MS = 5_000
+
+
+def chain_stopping(gate: str, length: int) -> list[dict[str, Any]]:
+    """A call that waits at a gate, and calls of which each reads the one before."""
+    first = {"_tool": "waitAtGate", "gate": gate, "value": 0, "_outputPath": "†state.s0"}
+    rest = ({"_tool": "add", "a": f"†state.s{n}", "_outputPath": f"†state.s{n + 1}"} for n in range(length))
+    return [first, *rest]
+
+
+def attempts(run: Run) -> set[int | None]:
+    """How often each call was begun."""
+    return {
+        call.timing.attempts for call in run.wait(timeout_seconds=DEADLINE_SECONDS).calls if call.timing is not None
+    }
+
+
+@pytest.mark.parametrize("pool", ["coroutines", "prefork"])
+def test_a_worker_that_is_to_end_lets_a_call_end_and_leaves_those_behind_it_to_others(own: Backend, pool: str) -> None:
+    with own.worker("--pool", pool, "--concurrency", "1") as first:  # of several processes another one may say it first
+        run = own.client.submit(solution={"calls": chain_stopping(f"leaving-{pool}", 3)})
+        own.meeting.take(f"at:leaving-{pool}")
+        first.send_signal(signal.SIGTERM)
+        heard(own, "no call of a run begins here any more; those at work have")
+        own.meeting.open_gate(f"leaving-{pool}")
+        assert first.wait(DEADLINE_SECONDS) == 0
+    assert own.redis.llen(own.queue("instances")) == 1
+    left = run.result()
+    assert [status_of(left, index) for index in range(4)] == ["done", *["waiting"] * 3]
+    with own.worker():
+        assert own.wait(run.id).data()["state"]["s3"] == 3
+    assert attempts(run) == {1}
+
+
+def test_what_takes_too_long_is_ended_and_begins_again_elsewhere(own: Backend) -> None:
+    with own.worker(ACTS_STOP_SECONDS="0.2") as first:
+        run = own.client.submit(solution={"calls": chain_stopping("endless", 1)})
+        own.meeting.take("at:endless")
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(DEADLINE_SECONDS) == 0
+    heard(own, "stopped at once")
+    own.meeting.open_gate("endless")
+    with own.worker():
+        assert own.wait(run.id).data()["state"]["s1"] == 1
+    assert attempts(run) == {1, 2}
+
+
+def test_lanes_that_stand_aside_go_back_to_their_queue(own: Backend) -> None:
+    """A run's lanes beyond its share of the places: the worker has taken them, and has not begun them."""
+    places = 24
+    context = [{"type": "state", "_instance": f"i{n}", "n": n} for n in range(places * 2)]
+    calls = [{"_tool": "waitAtGate", "_instance": "*", "gate": "aside", "_outputPath": "†state.at"}]
+    with own.worker("--concurrency", str(places)) as first:
+        run = own.client.submit(context, {"calls": calls})
+        own.meeting.take("at:aside")
+        first.send_signal(signal.SIGTERM)
+        heard(own, "arm shutdown")
+        heard(own, "go back to their queue")
+        with own.worker():
+            own.meeting.open_gate("aside")
+            assert own.wait(run.id).status == "completed"
+        assert first.wait(DEADLINE_SECONDS) == 0
+    assert attempts(run) == {1}
+
+
+@pytest.mark.parametrize("instances", [500, pytest.param(2_000, marks=pytest.mark.nightly)])
+def test_all_workers_are_restarted_under_load_and_nothing_is_lost_or_done_twice(own: Backend, instances: int) -> None:
+    context = [{"type": "state", "_instance": f"i{n}", "n": n} for n in range(instances)]
+    calls = [
+        {"_tool": "rest", "_instance": "*", "mark": "†state.n", "_outputPath": "†state.a"},
+        {"_tool": "remoteAdd", "_instance": "*", "a": "†state.a", "b": 1, "_outputPath": "†state.b"},
+        {"_tool": "add", "_instance": "*", "a": "†state.b.sum", "_outputPath": "†state.c"},
+    ]
+    with ExitStack() as stack:
+        crew = [stack.enter_context(own.worker()) for _ in range(3)]
+        run = own.client.submit(context, {"calls": calls})
+        written = run.follow()
+        for place, old in enumerate(crew):
+            assert len(list(islice(written, instances // 2))) == instances // 2
+            new = stack.enter_context(own.worker())
+            old.send_signal(signal.SIGTERM)
+            assert old.wait(DEADLINE_SECONDS) == 0
+            crew[place] = new
+        result = own.wait(run.id)
+    assert result.status == "completed"
+    assert {result.data(f"i{n}")["state"]["c"] - n for n in range(instances)} == {2}
+    assert attempts(run) == {1}
+    assert longest_pause_ms(own, run.id) < MOST_PAUSE_MS
+
+
+def longest_pause_ms(backend: Backend, run: str) -> int:
+    """The longest time in which nothing was written to a run's log, between its first entry and its last."""
+    entries: Any = backend.redis.xrange(Keys(backend.settings.key_prefix, run).log)
+    times = [int(id_.split(b"-")[0]) for id_, _ in entries]
+    return max(later - earlier for earlier, later in pairwise(times))
+
+
+# Two backends that differ in their prefix alone share a database: neither has the other's tasks or workers.
+
+CALLS: list[dict[str, Any]] = [
+    {"_tool": "echo", "value": 1, "_outputPath": "†state.inline"},
+    {"_tool": "echoFar", "value": 2, "_outputPath": "†state.far"},
+    {"_tool": "note", "name": "forgotten"},
+]
+
+
+def test_backends_with_prefixes_of_their_own_share_a_database(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    one, other = (
+        Backend(settings_for(server, key_prefix=f"house.{name}"), meeting, tmp_path) for name in ("one", "other")
+    )
+    queues = ("--queues", "instances,delegates,background,far")
+    waiting = [other.client.submit(solution={"calls": CALLS}) for _ in range(5)]
+    with one.worker(*queues):
+        for _ in range(5):
+            assert one.run(CALLS).data() == {"state": {"inline": 1, "far": 2}}
+        assert [run.status()["status"] for run in waiting] == ["running"] * 5
+        with other.worker(*queues):
+            for run in waiting:
+                assert other.wait(run.id).data() == {"state": {"inline": 1, "far": 2}}
+            for backend in (one, other):
+                answers = make_client_application(backend.settings).control.inspect(timeout=2).ping() or {}
+                assert len(answers) == 1, answers
+    for backend in (one, other):
+        assert "not in the log" not in backend.log.read_text()

@@ -1,8 +1,11 @@
-"""Which runs there are, how they are named and found, waited for and forgotten (`acts runs|wait|delete`)."""
+"""Runs in lists: the newest, those of an owner, dead letters, who has done what."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import socket
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,15 +13,27 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from acts_celery import AmbiguousRun, AsyncClient, Client, RunNotFound, RunOver
+from acts_celery import AmbiguousRun, AsyncClient, Client, DeadLetter, RunNotFound, RunOver
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
-from acts_celery.worker.store.keys import Keys, active_runs, ended_runs
-from acts_celery.worker.store.run_list import RunList
+from acts_celery.protocol.messages import Message
+from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.messages import TaskMessage, pack
+from acts_celery.worker.client.deployments import Overview
+from acts_celery.worker.store.held_calls import Actor, AuditRecord
+from acts_celery.worker.store.keys import Keys, active_runs, ended_runs, owned_runs
+from acts_celery.worker.store.run_list import RunList, owner_of
 from acts_celery.worker.store.run_writer import expire_runs
+from acts_celery.worker.store.scripts import date_now
 
 from .backend import Backend, Meeting, settings_for
-from .test_control_cli import command
+from .test_control_cli import command, gate
+from .test_r14_people import wait_held
+
+__all__ = ["gate"]
+
+# Which runs there are, how they are named and found, waited for and forgotten (`acts runs|wait|delete`).
 
 ECHO: dict[str, Any] = {"solution": {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]}}
 _names = count()
@@ -210,3 +225,210 @@ def test_an_asyncio_program_names_finds_and_forgets_runs_too(backend: Backend, n
                 await client.run(name)
 
     asyncio.run(act())
+
+
+# Runs belong to who has submitted, forked or imported them with a token; an index of each owner finds them.
+
+ENDED: dict[str, Any] = {"calls": [], "output": "tea"}
+
+
+def acting(own: Backend, name: str) -> Client:
+    """What a server does for somebody who has shown a token."""
+    return Client(own.settings.acting_for(name, Identity(name)))
+
+
+def listed(own: Backend, owner: str) -> list[str]:
+    """The runs of an owner, the newest first."""
+    return [run.run for run in Overview(own.redis, own.settings.key_prefix, owner=owner).runs()]
+
+
+def test_a_run_a_fork_and_an_import_belong_to_who_has_shown_a_token(own: Backend) -> None:
+    with acting(own, "fay") as fay, acting(own, "gus") as gus:
+        run = fay.submit([], ENDED)
+        fork = gus.run(run.id).fork(paused=True)
+        lines = list(run.export())
+        assert listed(own, "fay") == [run.id]
+        assert listed(own, "gus") == [fork.id]
+        run.delete()
+        assert gus.import_run(lines).id == run.id
+        assert (listed(own, "fay"), set(listed(own, "gus"))) == ([], {run.id, fork.id})
+        gus.run(run.id).delete()
+    assert own.client.import_run(lines).id == run.id
+    assert own.client.run(run.id).fork(paused=True).id not in listed(own, "gus")
+    assert owner_of(own.redis, own.settings.key_prefix, run.id) is None
+
+
+def test_an_owner_finds_nothing_of_others_whatever_stands_in_the_index(own: Backend) -> None:
+    with acting(own, "hal") as hal, acting(own, "ida") as ida:
+        his, hers = hal.submit([], ENDED, name="one"), ida.submit([], ENDED, name="one")
+    own.redis.zadd(owned_runs(own.settings.key_prefix, "hal"), {hers.id: 2**52, "never-was": 2**52})
+    found = Overview(own.redis, own.settings.key_prefix, owner="hal")
+    assert [run.run for run in found.runs()] == [his.id]
+    assert found.find("one") == found.find("latest") == his.id
+    with pytest.raises(RunNotFound):
+        found.find(hers.id)
+
+
+def test_the_index_forgets_runs_that_are_gone_and_keeps_one_that_is_written(own: Backend) -> None:
+    index = owned_runs(own.settings.key_prefix, "jon")
+    with acting(own, "jon") as jon:
+        gone, kept = jon.submit([], ENDED), jon.submit([], ENDED)
+        gone.delete()
+        own.redis.zadd(index, {"begun": 0})
+        own.redis.zadd(f"{own.settings.key_prefix}:runs", {"begun": 0})
+        last = jon.submit([], ENDED)
+    assert set(own.redis.zrange(index, 0, -1)) == {b"begun", kept.id.encode(), last.id.encode()}
+
+
+# The audit trail: who did what to a run, in its log, in the lines of a logger, and on the command line.
+
+ECHO_AUDIT = {"_tool": "echo", "value": 1, "_outputPath": "†state.a"}
+INPUT: Message = {"type": "input", "input": {"name": "Ann"}}
+
+
+@pytest.fixture
+def alice(backend: Backend) -> Client:
+    """A client of somebody who has a name."""
+    return Client(backend.settings.model_copy(update={"actor": "alice"}))
+
+
+def deeds(client: Client, run: str) -> list[tuple[str, str]]:
+    return [(entry.audit.did, entry.audit.actor.name) for entry in client.run(run).log(audit=True) if entry.audit]
+
+
+def test_whatever_steers_a_run_leaves_who_did_it(
+    alice: Client, meeting: Meeting, gate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "acts.audit")
+    calls = [{"_tool": "waitAtGate", "gate": gate, "_outputPath": "†state.g"}, {**ECHO_AUDIT, "value": "†state.g"}]
+    run = alice.submit([], {"calls": calls})
+    meeting.take(f"at:{gate}")
+    run.pause()
+    run.send(INPUT)
+    run.amend([ECHO_AUDIT])
+    fork = run.fork(paused=True)
+    run.resume()
+    run.amend([{**ECHO_AUDIT, "_outputPath": "†state.b"}], add=True)
+    run.cancel()
+    run.cancel()
+    done = ["submitted", "paused", "sent", "amended", "resumed", "added calls", "cancelled"]
+    assert deeds(alice, run.id) == [(did, "alice") for did in done]
+    assert deeds(alice, fork.id) == [(did, "alice") for did in (*done[:4], "forked")]
+    fork.cancel()
+    told = [json.loads(record.message) for record in caplog.records if record.name == "acts.audit"]
+    assert [line["did"] for line in told if line["run"] == run.id] == done
+    assert {(line["by"], line["from"]) for line in told} == {("alice", socket.gethostname())}
+
+
+def test_who_decides_and_retries_is_noted(alice: Client) -> None:
+    held = alice.submit_document(
+        {
+            "context": [],
+            "solution": {"calls": [ECHO_AUDIT, {"_tool": "explode", "_outputPath": "†state.b"}]},
+            "config": {"approve": ["echo"]},
+        }
+    )
+    wait_held(held)
+    held.reject(0, "no")
+    held.wait(timeout_seconds=60)
+    held.retry(call=1)
+    held.wait(timeout_seconds=60)
+    assert deeds(alice, held.id) == [(did, "alice") for did in ("submitted", "rejected", "retried")]
+
+
+def test_who_gives_an_outcome_by_hand_is_noted(alice: Client) -> None:
+    run = alice.submit([], {"calls": [{"_tool": "explode", "_outputPath": "†state.b"}]})
+    run.wait(timeout_seconds=60)
+    run.retry(skip=True, value=7)
+    assert deeds(alice, run.id)[:2] == [("submitted", "alice"), ("given by hand", "alice")]
+    assert [entry.audit.about for entry in run.log(audit=True) if entry.audit][1] == {"calls": ["0"]}
+
+
+def test_who_deletes_and_who_imports_a_run_is_noted(
+    alice: Client, backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "acts.audit")
+    run = alice.submit([], {"calls": [ECHO_AUDIT]})
+    run.wait(timeout_seconds=60)
+    lines = list(run.export())
+    run.delete()
+    assert backend.keys(run.id) == set(), "the line of the logger is all that is left"
+    bob = Client(backend.settings.model_copy(update={"actor": "bob"}))
+    with pytest.raises(Rejected):
+        bob.import_run([*lines[:1], "no entry"])
+    assert bob.import_run(lines).id == run.id
+    assert deeds(bob, run.id) == [("submitted", "alice"), ("imported", "bob")]
+    assert bob.run(run.id).result().data() == {"state": {"a": 1}}
+    told = [json.loads(record.message) for record in caplog.records if record.name == "acts.audit"]
+    ours = [(line["did"], line["by"], line["from"]) for line in told if line["run"] == run.id]
+    host = socket.gethostname()
+    assert ours == [("submitted", "alice", host), ("deleted", "alice", host), ("imported", "bob", host)]
+
+
+def test_the_log_without_it_is_the_messages_and_nothing_else(alice: Client) -> None:
+    run = alice.submit([{"type": "text", "text": "hello"}], {"calls": [ECHO_AUDIT]})
+    run.wait(timeout_seconds=60)
+    assert [entry.message["type"] for entry in run.log()] == ["text", "data"]
+    assert [entry.message["type"] for entry in run.log(audit=True) if entry.message] == ["text", "data"]
+
+
+def test_who_resends_and_drops_dead_letters_is_noted_in_their_runs(alice: Client) -> None:
+    run = alice.submit([], {"calls": [ECHO_AUDIT]})
+    run.wait(timeout_seconds=60)
+    letters = alice.dead_letters()
+    task = TaskMessage("acts.execute_background", "nobody-takes-from-here", pack({"attempt": {}}), "-", True)
+    for act in (letters.resend, letters.drop):
+        letters.add(DeadLetter(CallId(run.id, None, 0), task, "ValueError", "no", 1, date_now()))
+        act([f"{run.id}:0"])
+    assert deeds(alice, run.id) == [(did, "alice") for did in ("submitted", "resent", "dropped")]
+    assert run.result().status == "completed"
+
+
+def test_a_dead_letter_of_a_run_that_is_forgotten_brings_no_log_back(alice: Client, backend: Backend) -> None:
+    letters = alice.dead_letters()
+    task = TaskMessage("acts.execute_background", "nobody-takes-from-here", pack({"attempt": {}}), "-", True)
+    letters.add(DeadLetter(CallId("forgotten", None, 0), task, "ValueError", "no", 1, date_now()))
+    letters.drop(["forgotten:0"])
+    assert backend.keys("forgotten") == set()
+
+
+def test_the_command_line_shows_it(backend: Backend) -> None:
+    run = backend.client.submit([], {"calls": [ECHO_AUDIT]})
+    backend.wait(run.id)
+    (line,) = command(backend, "log", run.id, "--audit", "--json").json_lines
+    actor = Actor.of(backend.settings)
+    assert line["audit"] == {
+        "did": "submitted",
+        "by": actor.name,
+        "from": actor.host,
+        "authenticated": False,
+        "about": {},
+    }
+    assert f"submitted by {actor.name} from {actor.host}" in command(backend, "log", run.id, "--audit").stdout
+    assert all("message" in line for line in command(backend, "log", run.id, "--json").json_lines)
+
+
+@pytest.mark.parametrize("is_authenticated", [False, True])
+def test_what_a_deed_is_about_comes_back(is_authenticated: bool) -> None:
+    deed = AuditRecord("approved", Actor("bob", "here", is_authenticated), {"call": 3})
+    assert AuditRecord.unpack(deed.pack()) == deed
+
+
+def test_who_has_shown_a_token_is_authenticated_and_nobody_else_whatever_he_says(backend: Backend) -> None:
+    tom = Client(backend.settings.acting_for("tom", Identity("tom")))
+    run = tom.submit_document({"solution": {"calls": [ECHO_AUDIT, ECHO_AUDIT]}, "config": {"approve": ["echo"]}})
+    wait_held(run)
+    run.approve(0)
+    run.approve(1, by="ann")
+    run.wait(timeout_seconds=60)
+    Client(backend.settings.model_copy(update={"actor": "tom"})).run(run.id).fork(paused=True)
+    records = [entry.audit for entry in tom.run(run.id).log(audit=True) if entry.audit]
+    shown = [(record.did, record.actor.name, record.actor.is_authenticated) for record in records]
+    assert shown == [("submitted", "tom", True), ("approved", "tom", True), ("approved", "ann", False)]
+    text = command(backend, "log", run.id, "--audit").stdout
+    assert "submitted by tom (authenticated) from " in text
+    assert "approved by ann from " in text
+    lines = list(run.export())
+    run.delete()
+    imported = backend.client.import_run(lines)
+    assert [entry.audit.actor.is_authenticated for entry in imported.log(audit=True) if entry.audit] == [False] * 4

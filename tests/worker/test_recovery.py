@@ -1,6 +1,6 @@
 """Recovery at full size: what is lost, and who is in the way, with real processes and by the clock.
 
-Each of these is held by counts, too, in `test_sweep_script`, `test_watchdog` and `test_scheduler`.
+Each of these is held by counts, too, in `test_sweep_script`, `test_liveness` and `test_scheduler`.
 """
 
 from __future__ import annotations

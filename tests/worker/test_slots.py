@@ -1,22 +1,36 @@
-"""Slots (lua/slots.lua) on a real server: who gets one, who waits, who is next, and what is left when somebody dies."""
+"""Limits of concurrency: slots, and who gets the next one."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from time import monotonic
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 from redis import Redis
 
+from acts_celery import ActivitiesError, Client, activity
 from acts_celery.broker_config import EmbeddedServer
+from acts_celery.protocol import Rejected
+from acts_celery.worker import fairness as lane_admission
 from acts_celery.worker.broker.attempts import CallId
+from acts_celery.worker.broker.consumer import lane_of
+from acts_celery.worker.broker.messages import lane_task
+from acts_celery.worker.fairness import FairPlaces, FairScheduling, FairSemaphore, LaneAdmission, may_hold_another
+from acts_celery.worker.runner.deciding import definition_slots
 from acts_celery.worker.store.connections import connect, connect_async
+from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.slots import SlotKeeper, Slots, Slotted
 
-from .backend import settings_for
+from .backend import Backend, Meeting, settings_apart, settings_for
+
+# Slots (lua/slots.lua) on a real server: who gets one, who waits, who is next, and what is left when somebody dies.
 
 T = TypeVar("T")
 LIMITS = {"activity:a": 2}
@@ -228,3 +242,445 @@ def test_a_call_at_work_keeps_its_slot_however_long_it_takes(house: House) -> No
     house.reconcile()
     assert house.published("r") == []
     assert house.acquire(call(2)).granted == (False,)
+
+
+# Limits on how many calls are at work at a time hold over all workers and runs, and survive a worker's death.
+
+LANES = 6
+
+
+@pytest.fixture(scope="module")
+def limited(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """Two workers."""
+    running = _backend("limited", server, meeting, tmp_path_factory)
+    with running.worker(), running.worker():
+        yield running
+
+
+@pytest.fixture
+def mortal(server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    """No worker yet."""
+    return _backend("mortal", server, meeting, tmp_path_factory)
+
+
+def _backend(name: str, server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory) -> Backend:
+    settings = settings_apart(server, name, lease_seconds=1.5, sweep_interval_seconds=0.2)
+    return Backend(settings, meeting, tmp_path_factory.mktemp(name))
+
+
+def wait_until(backend: Backend, key: str, happened: Callable[[], bool]) -> None:
+    """Return when something is so; the server tells of each write to the key."""
+    backend.redis.config_set("notify-keyspace-events", "KA")
+    with backend.redis.pubsub() as writes:  # type: ignore[no-untyped-call]  # redis is typed but here
+        writes.subscribe(f"__keyspace@0__:{key}")
+        while not happened():
+            assert writes.get_message(timeout=20) is not None, f"nothing more happens to {key}"
+    backend.redis.config_set("notify-keyspace-events", "")
+
+
+def wait_until_waiting(backend: Backend, name: str, run: str, size: int) -> None:
+    """Return when so many calls of a run wait for a slot."""
+    key = f"{backend.settings.key_prefix}:{{slots}}:waiting:{name}\x1f{run}"
+    wait_until(backend, key, lambda: backend.redis.zcard(key) == size)
+
+
+def wait_until_free(backend: Backend) -> None:
+    """Return when nobody holds a slot or waits for one."""
+    key = f"{backend.settings.key_prefix}:{{slots}}"
+    wait_until(backend, key, lambda: not list(backend.redis.scan_iter(f"{key}*")))
+
+
+def slots(backend: Backend, act: Callable[[Slots], Awaitable[Slotted]]) -> Slotted:
+    async def asking() -> Slotted:
+        async with connect_async(backend.settings) as redis:
+            return await act(Slots(redis, prefix=backend.settings.key_prefix))
+
+    return asyncio.run(asking())
+
+
+def lanes(count: int = LANES) -> list[dict[str, Any]]:
+    return [{"type": "state", "_instance": f"i{number}", "mark": number} for number in range(count)]
+
+
+def plan(tool: str, **parameters: Any) -> dict[str, Any]:
+    call = {"_tool": tool, "value": "†state.mark", "_outputPath": "†state.seen", **parameters}
+    return {"type": "plan", "calls": [call]}
+
+
+def seen(result: Any, count: int = LANES) -> list[Any]:
+    return [result.data(f"i{number}")["state"]["seen"] for number in range(count)]
+
+
+def test_an_activity_is_not_at_work_more_often_than_allowed(limited: Backend, meeting: Meeting) -> None:
+    run = limited.client.submit([plan("waitInCrowd", gate="crowd"), *lanes()])
+    for _ in range(2):
+        meeting.take("at:crowd")
+    wait_until_waiting(limited, "activity:waitInCrowd", run.id, LANES - 2)
+    assert meeting.count("at:crowd") == 0
+    assert run.status()["calls"] == {"running": 2, "waiting": LANES - 2}
+    meeting.open_gate("crowd")
+    assert seen(limited.wait(run.id)) == list(range(LANES))
+    wait_until_free(limited)
+
+
+def test_a_run_has_no_more_calls_at_work_than_its_config_says(limited: Backend, meeting: Meeting) -> None:
+    document = {
+        "context": [plan("waitAtGate", gate="together"), *lanes()],
+        "config": {"max_concurrency": 3},
+    }
+    run = limited.client.submit_document(document)
+    for _ in range(3):
+        meeting.take("at:together")
+    wait_until_waiting(limited, f"run:{run.id}", run.id, LANES - 3)
+    assert meeting.count("at:together") == 0
+    meeting.open_gate("together")
+    assert seen(limited.wait(run.id)) == list(range(LANES))
+
+
+def test_a_config_can_only_tighten_what_the_operator_has_set(server: EmbeddedServer, meeting: Meeting) -> None:
+    strict = settings_apart(server, "strict", limit_run_concurrency=2)
+    value: dict[str, Any] = {"context": [*lanes(1), plan("echo")], "config": {"max_concurrency": 3}}
+    with Client(strict) as client:
+        with pytest.raises(Rejected) as refused:
+            client.check(value)
+        assert str(refused.value) == "/config/max_concurrency: 3, where at most 2 are allowed"
+        for limit in (2, 1, None):
+            value["config"]["max_concurrency"] = limit
+            assert client.check(value).size == 1
+
+
+def test_a_delegate_is_not_at_work_more_often_than_allowed(limited: Backend, meeting: Meeting) -> None:
+    calls = [
+        {"_tool": "ask", "_delegate": "alone", "_instance": f"i{number}", "_outputPath": "†state.seen"}
+        for number in range(LANES)
+    ]
+    run = limited.client.submit(lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}})
+    meeting.take("at:alone")
+    wait_until_waiting(limited, "delegate:alone", run.id, LANES - 1)
+    assert meeting.count("at:alone") == 0
+    meeting.open_gate("alone")
+    assert limited.wait(run.id).status == "completed"
+
+
+def test_a_request_definition_says_how_many_are_at_work(limited: Backend) -> None:
+    calls = [
+        {"_tool": "ask", "_delegate": "translator", "_instance": f"i{number}", "_outputPath": "†state.seen"}
+        for number in range(LANES)
+    ]
+    definition = {"context": [{"type": "system", "message": "from Bonjour"}], "config": {"max_concurrency": 1}}
+    name = definition_slots("translator", definition)
+    assert name != definition_slots("translator", definition | {"config": {"max_concurrency": 2}})
+    somebody, limit = CallId("another-run", None, 0), {name: 1}
+    keys = Keys("limited", somebody.run)
+    limited.redis.hset(keys.state, "status", "running")
+    limited.redis.hset(keys.calls, "\x1f0", "running:1:0:somebody")
+    assert slots(limited, lambda asked: asked.acquire([(somebody, limit)])).granted == (True,)
+    run = limited.client.submit(
+        lanes(), {"calls": calls}, tools={"ask": {"_delegate": {}}}, delegates={"translator": definition}
+    )
+    wait_until_waiting(limited, name, run.id, LANES)
+    limited.redis.hset(keys.calls, "\x1f0", "done")
+    assert limited.wait(run.id).status == "completed"
+    wait_until_free(limited)
+
+
+def test_the_calls_of_one_lane_follow_each_other_through_one_slot(limited: Backend) -> None:
+    calls = [
+        {"_tool": "add", "a": "†input.n", "_outputPath": "†state.x0"},
+        *({"_tool": "add", "a": f"†state.x{n}", "_outputPath": f"†state.x{n + 1}"} for n in range(4)),
+        *({"_tool": "add", "a": n, "_outputPath": f"†state.y{n}"} for n in range(4)),
+    ]
+    document = {
+        "context": [{"type": "input", "n": 0}],
+        "solution": {"calls": calls},
+        "config": {"max_concurrency": 1},
+    }
+    result = limited.wait(limited.client.submit_document(document).id)
+    assert (result.status, result.data()["state"]["x4"], result.data()["state"]["y3"]) == ("completed", 5, 4)
+
+
+def test_runs_take_turns_at_what_is_limited(limited: Backend, meeting: Meeting) -> None:
+    wide = limited.client.submit([plan("waitInCrowd", gate="turns"), *lanes(20)])
+    wait_until_waiting(limited, "activity:waitInCrowd", wide.id, 18)
+    small = limited.client.submit([plan("waitInCrowd", gate="turns"), *lanes(2)])
+    wait_until_waiting(limited, "activity:waitInCrowd", small.id, 2)
+    meeting.open_gate("turns")
+    for run in (wide, small):
+        limited.wait(run.id)
+    ended = [list(run.follow())[-1] for run in (small, wide)]
+    assert id_key(ended[0].id) < id_key(ended[1].id)
+
+
+def test_a_slot_outlives_the_worker_that_dies_at_work_in_it(mortal: Backend, meeting: Meeting) -> None:
+    calls = [
+        {"_tool": "hangOnceAlone", "name": f"slot-{mark}", "_instance": f"i{mark}", "_outputPath": "†state.seen"}
+        for mark in range(2)
+    ]
+    with mortal.worker() as victim:
+        run = mortal.client.submit(lanes(2), {"calls": calls})
+        wait_until_waiting(mortal, "activity:hangOnceAlone", run.id, 1)
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    meeting.open_gate("never:slot-0")
+    meeting.open_gate("never:slot-1")
+    with mortal.worker():
+        assert mortal.wait(run.id).status == "completed"
+    wait_until_free(mortal)
+
+
+def test_where_nothing_is_limited_nothing_is_asked(limited: Backend) -> None:
+    limited.redis.config_resetstat()
+    limited.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}])
+    commands: Any = limited.redis.info("commandstats")
+    assert "cmdstat_zpopmin" not in commands
+    wait_until_free(limited)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "2"])
+def test_a_limit_that_is_no_count_is_a_structural_error(limited: Backend, limit: Any) -> None:
+    document = {
+        "solution": {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]},
+        "config": {"max_concurrency": limit},
+        "delegates": {"d": {"config": {"max_concurrency": limit}}},
+    }
+    with pytest.raises(Rejected) as rejected:
+        limited.client.check(document)
+    assert {problem.pointer for problem in rejected.value.errors} == {
+        "/config/max_concurrency",
+        "/delegates/d/config/max_concurrency",
+    }
+
+
+def test_an_activity_that_may_never_be_at_work_cannot_be_registered() -> None:
+    with pytest.raises(ActivitiesError, match="max_concurrency is 0"):
+        activity("idle", max_concurrency=0)
+
+
+# No run takes all places of a worker, all of its threads, or its event loop.
+
+
+def test_a_run_that_is_alone_may_hold_all_but_a_ninth_and_others_find_places_free() -> None:
+    own = 0
+    while may_hold_another(own, own, 256):
+        own += 1
+    assert 220 <= own < 256
+    assert may_hold_another(0, own, 256)
+    assert not may_hold_another(0, 256, 256)
+    assert all(may_hold_another(held, held, 4) for held in range(4)), "of a few places all may be held"
+
+
+class Worker:
+    """A consumer with so many places, its clock, and what it has begun."""
+
+    def __init__(self, most: int, patch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        patch.setattr(lane_admission, "monotonic", lambda: self.now)
+        self.due: list[Callable[[], None]] = []
+        self.lanes = LaneAdmission(lambda: most, lambda seconds, do: self.due.append(do))
+        self.begun: list[tuple[str, int]] = []
+        self.dropped: list[tuple[str, int]] = []
+        self.given_back: dict[tuple[str, int], Callable[[], None]] = {}
+
+    def take(self, run: str, number: int) -> None:
+        lane = run, number
+
+        def begin(given_back: Callable[[], None]) -> None:
+            self.begun.append(lane)
+            self.given_back[lane] = given_back
+
+        self.lanes.take(run, str(number), begin, lambda: self.dropped.append(lane))
+
+    def end(self, run: str, number: int) -> None:
+        self.given_back[run, number]()
+        while self.due:
+            self.due.pop()()
+
+
+def test_lanes_beyond_a_runs_share_stand_aside_and_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(100):
+        worker.take("wide", number)
+    share = len(worker.begun)
+    assert 50 <= share < 64
+    worker.take("small", 0)
+    assert worker.begun[-1] == ("small", 0)
+    worker.end("wide", 0)
+    assert worker.begun[-1] == ("wide", share), "in their order"
+
+
+@pytest.mark.parametrize("was_lost", [False, True])
+def test_a_lane_is_the_same_whether_it_was_lost_before_or_not(was_lost: bool) -> None:
+    message = lane_task("run", "①", "queue", was_lost=was_lost)
+    task = SimpleNamespace(headers={"task": message.task}, payload=[[message.body], {}, {}])
+    assert lane_of(task) == ("run", "①"), "else it would be begun beyond the share of its run"
+
+
+def test_nothing_more_is_taken_while_lanes_that_stand_aside_may_soon_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(64):
+        worker.take("wide", number)
+    assert worker.lanes.is_closed
+    worker.now += lane_admission.STUCK_SECONDS
+    assert not worker.lanes.is_closed, "they have stood there for a while"
+    for number in range(64):
+        worker.end("wide", number)
+    assert not worker.lanes.is_closed
+    assert len(worker.begun) == 64
+
+
+def test_what_is_behind_is_taken_where_places_are_given_back_too_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(100):
+        worker.take("wide", number)
+    is_closed = []
+    for number in range(20):
+        worker.now += lane_admission.STUCK_SECONDS / 4
+        worker.end("wide", number)
+        is_closed.append(worker.lanes.is_closed)
+    assert is_closed == [True] * 3 + [False] * 17, "a run that trickles does not keep others waiting in the queue"
+
+
+def test_a_lane_that_stands_aside_already_is_dropped_when_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(64, monkeypatch)
+    for number in range(64):
+        worker.take("wide", number)
+    worker.take("wide", 63)
+    assert worker.dropped == [("wide", 63)]
+
+
+async def _held(places: FairSemaphore, run: str, entered: list[str], leave: asyncio.Event) -> None:
+    async with places.one(run):
+        entered.append(run)
+        await leave.wait()
+
+
+def test_a_run_does_not_hold_the_last_threads_and_all_are_served() -> None:
+    async def work() -> None:
+        places, entered, leave = FairSemaphore(64), list[str](), asyncio.Event()
+        wide = [asyncio.ensure_future(_held(places, "wide", entered, leave)) for _ in range(200)]
+        await asyncio.sleep(0)
+        cancelled = wide.pop()
+        cancelled.cancel()
+        await asyncio.sleep(0)
+        assert 50 <= len(entered) < 64
+        small = asyncio.ensure_future(_held(places, "small", entered, leave))
+        await asyncio.sleep(0)
+        assert entered[-1] == "small"
+        leave.set()
+        await asyncio.gather(small, *wide)
+        assert entered.count("wide") == 199
+        async with asyncio.timeout(1), places.one("other"):
+            pass
+
+    asyncio.run(work())
+
+
+def _busy(seconds: float) -> None:
+    until = monotonic() + seconds
+    while monotonic() < until:
+        pass
+
+
+async def _heavy(steps: int) -> int:
+    for _ in range(steps):
+        _busy(0.05)
+        await asyncio.sleep(0)
+    return steps
+
+
+async def _light(steps: int) -> float:
+    began = monotonic()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    return monotonic() - began
+
+
+def test_what_others_wait_for_is_a_step_of_a_heavy_run_and_not_all_its_lanes() -> None:
+    async def work() -> tuple[float, float]:
+        turns = FairScheduling()
+        heavy = [asyncio.ensure_future(turns.take("heavy", _heavy(3))) for _ in range(20)]
+        await asyncio.sleep(0)
+        beside = await turns.take("light", _light(20))
+        began = monotonic()
+        assert await asyncio.gather(*heavy) == [3] * 20
+        return beside, monotonic() - began
+
+    beside, left = asyncio.run(work())
+    assert left > 5 * beside, f"20 steps of a light run took {beside:.2f} s, and the heavy one {left:.2f} s more"
+
+
+def test_a_lane_that_has_begun_a_call_goes_on_before_others_begin_theirs() -> None:
+    async def work() -> int:
+        turns, begun, most = FairScheduling(), 0, 0
+
+        async def lane() -> None:
+            nonlocal begun, most
+            await asyncio.sleep(0)  # it is read, as all are before one begins
+            _busy(0.03)
+            turns.begin()
+            begun, most = begun + 1, max(most, begun + 1)
+            await asyncio.sleep(0)
+            _busy(0.03)
+            begun -= 1
+
+        lanes = [asyncio.ensure_future(turns.take("heavy", lane())) for _ in range(50)]
+        await asyncio.gather(*lanes, turns.take("light", _light(200)))
+        return most
+
+    assert asyncio.run(work()) < 10, "each holds in memory what its call is given"
+
+
+def test_errors_and_cancellations_pass_through() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("x")
+
+    async def tidy(told: list[str]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("left")
+
+    async def work() -> None:
+        turns, told = FairScheduling(), list[str]()
+        with pytest.raises(KeyError):
+            await turns.take("a", fail())
+        task = asyncio.ensure_future(turns.take("a", tidy(told)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert told == ["left"]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await turns.take("a", tidy(told))
+
+    asyncio.run(work())
+
+
+def test_lanes_that_stand_aside_begin_with_the_next_message_where_what_was_to_look_after_them_was_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker(1, monkeypatch)
+    for number in range(3):
+        worker.take("run", number)
+    worker.given_back["run", 0]()
+    worker.due.clear()  # as Celery does with a lost connection
+    worker.take("run", 1)  # published again
+    assert worker.begun == [("run", 0), ("run", 1)]
+
+
+def test_a_place_goes_to_the_keys_that_wait_in_turn() -> None:
+    places = FairPlaces[str](lambda: 1)
+    assert places.take("a")
+    for key, name in (("b", "b1"), ("b", "b2"), ("c", "c1")):
+        places.wait(key, name, name)
+    served = []
+    key = "a"
+    for _ in range(3):
+        places.give_back(key)
+        found = places.next()
+        assert found is not None
+        key, name = found
+        served.append(name)
+    assert served == ["b1", "c1", "b2"]

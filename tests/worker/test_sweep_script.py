@@ -1,9 +1,11 @@
-"""Who is judged dead, and who is not: the sweep's scripts on a real server (DESIGN "Sweep")."""
+"""The sweep (lua/sweep*.lua): who is lost, what is due, and what is sent again."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
@@ -37,11 +39,14 @@ from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.commits import Claim, Rest
 from acts_celery.worker.store.connections import connect
-from acts_celery.worker.store.keys import Keys, active_runs, probes, processes, secret
+from acts_celery.worker.store.keys import Keys, active_runs, due_runs, probes, processes, secret
 from acts_celery.worker.store.living import report_silent
+from acts_celery.worker.store.run_list import Parent
 from acts_celery.worker.store.waiting import MOST_UNANSWERED, read_unanswered
 
 from .test_commit_script import RUN, Log, done
+
+# Who is judged dead, and who is not: the sweep's scripts on a real server (DESIGN "Sweep").
 
 RESULTS, FAR = "judged-instances", "judged-far"
 SECRET = b"of this test"
@@ -824,3 +829,106 @@ def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted
     too_long = unanswered()._replace(why="x" * (LONGEST_WHY + 1))
     judged.reports.send(Report(unanswered=(too_long,)))
     assert list(chain(*judged.reports.pages())) == []
+
+
+# When the sweep looks at a run again, and what it does while recovery is suspended (lua/sweep.lua).
+
+_DEADLINE_SECONDS = 60
+
+
+@pytest.fixture
+def judged_sweep_looks(server: EmbeddedServer, request: pytest.FixtureRequest) -> Judged:
+    return Judged(server, f"looks.{abs(hash(request.node.name))}")
+
+
+def test_a_run_with_a_held_call_is_looked_at_when_the_time_for_a_decision_is_over(judged_sweep_looks: Judged) -> None:
+    judged_sweep_looks.begin(1)
+    held_ms = judged_sweep_looks.redis.time()[0] * 1000
+    judged_sweep_looks.redis.hset(judged_sweep_looks.keys.state, "approve_ms", 20_000)
+    judged_sweep_looks.redis.zadd(judged_sweep_looks.keys.held, {"\x1f0": held_ms})
+    judged_sweep_looks.sweeper.sweep()
+    assert judged_sweep_looks.state()["look"] == str(held_ms + 20_000)
+
+
+def test_what_is_due_to_be_tried_again_is_published_while_nothing_is_declared_lost(judged_sweep_looks: Judged) -> None:
+    judged_sweep_looks.begin(2)
+    judged_sweep_looks.claim(0)
+    judged_sweep_looks.note("retry:1:1:1", 1)
+    judged_sweep_looks.sweeper.take_turn()
+    for index in (0, 1):
+        judged_sweep_looks.lease(None, index, 1)
+    silence(judged_sweep_looks, 3600)
+    judged_sweep_looks.redis.delete(f"{judged_sweep_looks.prefix}:sweeping")
+    judged_sweep_looks.another_sweeper().take_turn()
+    assert judged_sweep_looks.entry().startswith("running")
+    assert judged_sweep_looks.published == 1
+
+
+def test_a_pause_of_recovery_that_none_of_ours_has_written_counts_for_nothing(judged_sweep_looks: Judged) -> None:
+    judged_sweep_looks.begin(1)
+    judged_sweep_looks.claim(0)
+    judged_sweep_looks.lease(None, 0, 1)
+    judged_sweep_looks.redis.hset(f"{judged_sweep_looks.prefix}:recovery", "until", 10**14)
+    judged_sweep_looks.sweeper.take_turn()
+    assert judged_sweep_looks.entry() == "lost:1:0:"
+
+
+def test_what_is_sent_and_forgotten_and_done_leaves_nothing_in_the_outbox(judged_sweep_looks: Judged) -> None:
+    judged_sweep_looks.begin(1)
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged_sweep_looks.advance(outcomes=[Outcome(0, Status.SENT)], sendings={0: task})
+    keys = judged_sweep_looks.keys.outbox, judged_sweep_looks.keys.outbox_tasks, judged_sweep_looks.keys.outbox_due
+    assert judged_sweep_looks.redis.exists(*keys) == 3
+    judged_sweep_looks.reports.send(Report(completed=(Completion(ref()),)))
+    judged_sweep_looks.sweeper.sweep()
+    assert judged_sweep_looks.redis.exists(*keys) == 0
+
+
+def ends(sweeper: Sweeper) -> bool:
+    """Whether a sweep comes to its end."""
+    sweeping = threading.Thread(target=sweeper.sweep, daemon=True)
+    sweeping.start()
+    sweeping.join(_DEADLINE_SECONDS)
+    return not sweeping.is_alive()
+
+
+def test_a_sweep_ends_and_sends_its_probes_though_runs_are_due_again_before_all_were_looked_at(
+    judged_sweep_looks: Judged,
+) -> None:
+    now_ms, runs = judged_sweep_looks.redis.time()[0] * 1000, [f"r{number}" for number in range(150)]
+    with judged_sweep_looks.redis.pipeline(transaction=False) as pipeline:
+        for keys in (Keys(judged_sweep_looks.prefix, run) for run in runs):
+            pipeline.hset(keys.state, "status", "running")
+            pipeline.zadd(keys.published, {"": now_ms})  # its task may lie in the queue still: a probe is to say
+        pipeline.zadd(active_runs(judged_sweep_looks.prefix), dict.fromkeys(runs, now_ms))
+        pipeline.zadd(due_runs(judged_sweep_looks.prefix), dict.fromkeys(runs, 0))
+        pipeline.execute()
+    judged_sweep_looks.settings = judged_sweep_looks.settings.model_copy(update={"sweep_interval_seconds": 0.001})
+    assert ends(judged_sweep_looks.another_sweeper())
+    assert judged_sweep_looks.published == 1, "the probe"
+
+
+def test_a_broken_run_is_left_alone_by_the_servers_clock(
+    judged_sweep_looks: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged_sweep_looks.begin(1)
+    judged_sweep_looks.redis.set(judged_sweep_looks.keys.leases, "none of ours")
+    judged_sweep_looks.redis.zadd(due_runs(judged_sweep_looks.prefix), {RUN: 0})
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() - 3600)
+    assert ends(judged_sweep_looks.sweeper)
+    next_ms: Any = judged_sweep_looks.redis.zscore(due_runs(judged_sweep_looks.prefix), RUN)
+    assert next_ms > judged_sweep_looks.redis.time()[0] * 1000
+
+
+def test_r9_3_an_ended_child_answers_anew_also_while_what_it_has_sent_is_not_done(judged_sweep_looks: Judged) -> None:
+    judged_sweep_looks.begin(1)
+    task = TaskMessage("acts.execute_background", FAR, pack({"attempt": {}}), "-", is_forgotten=True)
+    judged_sweep_looks.advance(outcomes=[Outcome(0, Status.SENT)], sendings={0: task})
+    above = Keys(judged_sweep_looks.prefix, "above")
+    parent: dict[Any, Any] = Parent(CallId(above.run, None, 0), 1, 1).to_fields()
+    judged_sweep_looks.redis.hset(judged_sweep_looks.keys.state, mapping=parent)
+    judged_sweep_looks.redis.hset(above.state, "status", "running")
+    judged_sweep_looks.redis.hset(above.calls, "\x1f0", f"child:1:0:{RUN}")
+    judged_sweep_looks.sweeper.sweep()
+    assert (judged_sweep_looks.state()["status"], judged_sweep_looks.published) == ("completed", 1)

@@ -1,19 +1,34 @@
-"""Runs as traces: spans from the log, by the conventions of OpenTelemetry for generative AI."""
+"""Traces, and the log lines of a call."""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from celery.utils.log import ColorFormatter
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acts_celery import Run
-from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.broker.attempts import place_of_run
+from acts_celery.broker_config import EmbeddedServer, Settings, load
+from acts_celery.protocol import Limits
+from acts_celery.worker.broker.attempts import Attempt, CallId, TracePlace, call_span, place_of_run
+from acts_celery.worker.broker.messages import ActivityCall, pack_message, unpack_activity_call
+from acts_celery.worker.client.call_results import Timing
+from acts_celery.worker.errors import MalformedMessage
+from acts_celery.worker.logs import AT_WORK, MaskedFormatter, Masking, _set_up, json_formatter, lane_at_work
+from acts_celery.worker.registry.loading import load as load_activities
+from acts_celery.worker.store.entries import Spent
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.telemetry.sending import Exported, NotExported, NothingToExport, SpanSender, TraceExport
 from acts_celery.worker.telemetry.spans import request_attributes
@@ -21,8 +36,11 @@ from tests.acceptance.command import Finished, acts
 
 from .backend import Backend, Meeting, settings_apart
 from .loops import Asked, answer
+from .test_control_cli import command
 from .test_r9_3_children import ASK, SUM, Told
 from .trace_receiver import Receiver, Seen, receiving
+
+# Runs as traces: spans from the log, by the conventions of OpenTelemetry for generative AI.
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -55,7 +73,7 @@ def exporter(receiver: Receiver) -> Iterator[Exporter]:
         sender.close()
 
 
-def command(backend: Backend, *arguments: str, **variables: str) -> Finished:
+def command_traces(backend: Backend, *arguments: str, **variables: str) -> Finished:
     return acts(*arguments, env=backend.environment(**variables))
 
 
@@ -295,10 +313,10 @@ def test_what_is_no_traceparent_is_refused_and_a_variable_that_is_none_is_told_o
         backend.client.submit((), {"calls": [echo(1, 0)]}, traceparent="00-zz")
     document = backend.folder / "submission.json"
     document.write_text(json.dumps({"solution": {"calls": [echo(1, 0)]}}))
-    told = command(backend, "submit", str(document), TRACEPARENT="nonsense")
+    told = command_traces(backend, "submit", str(document), TRACEPARENT="nonsense")
     assert told.code == 0
     assert "TRACEPARENT is no traceparent" in told.stderr
-    kept = command(backend, "submit", str(document), TRACEPARENT=SAMPLED)
+    kept = command_traces(backend, "submit", str(document), TRACEPARENT=SAMPLED)
     assert kept.stderr == ""
     state = backend.redis.hget(Keys(backend.settings.key_prefix, kept.stdout.strip()).state, "trace")
     assert state == f"{TRACE}-{SPAN}-01".encode()
@@ -428,10 +446,10 @@ def test_the_commands_export_a_run_and_all_runs_as_they_end(
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
     with running.worker():
         first = running.run([echo(1, 0)]).run
-        one = command(running, "trace", first, "--json", **variables)
+        one = command_traces(running, "trace", first, "--json", **variables)
         assert json.loads(one.stdout) == {"run": first, "trace": place_of_run(first).trace, "spans": 2, "ended": True}
         second = running.run([echo(1, 0)]).run
-        told = command(running, "traces", "--json", **variables).stdout.splitlines()
+        told = command_traces(running, "traces", "--json", **variables).stdout.splitlines()
         assert sorted(json.loads(line)["run"] for line in told) == [first, second]
         reading, following = _follow(running, variables)
         with following as process:
@@ -463,3 +481,347 @@ def test_without_the_extra_the_commands_say_what_to_install(backend: Backend) ->
     )
     assert done.returncode == 2
     assert "pip install 'acts-celery[otel]'" in done.stderr
+
+
+# Where runs and calls stand in a trace: the header of W3C Trace Context, and ids that follow from run and call.
+
+
+@pytest.mark.parametrize(
+    ("header", "is_sampled"),
+    [
+        (f"00-{TRACE}-{SPAN}-01", True),
+        (f"00-{TRACE}-{SPAN}-00", False),
+        (f"00-{TRACE}-{SPAN}-03", True),
+        (f"cc-{TRACE}-{SPAN}-01-what-the-future-will-be-like", True),
+        (f"cc-{TRACE}-{SPAN}-01", True),
+    ],
+)
+def test_a_traceparent_is_read(header: str, is_sampled: bool) -> None:
+    assert TracePlace.read_header(header) == TracePlace(TRACE, SPAN, is_sampled)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "00",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"00-{TRACE}-{SPAN}-1",
+        f"cc-{TRACE}-{SPAN}-01.what",
+        f"00-{TRACE}-{SPAN}-01\n",
+        f" 00-{TRACE}-{SPAN}-01",
+        f"00-{TRACE[:-1]}-{SPAN}-01",
+        f"00-{'٣' * 32}-{SPAN}-01",
+    ],
+)
+def test_what_is_none_is_not(header: str) -> None:
+    assert TracePlace.read_header(header) is None
+
+
+@given(st.binary(min_size=16, max_size=16), st.binary(min_size=8, max_size=8), st.sampled_from([None, True, False]))
+def test_a_place_travels_as_it_is(trace: bytes, span: bytes, is_sampled: bool | None) -> None:
+    place = TracePlace(trace.hex(), span.hex(), is_sampled)
+    assert TracePlace.unpack(place.pack()) == place
+    if any(trace) and any(span):
+        read = TracePlace.read_header(place.header)
+        assert read == TracePlace(place.trace, place.span, is_sampled is not False)
+
+
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20), st.integers(0, 99), st.integers(0, 9))
+def test_each_run_call_and_repetition_has_a_span_of_its_own(run: str, lane: str, index: int, again: int) -> None:
+    member = CallId(run, lane, index).member
+    spans = {place_of_run(run).span, call_span(run, member, again), call_span(run, member, again + 1)}
+    spans.add(call_span(run, CallId(run, None, index).member, again))
+    assert len(spans) == 4
+    assert all(re.fullmatch("[0-9a-f]{16}", span) for span in spans)
+    assert call_span(run, member, again) == call_span(run, member, again)
+
+
+def test_an_attempt_has_the_span_of_its_call_in_the_trace_of_its_run() -> None:
+    id_ = CallId("r", "①", 3)
+    above = TracePlace(TRACE, SPAN, is_sampled=False)
+    under = Attempt(id_, trace=place_of_run("r", above).pack())
+    assert under.place.header == f"00-{TRACE}-{call_span('r', id_.member)}-00"
+    assert Attempt(id_, again=1).place == place_of_run("r").at(call_span("r", id_.member, 1))
+
+
+@pytest.mark.parametrize("trace", ["x", f"{TRACE}-{SPAN}-02", f"{TRACE}-{SPAN}-01\n", f"{TRACE}-{SPAN}"])
+def test_a_message_with_a_place_that_is_none_is_refused(trace: str) -> None:
+    good = ActivityCall(Attempt(CallId("r", None, 0), trace=f"{TRACE}-{SPAN}-01"), "a", {}, {}, {})
+    assert unpack_activity_call(pack_message(good), Limits()) == good
+    bad = ActivityCall(Attempt(CallId("r", None, 0), trace=trace), "a", {}, {}, {})
+    with pytest.raises(MalformedMessage):
+        unpack_activity_call(pack_message(bad), Limits())
+
+
+# When calls began and ended, what they waited for, and how often they were tried.
+
+TOOLS = {"think": {"type": "object"}}
+
+
+def test_a_call_says_when_it_began_what_it_took_and_how_often_it_was_tried(backend: Backend, meeting: Meeting) -> None:
+    calls: list[dict[str, Any]] = [
+        {"_tool": "failTwice", "name": "timed", "_outputPath": "†state.a"},
+        {"_tool": "waitAtGate", "gate": "timed", "value": "†state.a", "_outputPath": "†state.b"},
+        {"_tool": "remoteAdd", "a": "†state.a", "b": 1, "_outputPath": "†state.c"},
+    ]
+    run = backend.client.submit([], {"calls": calls})
+    meeting.take("at:timed")
+    (at_gate,) = [call for call in run.result().calls if call.index == 1]
+    assert at_gate.timing == Timing(attempts=1)
+    meeting.open_gate("timed")
+    backend.wait(run.id)
+    first, second, remote = (call["timing"] for call in run.result(waits=True).to_dict()["calls"])
+    assert [timing["attempts"] for timing in (first, second, remote)] == [3, 1, 1]
+    assert first["waited_seconds"] >= 0.01  # it rested twice
+    for timing in (second, remote):
+        began, ready = datetime.fromisoformat(timing["began"]), datetime.fromisoformat(first["ended"])
+        assert timing["waited_seconds"] == max((began - ready).total_seconds(), 0)
+        spent = datetime.fromisoformat(timing["ended"]) - began
+        assert timing["seconds"] == spent.total_seconds()
+    quick = run.result().to_dict()["calls"]
+    assert {call["timing"]["waited_seconds"] for call in quick} == {None}
+
+
+def test_they_are_printed_the_slowest_first_and_beside_what_a_call_wrote(backend: Backend) -> None:
+    calls: list[dict[str, Any]] = [
+        {"_tool": "echo", "value": 1, "_outputPath": "†state.a"},
+        {"_tool": "failTwice", "name": "printed", "_outputPath": "†state.b"},
+    ]
+    run = backend.run(calls).run
+    lines = command(backend, "show", run, "--timings").stdout.splitlines()
+    assert len(lines) == 2
+    assert any("1 failTwice (global): " in line and ", 3 attempts, by acts@" in line for line in lines)
+    assert " ms, 3 attempts" in command(backend, "log", run).stdout
+    shown = command(backend, "show", run, "--json").json["calls"]
+    assert [call["timing"]["attempts"] for call in shown] == [1, 3]
+    ends = [line["end"]["timing"] for line in command(backend, "log", run, "--json").json_lines if "end" in line]
+    assert sorted(end["attempts"] for end in ends) == [1, 3]
+    assert all(end["began"] <= end["ended"] for end in ends)
+
+
+def test_a_call_that_left_no_message_is_in_the_log_where_all_is_asked_for(backend: Backend) -> None:
+    context = [{"type": "state", "_instance": "①", "x": 1}]
+    calls = [
+        {"_tool": "think", "thought": "is it enough?", "about": "†state.x"},
+        {"_tool": "say", "text": "†state.gone"},
+        {"_tool": "say", "text": "it is"},
+    ]
+    plan = {"type": "plan", "calls": [{"_tool": "explode", "_outputPath": "†state.gone"}, *calls]}
+    run = backend.client.submit_document({"context": [*context, plan], "tools": TOOLS})
+    backend.wait(run.id)
+    usual = command(backend, "log", run.id).stdout
+    everything = command(backend, "log", run.id, "--all", "--instance", "①").stdout
+    for end in ("← think, latent", "← say, sent", "← say, skipped: †state.gone"):
+        assert (end in everything, end in usual) == (True, False)
+    lines = command(backend, "log", run.id, "--all", "--json").json_lines
+    ends = {(line["end"]["index"], line["end"]["status"]) for line in lines if line["message"] is None}
+    assert ends == {(1, "latent"), (2, "skipped"), (3, "sent")}
+
+
+def test_what_no_worker_of_ours_has_written_is_no_time() -> None:
+    for packed in (-1, "1", [1], [1, 1], [-1, 2], [None, "2"], {"took": 1}, None):
+        assert Spent.read(packed) is None
+    for spent in (Spent(0), Spent(12, 3), Spent(None, 2)):
+        assert Spent.read(spent.pack()) == spent
+
+
+# How a worker writes its log: lines for people, or one JSON document a line; never with what is secret.
+
+ACTIVITIES = Path(__file__).parent / "fixtures" / "logging_activities.py"
+KEY = "sk-key-of-the-settings"
+
+
+def logged(server: EmbeddedServer, meeting: Meeting, folder: Path, log_format: str, name: str) -> Backend:
+    settings = settings_apart(server, name, model="openai:m", model_api_key=KEY, log_format=log_format)
+    load_activities(str(ACTIVITIES))
+    return Backend(settings.model_copy(update={"activities": (str(ACTIVITIES),)}), meeting, folder)
+
+
+CALLS = [
+    {"_tool": "tell", "text": "marigold", "_instance": "①", "_outputPath": "†state.a"},
+    {"_tool": "breakdown", "text": "marigold", "_outputPath": "†state.b"},
+    {"_tool": "farAway", "text": "marigold", "_outputPath": "†state.c"},
+]
+CONTEXT = [{"type": "state", "_instance": "①", "n": 1}]
+
+
+@pytest.fixture(scope="module")
+def as_json(
+    server: EmbeddedServer, meeting: Meeting, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str, list[dict[str, Any]]]:
+    """A run of its own, one in somebody's trace, and the lines of the worker's log, which has ended."""
+    backend = logged(server, meeting, tmp_path_factory.mktemp("logged-json"), "json", "logged-json")
+    with backend.worker():
+        alone = backend.run(CALLS, CONTEXT).run
+        within = backend.run(CALLS, CONTEXT, traceparent=f"00-{TRACE}-00f067aa0ba902b7-01").run
+    lines = backend.log.read_text(encoding="utf-8").splitlines()
+    assert KEY not in "".join(lines)
+    assert "hunter2" not in "".join(lines)
+    since = dropwhile(lambda line: not line.startswith("{"), lines)  # Celery warns root before it sets its log up
+    spoken = [line for line in since if line and not line.startswith("worker: ")]  # and says farewell beside it
+    return alone, within, [json.loads(line) for line in spoken]
+
+
+def test_each_line_is_a_document_with_run_instance_call_attempt_and_trace(
+    as_json: tuple[str, str, list[dict[str, Any]]],
+) -> None:
+    alone, within, lines = as_json
+    said = [line for line in lines if line["event"] == "logged marigold" and line["run"] == alone]
+    assert [line["attempt"] for line in said] == [1, 2]
+    about = {"run": alone, "instance": "①", "call": 0, "attempt": 1, "trace": place_of_run(alone).trace}
+    assert {name: said[0][name] for name in about} == about
+    assert (said[0]["level"], said[0]["logger"], said[0]["amount"]) == ("info", "shop", 3)
+    assert said[0]["who"] == {"name": "marigold"}
+    assert said[0]["timestamp"].endswith("Z")
+    assert [line for line in lines if "at_work" in line or "data" in line] == []
+    traces = {line["trace"] for line in lines if line.get("run") == within and "trace" in line}
+    assert traces == {TRACE}
+    named = [line for line in lines if alone in line["event"] or within in line["event"]]
+    assert [line for line in named if "run" not in line] == [], "the ends of tasks are about their runs, too"
+
+
+def test_what_is_logged_with_structlog_and_what_is_printed_goes_the_same_way(
+    as_json: tuple[str, str, list[dict[str, Any]]],
+) -> None:
+    alone, _, lines = as_json
+    counted = next(line for line in lines if line["event"] == "counted" and line["run"] == alone)
+    assert (counted["word"], counted["two"], counted["call"], counted["instance"]) == ("marigold", "a b", 0, "①")
+    assert (counted["logger"], counted["level"]) == ("shop.events", "info")
+    far = next(line for line in lines if line["event"] == "far" and line["run"] == alone)
+    assert (far["call"], far["level"]) == (2, "warning")
+    assert any(line["event"] == "printed marigold" and line["call"] == 0 for line in lines)
+
+
+def test_a_failed_attempt_is_a_warning_and_a_failed_call_an_error_with_its_traceback_once(
+    as_json: tuple[str, str, list[dict[str, Any]]],
+) -> None:
+    alone, within, lines = as_json
+    for run in (alone, within):
+        (again,) = [line for line in lines if line["event"].startswith("tell failed") and line["run"] == run]
+        assert again["level"] == "warning"
+        assert "exception" not in again
+        assert "OSError (redis://user:***@host/0 is away" in again["event"]
+    ended = [line for line in lines if line["event"].startswith("breakdown failed")]
+    assert [line["level"] for line in ended] == ["error", "error"]
+    assert "ValueError (two\\nlines of marigold with ***)" in ended[0]["event"]
+    assert ["Traceback" in line.get("exception", "") for line in ended] == [True, False]
+
+
+def test_celerys_own_lines_and_the_one_that_says_that_it_is_ready_are_documents(
+    as_json: tuple[str, str, list[dict[str, Any]]],
+) -> None:
+    _, _, lines = as_json
+    assert any(line["logger"].startswith("celery.") for line in lines)
+    (ready,) = [line for line in lines if " is ready, on " in line["event"]]
+    assert ready["level"] == "info"
+
+
+def test_for_people_structlog_writes_a_line_with_its_values(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    backend = logged(server, meeting, tmp_path, "text", "logged-text")
+    with backend.worker():
+        run = backend.run(CALLS, CONTEXT).run
+    text = backend.log.read_text(encoding="utf-8")
+    assert f'] run={run} instance=① call=0 counted word=marigold two="a b"\n' in text
+    assert f"] run={run} instance=① call=0 attempt=2 logged marigold\n" in text
+    assert f"] run={run} call=2 far word=marigold\n" in text
+    assert "\x1b[" not in text, "colours are for terminals"
+    assert "redis://user:***@host/0 is away" in text
+    assert KEY not in text
+    assert text.count("Traceback") == 1
+
+
+def written(formatter: logging.Formatter, message: Any, *args: Any, **extra: Any) -> str:
+    """A line of the library's, as a handler of the worker writes it."""
+    stream, logger = io.StringIO(), logging.getLogger("tests.log_lines")
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(AT_WORK)
+    handler.setFormatter(formatter)
+    logger.addHandler(handler)
+    try:
+        logger.warning(message, *args, extra=extra)
+    finally:
+        logger.removeHandler(handler)
+    return stream.getvalue()
+
+
+def test_nothing_that_is_logged_breaks_a_document_or_forges_a_line() -> None:
+    odd = {"nan": float("nan"), "bytes": b"\xff", "set": {1}, "object": object(), "key": {1: "x\u2028y"}}
+    line = written(json_formatter(), 'a\n{"level": "forged"} \x9b2J %s', "x", **odd)
+    assert line.count("\n") == 1
+    assert line.rstrip("\n").isprintable()
+    document = json.loads(line)
+    assert document["event"] == 'a\n{"level": "forged"} \x9b2J x'
+    assert (document["nan"], document["bytes"], document["set"]) == ("nan", "b'\\xff'", [1])
+    assert document["key"] == {"1": "x\u2028y"}
+
+
+def test_a_lane_whose_run_was_not_read_yet_has_no_trace() -> None:
+    with lane_at_work("r", None):
+        document = json.loads(written(json_formatter(), "said"))
+    assert (document["run"], "trace" in document, "call" in document) == ("r", False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("amqp://guest:s3cret@host:5672//", "amqp://guest:***@host:5672//"),
+        ("redis://:s3cret@host/0 and rediss://u:other@h", "redis://:***@host/0 and rediss://u:***@h"),
+        ("http://user@host/a:b@c", "http://user@host/a:b@c"),
+        ("an@address.org, and 12:30", "an@address.org, and 12:30"),
+        ('{"url": "https://u:p@h"}', '{"url": "https://u:***@h"}'),
+    ],
+)
+def test_passwords_in_addresses_are_masked(text: str, shown: str) -> None:
+    assert Masking()(text) == shown
+
+
+def test_the_keys_and_passwords_of_the_settings_are_masked_wherever_they_stand() -> None:
+    settings: Settings = load(
+        env_file=None,
+        broker_url="redis://u:broker%2Fword@host/0",
+        redis_url="redis://:one-word@a:1/0",
+        model="openai:m",
+        model_api_key='key"quoted',
+        models={"other": {"model": "openai:o", "api_key": "key-of-other"}},
+    )
+    masked = Masking(settings)
+    for secret in ("broker%2Fword", "broker/word", "one-word", 'key"quoted', 'key\\"quoted', "key-of-other"):
+        assert masked(f"it is <{secret}>") == "it is <***>"
+
+
+def test_a_handler_that_somebody_else_has_set_up_is_labelled_and_writes_as_it_did() -> None:
+    logger = logging.getLogger("tests.handlers")
+    own, celerys = logging.StreamHandler(), logging.StreamHandler()
+    own.setFormatter(formatter := logging.Formatter("%(message)s"))
+    celerys.setFormatter(ColorFormatter("%(message)s"))
+    logger.handlers = [own, celerys]
+    _set_up(logger, Masking(), as_json=True)
+    assert own.formatter is formatter
+    assert isinstance(celerys.formatter, MaskedFormatter)
+    assert AT_WORK in own.filters
+    assert AT_WORK in celerys.filters
+
+
+def test_for_people_nothing_that_a_record_holds_begins_a_line_or_reaches_the_terminal() -> None:
+    forged = "\x1b[2Jx\n[2026-11-28 00:00:00,000: CRITICAL/MainProcess] run=boss approved\u2028by ann\x85\r[2026] y"
+    logger, stream = logging.getLogger("tests.forged"), io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(MaskedFormatter(logging.Formatter("[%(levelname)s] %(message)s"), Masking()))
+    logger.handlers, logger.propagate = [handler], False
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        logger.exception("said %s", forged)
+    lines = re.split("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", stream.getvalue().rstrip("\n"))
+    assert lines[0].startswith("[ERROR] said ")
+    assert [line for line in lines[1:] if not line.startswith("  ")] == []
+    assert sum("run=boss approved\\u2028by ann\\x85\\r[2026] y" in line for line in lines) == 2
+    assert "\x1b" not in stream.getvalue()
+    assert any(line.startswith("  ValueError: ") for line in lines)
