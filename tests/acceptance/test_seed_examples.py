@@ -15,7 +15,6 @@ from typing import Any, Final
 import pytest
 
 from acts_celery.protocol import parse
-from acts_celery.protocol.plan.submission import decode
 
 from .command import ROOT, acts, completed
 
@@ -104,7 +103,7 @@ def needed(value: Any, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_says_precisely_what_is_missing(name: str) -> None:
-    value = decode(EXAMPLES[name].encode())
+    value = json.loads(EXAMPLES[name])
     finished = acts("check", "-", "--json", stdin=EXAMPLES[name].encode())
     assert finished.code == 2, finished
     found = {error["pointer"]: error["message"] for error in finished.json["errors"]}
@@ -114,9 +113,9 @@ def test_an_example_says_precisely_what_is_missing(name: str) -> None:
         assert word in found[at]
 
 
-@pytest.mark.parametrize("name", [name for name, text in EXAMPLES.items() if calls_in(decode(text.encode()))])
+@pytest.mark.parametrize("name", [name for name, text in EXAMPLES.items() if calls_in(json.loads(text))])
 def test_an_example_runs_as_it_stands_with_what_it_lacks(name: str, tmp_path: Path) -> None:
-    options = needed(decode(EXAMPLES[name].encode()), tmp_path)
+    options = needed(json.loads(EXAMPLES[name]), tmp_path)
     checked = acts("check", "-", "--json", *options, stdin=EXAMPLES[name].encode())
     assert checked.code == 0, checked
     result = completed(acts("run", "-", "--json", *options, stdin=EXAMPLES[name].encode()))

@@ -11,6 +11,7 @@ import re
 import tokenize
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,9 @@ MOST_MODULES_THAT_NAME_CALL_ENDED: Final = 4
 MOST_CLASS_NAMES_USED_TWICE: Final = 55
 MOST_NUMBERS_OUTSIDE_LIMITS: Final = 647
 MOST_PARAMETERS: Final = 7
+MOST_PERCENT_OF_TEST_MODULES_THAT_REACH_DEEP: Final = 35
+DEEP: Final = 3
+"""Dots in the name of a module three levels in the product."""
 SYNTAX: Final = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 }
@@ -141,6 +145,22 @@ def _is_number(value: ast.expr) -> bool:
         isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
         for node in parts
     )
+
+
+def test_few_modules_of_tests_reach_deep_into_the_product() -> None:
+    """Most do with what users import, commands and HTTP, and import nothing such as `acts_celery.worker.store.lane`."""
+    modules = sorted((ROOT / "tests").rglob("test_*.py"))
+    deep = [path for path in modules if any(name.count(".") >= DEEP for name in _imported(path))]
+    assert 100 * len(deep) <= MOST_PERCENT_OF_TEST_MODULES_THAT_REACH_DEEP * len(modules), (len(deep), len(modules))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """The modules of the product that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [node.module]
+        yield from (name for name in names if name.startswith("acts_celery."))
 
 
 def test_many_parameters_are_allowed_only_where_there_are_many() -> None:

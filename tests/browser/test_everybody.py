@@ -12,12 +12,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
 from acts_celery import Run
-from acts_celery.worker.ui.server import ASSETS
+from tests.acceptance.command import ROOT
 
 from .chromium import DESK, PHONE, Window, window
 from .runs import open_view
 
 pytestmark = pytest.mark.chromium
+
+ASSETS: Final = ROOT / "worker" / "ui" / "assets"
 
 SHOP_VIEWS: Final = ((), ("call", "1", "failed"), ("instances",), ("instance", "order-3"), ("value", "†state.price"))
 View = tuple[Any, ...]

@@ -11,13 +11,15 @@ import pytest
 from playwright.sync_api import expect
 
 from acts_celery import Run
-from acts_celery.worker.ui.server import ASSETS
+from tests.acceptance.command import ROOT
 from tests.worker.backend import Backend
 
 from .chromium import Window
 from .runs import file_of, file_with, open_view
 
 pytestmark = pytest.mark.chromium
+
+ASSETS: Final = ROOT / "worker" / "ui" / "assets"
 
 MARKUP: Final = "</script><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
 TURNED: Final = "a\u202eb\u2066c\u0007d\u2028e"

@@ -1,26 +1,38 @@
-"""Tools of MCP servers are carried out as activities are, and what a server does wrong stays with its call."""
+"""Tools of MCP servers: over stdio and HTTP, and their sessions."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from acts_celery import LocalClient, WorkerError, local
-from acts_celery.broker_config import McpServer, SettingsError, load
+from acts_celery import Client, LocalClient, Run, WorkerError, local
+from acts_celery.broker_config import EmbeddedServer, McpServer, SettingsError, load
 from acts_celery.protocol import Rejected
+from acts_celery.worker.broker.messages import pack
 from acts_celery.worker.cli.mcp import listed, mcp
-from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, standings
+from acts_celery.worker.registry.activities import Registry
+from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, register_tools, standings
+from acts_celery.worker.runner.application import make_client_application
 from tests.environment import without_settings
+from tests.few import few
+from tests.worker.backend import DEADLINE_SECONDS, RUN_SECONDS, Backend, Meeting, meeting_url, settings_apart
+
+# Tools of MCP servers are carried out as activities are, and what a server does wrong stays with its call.
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
@@ -365,3 +377,387 @@ def test_the_commands_show_what_a_server_says_and_admit_it(tmp_path: Path) -> No
     refused = gone.invoke(mcp, ["admit", "web", "--json"], standalone_mode=False)
     assert "nothing is admitted" in str(refused.exception)
     assert json.loads(refused.stdout)["errors"][0]["message"] == str(refused.exception)
+
+
+# MCP servers at an address: a server that is killed, hangs, changes, floods, is not there or refuses the key; and a
+# worker that is killed while it waits for one.
+
+SERVER = Path(__file__).with_name("sdk_server.py")
+
+
+@dataclass
+class At:
+    """An address at which servers follow each other; what connects in between waits for the next."""
+
+    folder: Path
+    key: str
+    listening: socket.socket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        self.listening = socket.create_server(("127.0.0.1", 0))
+
+    @contextmanager
+    def server(self) -> Iterator[subprocess.Popen[bytes]]:
+        number = self.listening.fileno()
+        command = [sys.executable, str(SERVER), str(self.folder), str(number), self.key]
+        with (
+            self.log.open("ab") as log,
+            subprocess.Popen(command, env=without_settings(), pass_fds=[number], stdout=log, stderr=log) as process,
+        ):
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def named(self, **more: Any) -> McpServer:
+        """As the settings name it; its key is in a variable."""
+        return at(self.listening, "${MCP_TEST_" + self.folder.name.upper() + "}", **more)
+
+    def said(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def at(listening: socket.socket, key: str, **more: Any) -> McpServer:
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    return McpServer.model_validate({"url": url, "headers": {"Authorization": f"Bearer {key}"}, **more})
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
+    place = At(tmp_path / "web", "key-of-web")
+    monkeypatch.setenv("MCP_TEST_WEB", place.key)
+    with place.listening:
+        yield place
+
+
+def test_a_server_that_is_killed_hangs_floods_or_changes_spoils_its_own_calls_alone(tmp_path: Path, web: At) -> None:
+    servers = {"web": web.named(retries=5), "slow": web.named(timeout_seconds=3)}
+    with web.server() as first, local(**admitted(tmp_path, servers), limit_call_bytes=500_000) as client:
+        assert outcome(client, "echo", text="tea") == "tea"
+        (web.folder / "description").write_text("Sends the text to others.")
+        run = client.submit(solution={"calls": [{"_tool": "web.die_once", "_outputPath": "†state.found"}]})
+        assert first.wait(RUN_SECONDS) == -signal.SIGKILL
+        with web.server():
+            assert run.wait(timeout_seconds=RUN_SECONDS).data()["state"]["found"] == "done"
+            assert web.said("calls").count("die_once") == 2
+            kind, message = outcome(client, "echo", text="tea")
+            assert (kind, "acts mcp admit web.echo" in message) == ("McpToolChanged", True)
+            kind, message = outcome(client, "flood")
+            assert (kind, "ACTS_LIMIT_CALL_BYTES" in message, "500,000" in message) == ("McpRefused", True, True)
+            assert web.said("calls").count("flood") == 1
+            assert outcome(client, "slow.hang")[0] == "TimeoutError"
+            assert outcome(client, "cancelled") == "done"
+    with web.server(), local(**admitted(tmp_path, servers)) as client:
+        assert outcome(client, "echo", text="tea") == "tea"
+
+
+def test_an_error_that_a_server_answers_over_http_is_its_tools_though_it_reads_like_one_of_the_transport(
+    tmp_path: Path, web: At
+) -> None:
+    servers = {"web": web.named(retries=2)}
+    with web.server(), local(**admitted(tmp_path, servers)) as client:
+        assert outcome(client, "refuse") == (
+            "McpRefused",
+            "MCP server web refused: SSE stream ended without a response",
+        )
+        assert web.said("calls") == ["refuse"]
+
+
+def test_a_server_of_the_version_without_sessions_has_one_for_each_run_and_none_where_it_is_stateless(
+    tmp_path: Path, web: At
+) -> None:
+    servers = {"web": web.named(), "shared": web.named(stateless=True)}
+    with web.server(), local(**admitted(tmp_path, servers)) as client:
+        assert not any(web.said("sessions"))
+        for _ in range(2):
+            assert outcome(client, "shared.echo", text="tea") == "tea"
+        assert not any(web.said("sessions"))
+        for _ in range(2):
+            assert outcome(client, "web.echo", text="tea") == "tea"
+        assert len(set(filter(None, web.said("sessions")))) == 2
+
+
+def test_an_address_that_speaks_something_else_is_named_by_its_status() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_error(405)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/sse"
+        found = listed(load(mcp={"web": McpServer.model_validate({"url": url})}), ["web"])["web"]
+        server.shutdown()
+    assert isinstance(found, WorkerError)
+    assert all(word in str(found) for word in ("HTTP 405 Method Not Allowed", "only streamable HTTP"))
+
+
+def test_each_server_is_sent_its_own_key_and_one_that_is_not_there_spoils_no_other(
+    tmp_path: Path, web: At, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = At(tmp_path / "other", "key-of-other")
+    monkeypatch.setenv("MCP_TEST_OTHER", other.key)
+    with other.listening, web.server(), other.server(), socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # and does not listen
+        servers = {"web": web.named(), "other": other.named()}
+        settings = admitted(tmp_path, servers)
+        known = json.loads((tmp_path / "tools.json").read_text())
+        known |= dict.fromkeys(("dead", "keyless"), known["web"])
+        (tmp_path / "tools.json").write_text(json.dumps(known))
+        settings["mcp"] = servers | {"dead": at(dead, "x"), "keyless": at(web.listening, "old")}
+        with local(**settings) as client:
+            assert outcome(client, "dead.echo")[0] == "McpUnavailable"
+            kind, message = outcome(client, "keyless.echo")
+            assert (kind, "HTTP 401" in message, '"headers"' in message) == ("McpUnavailable", True, True)
+            assert outcome(client, "web.echo", text="tea") == "tea"
+            assert outcome(client, "other.echo", text="tea") == "tea"
+        assert set(other.said("keys")) == {"Bearer key-of-other"}
+        assert set(web.said("keys")) == {"Bearer key-of-web", "Bearer old"}
+
+
+@pytest.mark.parametrize("way", [pytest.param("stdio", marks=pytest.mark.nightly), "http"])
+def test_a_call_begins_again_elsewhere_when_its_worker_is_killed_while_it_waits_for_the_server(
+    tmp_path: Path, web: At, way: str
+) -> None:
+    command = {"command": sys.executable, "args": [str(SERVER), str(web.folder)]}
+    servers = {"web": web.named() if way == "http" else McpServer.model_validate(command)}
+    with ExitStack() as stack:
+        if way == "http":
+            stack.enter_context(web.server())
+        tools = admitted(tmp_path, servers)
+        server = stack.enter_context(EmbeddedServer())
+        settings = settings_apart(server, "mcp", lease_seconds=2, sweep_interval_seconds=0.2, **tools)
+        backend = Backend(settings, Meeting(meeting_url(server)), tmp_path)
+        own = Registry()
+        register_tools(settings, own)
+        client = stack.enter_context(Client(settings, registry=own))
+        with backend.worker(MCP_TEST_WEB=web.key) as victim:
+            run = client.submit([], {"calls": [{"_tool": "web.hang_once", "_outputPath": "†state.found"}]})
+            begun = time.monotonic()
+            while not web.said("calls"):
+                assert time.monotonic() - begun < DEADLINE_SECONDS, backend.log.read_text()
+                time.sleep(0.01)
+            os.kill(victim.pid, signal.SIGKILL)
+        with backend.worker(MCP_TEST_WEB=web.key):
+            assert run.wait(timeout_seconds=RUN_SECONDS).data()["state"]["found"] == "done"
+        assert web.said("calls") == ["hang_once", "hang_once"]
+
+
+# Each run has its own session with an MCP server, and one at a time, in whichever worker its calls become ready.
+
+SERVER_SESSIONS_OF_RUNS = Path(__file__).with_name("counting_server.py")
+COUNT = {"_tool": "web.count", "_outputPath": "†state.first"}
+AGAIN = {"_tool": "web.count", "text": "†state.first", "_outputPath": "†state.second"}
+MANY = [f"i{number}" for number in range(12)]
+"""Instances."""
+
+
+@dataclass
+class Counting:
+    """A counting server's folder, and how it is named."""
+
+    folder: Path
+    server: McpServer
+
+    def lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().split() if path.exists() else []
+
+
+@pytest.fixture(params=["stdio", "http"])
+def counting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Counting]:
+    with counting_server(tmp_path, request.param) as found:
+        yield found
+
+
+@contextmanager
+def counting_server(folder: Path, way: str, **more: Any) -> Iterator[Counting]:
+    if way == "stdio":
+        command = {"command": sys.executable, "args": [str(SERVER_SESSIONS_OF_RUNS), str(folder)]}
+        yield Counting(folder, McpServer.model_validate({**command, **more}))
+        return
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        number = listening.fileno()
+        http = [sys.executable, str(SERVER_SESSIONS_OF_RUNS), str(folder), str(number)]
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        with subprocess.Popen(http, env=without_settings(), pass_fds=[number]) as process:
+            try:
+                yield Counting(folder, McpServer.model_validate({"url": url, **more}))
+            finally:
+                process.kill()
+
+
+@dataclass
+class Workers:
+    """Workers that are processes of their own, and a client."""
+
+    backend: Backend
+    client: Client
+
+    @contextmanager
+    def one(self, name: str) -> Iterator[Any]:
+        with self.backend.worker("-n", name) as process:
+            yield process
+
+    def disturb(self) -> None:
+        """Send those that have sessions what is no message."""
+        strange = (
+            b"\xc1",
+            b"",
+            pack([]),
+            pack({"id": 1, "from": "x", "call": {}}),
+            pack({"id": 2, "from": [], "call": 3}),
+        )
+        for key in self.backend.redis.scan_iter("sessions:session:*"):
+            self.backend.redis.rpush(key.removesuffix(b":messages") + b":messages", *strange)
+
+    def retire(self, name: str) -> None:
+        """Have a worker take at most one lane more, and live on."""
+        app = make_client_application(self.backend.settings)
+        [host] = [one for one in app.control.inspect(timeout=5).ping() if one.startswith(name)]
+        how = {"destination": [host], "reply": True, "timeout": 10, "limit": 1}
+        [answer] = app.control.cancel_consumer("sessions-instances", **how)
+        assert "ok" in answer[host]
+
+
+@contextmanager
+def workers(counting: Counting) -> Iterator[Workers]:
+    with ExitStack() as stack:
+        tools = admitted(counting.folder, {"web": counting.server})
+        server = stack.enter_context(EmbeddedServer())
+        settings = settings_apart(
+            server, "sessions", lease_seconds=2, sweep_interval_seconds=0.2, remote_control=True, **tools
+        )
+        own = Registry()
+        register_tools(settings, own)
+        client = stack.enter_context(Client(settings, registry=own))
+        yield Workers(Backend(settings, Meeting(meeting_url(server)), counting.folder), client)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    begun = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - begun < DEADLINE_SECONDS
+        time.sleep(0.02)
+
+
+def decide(run: Run, number: int) -> None:
+    """Approve the calls that a run holds, once there are so many."""
+    until(lambda: len(run.held()) == number)
+    for held in run.held():
+        run.approve(held["call"])
+
+
+def begun(client: Client, number: int) -> list[Run]:
+    """Runs of two calls, of which the first is done and the second waits for a person."""
+    runs = [client.submit(solution={"calls": [COUNT, AGAIN]}, config={"approve": ["web.count"]}) for _ in range(number)]
+    for run in runs:
+        decide(run, 1)
+    for run in runs:
+        until(lambda run=run: [held["call"] for held in run.held()] == ["1"])  # type: ignore[misc]
+    return runs
+
+
+def state(run: Run) -> Any:
+    return run.wait(timeout_seconds=RUN_SECONDS).data()["state"]
+
+
+def test_runs_share_no_session_and_each_keeps_its_own_though_another_worker_goes_on_with_it(counting: Counting) -> None:
+    with workers(counting) as both, both.one("first"):
+        before = set(counting.lines("sessions"))  # that in which the tool was admitted
+        runs = begun(both.client, 4)
+        both.disturb()
+        both.retire("first")
+        with both.one("second"):
+            for run in runs:
+                decide(run, 1)
+            found = [state(run) for run in runs]
+            names = [str(run.wait().calls[1].worker) for run in runs]
+            assert sum(not name.startswith("second") for name in names) <= 1, names
+        assert [(one["first"]["n"], one["second"]["n"]) for one in found] == [(1, 2)] * 4
+        assert all(one["first"]["session"] == one["second"]["session"] for one in found)
+        assert len({one["first"]["session"] for one in found}) == 4
+        until(lambda: set(counting.lines("sessions")) == set(counting.lines("ended")) | before)
+
+
+@pytest.mark.parametrize("counting", few(["stdio", "http"], 1), indirect=True)
+def test_the_instances_of_a_run_share_its_session_in_whichever_worker_they_are(counting: Counting) -> None:
+    with workers(counting) as both, both.one("first"), both.one("second"):
+        context = [{"type": "input", "_instance": name, "text": name} for name in MANY]
+        call = {**COUNT, "_instance": "*", "text": "†input.text"}
+        result = both.client.submit(context, solution={"calls": [call]}).wait(timeout_seconds=RUN_SECONDS)
+        found = [result.data(name)["state"]["first"] for name in MANY]
+        assert sorted(one["n"] for one in found) == list(range(1, len(MANY) + 1))
+        assert len({one["session"] for one in found}) == 1
+
+
+@pytest.mark.parametrize("counting", few(["stdio", "http"], 1), indirect=True)
+def test_a_session_whose_worker_is_killed_is_lost_and_the_run_goes_on_in_another_and_says_so(
+    counting: Counting,
+) -> None:
+    with workers(counting) as both:
+        with both.one("first") as first:
+            [run] = begun(both.client, 1)
+            os.kill(first.pid, signal.SIGKILL)
+        with both.one("second"):
+            decide(run, 1)
+            found = state(run)
+        assert (found["first"]["n"], found["second"]["n"]) == (1, 1)
+        [noted] = [
+            entry.audit for entry in run.log(audit=True) if entry.audit and entry.audit.did.startswith("session")
+        ]
+        assert (noted.about["server"], noted.about["session"]) == ("web", 2)
+        assert "worker process" in noted.about["because"]
+
+
+def test_a_session_that_its_server_or_time_has_ended_is_followed_by_another_and_the_errors_say_so(
+    tmp_path: Path,
+) -> None:
+    with counting_server(tmp_path, "stdio", idle_seconds=0.1) as counting:
+        config = {"approve": ["web.count"]}
+        tools = admitted(tmp_path, {"web": counting.server})
+        before = set(counting.lines("sessions"))
+        with local(**tools) as client:
+            run = client.submit(solution={"calls": [COUNT, AGAIN]}, config=config)
+            decide(run, 1)
+            until(lambda: len(set(counting.lines("ended")) - before) == 1)
+            decide(run, 1)
+            assert state(run)["second"]["n"] == 1
+            assert any("idle_seconds" in str(e.audit.about) for e in run.log(audit=True) if e.audit)
+            context = [{"type": "input", "text": "fail"}]
+            calls = [
+                {"_tool": "web.count", "text": "end", "_outputPath": "†state.first"},
+                {"_tool": "web.count", "text": "†state.first || †input.text", "_outputPath": "†state.second"},
+            ]
+            first, second = client.submit(context, solution={"calls": calls}).wait(timeout_seconds=SECONDS).calls
+            assert first.error is not None
+            assert second.error is not None
+            assert (first.error["type"], "what that held is lost" in first.error["message"]) == ("McpUnavailable", True)
+            assert (second.error["type"], "session 2" in second.error["message"]) == ("McpToolFailed", True)
+
+
+def test_more_runs_than_may_have_a_session_wait_for_one_and_are_told_so(tmp_path: Path) -> None:
+    with counting_server(tmp_path, "stdio", max_sessions=2, timeout_seconds=8) as counting:
+        tools = admitted(tmp_path, {"web": counting.server})
+        with local(**tools) as client:
+            runs = [client.submit(solution={"calls": [COUNT]}) for _ in range(5)]
+            assert [state(run)["first"]["n"] for run in runs] == [1] * 5
+            begun(client, 2)
+            kind, message = outcome(client, "web.count")
+            assert (kind, "max_sessions" in message, "stateless" in message) == ("McpUnavailable", True, True)
+
+
+def test_a_stateless_server_has_one_session_for_all_runs(tmp_path: Path) -> None:
+    with counting_server(tmp_path, "stdio", stateless=True) as counting:
+        tools = admitted(tmp_path, {"web": counting.server})
+        with local(**tools) as client:
+            assert [outcome(client, "web.count")["n"] for _ in range(3)] == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 import pytest
 
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.registry.loading import load
 from tests.protocol import naive
 from tests.protocol.authoring import EXPLICIT, LATENT, Author
 
@@ -37,7 +37,7 @@ FUNCTIONS = {_activity(tool): function for tool, function in {**EXPLICIT, **LATE
 @pytest.fixture
 def two_workers(tmp_path: Path) -> Iterator[Backend]:
     """A server of its own with two worker processes."""
-    load(str(PURE))
+    import_module("tests.worker.fixtures.pure_activities")  # registered in this process too
     with EmbeddedServer() as server:
         backend = Backend(settings_for(server, activities=(str(PURE),)), Meeting(meeting_url(server)), tmp_path)
         with backend.worker(), backend.worker():

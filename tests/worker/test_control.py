@@ -21,7 +21,7 @@ from acts_celery.worker.store.keys import Keys
 from .backend import DEADLINE_SECONDS, Backend, Meeting, heard, meeting_url, settings_apart, settings_for, status_of
 from .pages import Asking, agree
 from .test_control_cli import command
-from .test_r17_3_given_back import given_back
+from .test_r17_1_codes import given_back
 from .test_scheduler import DOORS, Process, process, servers
 
 __all__ = ["process", "servers"]

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from acts_celery.worker.cli import acts as group
-from acts_celery.worker.store.keys import active_runs
 from tests.acceptance.command import Finished, acts, acts_afresh, finish, send, start
 
 from .backend import Backend, Meeting
@@ -36,8 +35,7 @@ def submitted(backend: Backend, *calls: dict[str, Any]) -> str:
 
 def newest_run(backend: Backend) -> str:
     """The run that was submitted last."""
-    runs: Any = backend.redis.zrevrange(active_runs(backend.settings.key_prefix), 0, 0)
-    return str(runs[0].decode())
+    return str(command(backend, "runs", "--json", "--limit", "1").json["run"])
 
 
 def wait_at(gate: str, path: str = "†state.a") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from acts_celery.broker_config import EmbeddedServer, load
 from tests.chaos.server import Server
 
 from .backend import ACTIVITIES, MODEL, Backend, Meeting, meeting_url, settings_for
-from .test_recovery import wait_for_sweep
+from .test_liveness import wait_for_sweep
 
 pytestmark = pytest.mark.nightly
 DELAY_SECONDS = 15

@@ -1,31 +1,41 @@
-"""Figures of logs, queues and processes for Prometheus."""
+"""Figures of logs, queues and processes; what Celery's own tools are shown."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
+from celery import Celery
 from prometheus_client import CollectorRegistry, generate_latest
 
 from acts_celery import local
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import SENT, TASKS, lane_task
-from acts_celery.worker.process import Tokens
+from acts_celery.worker.broker.transport import shown_name
+from acts_celery.worker.process import BoundedNames, Tokens
 from acts_celery.worker.runner.application import make_client_application
 from acts_celery.worker.store.keys import recovery
 from acts_celery.worker.telemetry.figures import Collection, LogReader, QueueFigures, QueueReader, RedisQueue
 from acts_celery.worker.telemetry.process_figures import OTHER, ProcessFigures
 
-from .backend import DEADLINE_SECONDS, Backend, Meeting, ended, meeting_url, settings_for
+from .backend import DEADLINE_SECONDS, Backend, Meeting, ended, meeting_url, settings_apart, settings_for
 from .figures import Page, free_port, metrics_command, page, page_until, scraped, value
+
+# Figures of logs, queues and processes for Prometheus.
 
 # Figures of the log and the queues (`acts metrics`): what is there now, whatever lies in a queue.
 
@@ -447,3 +457,293 @@ def test_what_the_process_carries_out_has_its_name_whatever_others_have_made_up(
     figures.call_ended("order", "done")
     assert registry.get_sample_value("acts_calls_total", {"tool": "order", "status": "done"}) == 1
     assert registry.get_sample_value("acts_calls_total", {"tool": OTHER, "status": "done"}) == 100
+
+
+# Celery's task events as other people's exporters read them: in JSON, with names that say what was carried out.
+
+
+class Exporter:
+    """What an exporter does (danihodovic/celery-exporter): an application that knows the broker's address and nothing
+    else, a receiver, and a state that tells the name and the queue of each event's task.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._app = Celery(broker=url, set_as_current=False)
+        self._state: Any = self._app.events.State()
+        self._receiver: Any = None
+        self._is_ready, self._is_over = threading.Event(), threading.Event()
+        self.seen: Counter[tuple[str, str]] = Counter()
+        self.queues: set[str] = set()
+        self.runtimes: list[float] = []
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+
+    def __enter__(self) -> Exporter:
+        self._thread.start()
+        assert self._is_ready.wait(DEADLINE_SECONDS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._receiver.should_stop = True
+        self._thread.join(DEADLINE_SECONDS)
+
+    def wait(self) -> None:
+        """Until as many tasks have ended as were sent, and some were."""
+        assert self._is_over.wait(DEADLINE_SECONDS), self.seen
+
+    def _listen(self) -> None:
+        with self._app.connection() as connection:
+            self._receiver = self._app.events.Receiver(connection, handlers={"*": self._take})
+            with self._receiver.consumer_context():
+                self._is_ready.set()
+                for _ in self._receiver.consume(limit=None, timeout=DEADLINE_SECONDS):
+                    pass
+
+    def _take(self, event: dict[str, Any]) -> None:
+        self._state.event(event)
+        if not event["type"].startswith("task-"):
+            return
+        task = self._state.tasks.get(event["uuid"])
+        self.seen[event["type"], task.name] += 1
+        if event["type"] == "task-sent":
+            self.queues.add(task.queue)
+        if event["type"] == "task-succeeded":
+            self.runtimes.append(task.runtime)
+        kinds = Counter(kind for kind, _ in self.seen.elements())
+        ended = kinds["task-succeeded"] + kinds["task-failed"]
+        if ended and ended == kinds["task-sent"] == kinds["task-started"]:
+            self._is_over.set()
+
+
+def test_an_exporter_that_reads_json_alone_counts_every_task_by_the_activity_that_it_carries_out(
+    backend: Backend,
+) -> None:
+    context = [{"type": "state", "_instance": mark, "a": 1} for mark in "①②"]
+    calls = [
+        {"_tool": "remoteAdd", "a": "†state.a", "b": 2, "_instance": mark, "_outputPath": "†state.sum"} for mark in "①②"
+    ]
+    assert backend.settings.broker_url is not None
+    with Exporter(backend.settings.broker_url.get_secret_value()) as exporter, backend.worker():
+        assert backend.run(calls, context).status == "completed"
+        exporter.wait()
+    for kind in ("task-sent", "task-received", "task-started", "task-succeeded"):
+        assert exporter.seen[kind, "acts.execute_activity.remoteAdd"] == 2, exporter.seen
+        assert exporter.seen[kind, "acts.execute_instance"] >= 1
+    assert "instances" in exporter.queues
+    assert all(isinstance(seconds, float) for seconds in exporter.runtimes)
+
+
+def test_a_task_in_which_a_call_has_failed_is_told_as_failed(backend: Backend) -> None:
+    call = {"_tool": "remoteAdd", "a": "†state.word", "b": 2, "_outputPath": "†state.sum"}
+    assert backend.settings.broker_url is not None
+    with Exporter(backend.settings.broker_url.get_secret_value()) as exporter, backend.worker():
+        backend.run([call], [{"type": "state", "word": "x"}])
+        exporter.wait()
+    assert exporter.seen["task-failed", "acts.execute_instance"] == 1, exporter.seen
+
+
+@pytest.mark.parametrize(
+    ("task", "shown", "expected"),
+    [
+        ("acts.execute_background", "run-1 - 3 notify", "acts.execute_background.notify"),
+        ("acts.execute_delegate", "run-1 a b 3 model", "acts.execute_delegate.model"),
+        ("acts.execute_instance", "run-1 ①", "acts.execute_instance"),
+        ("acts.execute_activity", 'run-1 - 3 x{evil="1"}', "acts.execute_activity"),
+        ("acts.execute_activity", None, "acts.execute_activity"),
+    ],
+)
+def test_the_name_in_events_has_the_code_behind_it_where_that_is_a_plain_name(
+    task: str, shown: str | None, expected: str
+) -> None:
+    assert shown_name(task, shown) == expected
+
+
+def test_made_up_names_beyond_the_bound_are_none_of_their_own() -> None:
+    names = BoundedNames(most=2)
+    assert [names.bounded(name) for name in ("a", "b", "c", "a", "x" * 101)] == ["a", "b", None, "a", None]
+
+
+# A worker that does only half of its work says so: to `inspect stats`, to `acts doctor` and to `acts health`.
+
+REMOTE = {"ACTS_REMOTE_CONTROL": "true"}
+
+
+@pytest.fixture
+def backend_health(tmp_path: Path) -> Iterator[Backend]:
+    with EmbeddedServer() as server:
+        settings = settings_for(server, health_folder=str(tmp_path / "health"))
+        yield Backend(settings, Meeting(meeting_url(server)), tmp_path)
+
+
+def ask(backend: Backend, command: str) -> tuple[int, str]:
+    """What `acts health` or `acts doctor` answers: exit code and output."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "acts_celery", command],
+        capture_output=True,
+        text=True,
+        cwd=backend.folder,
+        env=backend.environment(),
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    return finished.returncode, finished.stdout
+
+
+def stats(backend: Backend) -> dict[str, Any]:
+    """The health of the one worker, as it tells of it: asked again where it has only just begun to listen."""
+    inspect = make_client_application(backend.settings).control.inspect(timeout=2, limit=1)
+    answers = next(found for _ in range(DEADLINE_SECONDS // 2) if (found := inspect.stats()))
+    (answer,) = answers.values()
+    health: dict[str, Any] = answer["health"]
+    return health
+
+
+def until(seen: Callable[[], bool]) -> None:
+    """Ask again until it is so: a worker can be asked, but never calls."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not seen():
+        assert time.monotonic() < deadline
+
+
+def test_a_worker_that_does_all_of_its_work_is_well(backend_health: Backend) -> None:
+    assert ask(backend_health, "health")[0] == 3, "there is none yet"
+    with backend_health.worker("-Q", "instances", "-n", "one") as process:
+        told = stats(backend_health)
+        assert (told["queues"], told["problems"]) == (["instances"], {})
+        code, said = ask(backend_health, "health")
+        assert (code, said.split("@")[0], said.split()[-1]) == (0, "one", "ok")
+        process.send_signal(signal.SIGTERM)
+        process.wait(DEADLINE_SECONDS)
+    assert list((backend_health.folder / "health").iterdir()) == []
+
+
+def test_a_dead_sweep_is_seen(backend_health: Backend) -> None:
+    with backend_health.worker("-n", "one"):
+        run = backend_health.run([{"_tool": "endThread", "name": "acts-sweep", "_outputPath": "†state.a"}])
+        assert run.status == "completed"
+        until(lambda: "the sweep" in stats(backend_health)["problems"])
+        until(lambda: ask(backend_health, "health")[0] == 3)
+        assert ask(backend_health, "health")[1].endswith(": the sweep has ended\n")
+        code, said = ask(backend_health, "doctor")
+        assert code == 3
+        assert "the sweep has ended" in said
+        assert backend_health.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]).status == "completed"
+
+
+def test_a_cancelled_consumer_is_seen(backend_health: Backend) -> None:
+    with backend_health.worker("-n", "one", **REMOTE):
+        assert stats(backend_health)["problems"] == {}
+        make_client_application(backend_health.settings).control.cancel_consumer("delegates", reply=True, limit=1)
+        until(lambda: ask(backend_health, "health")[0] == 3)
+        assert "queue delegates is not consumed any more" in ask(backend_health, "health")[1]
+        assert stats(backend_health)["problems"] == {"queue delegates": "is not consumed any more"}
+        code, said = ask(backend_health, "doctor")
+        assert code == 3
+        assert "queue delegates is not consumed any more" in said
+
+
+def test_a_worker_that_gives_no_sign_of_life_is_seen(backend_health: Backend) -> None:
+    with backend_health.worker("-n", "one") as process:
+        (file,) = (backend_health.folder / "health").glob("*.json")
+        process.send_signal(signal.SIGSTOP)
+        long_ago = time.time() - 31
+        os.utime(file, (long_ago, long_ago))
+        code, told = ask(backend_health, "health")
+        process.send_signal(signal.SIGCONT)
+    assert code == 3
+    assert "it has given no sign of life for 3" in told
+
+
+def test_what_a_killed_worker_has_left_is_removed_by_the_next_one(backend_health: Backend) -> None:
+    folder = backend_health.folder / "health"
+    with backend_health.worker("-n", "one") as process:
+        process.kill()
+        process.wait(DEADLINE_SECONDS)
+    assert [file.stem.split("@")[0] for file in folder.iterdir()] == ["one"]
+    assert ask(backend_health, "health")[1].endswith(f" it is dead: there is no process {process.pid}\n")
+    theirs = {"package.json": "{}", "theirs.acts-health.json": '{"pid": 1}', "other.acts-health.json": "[" * 100_000}
+    for name, text in theirs.items():
+        (folder / name).write_text(text)
+    with backend_health.worker("-n", "two"):
+        left = {file.name for file in folder.iterdir()}
+        assert left >= theirs.keys(), "what is not whole and ours stays"
+        assert {name.split("@")[0] for name in left - theirs.keys()} == {"two"}
+
+
+def test_a_worker_whose_folder_is_removed_goes_on_and_says_so(backend_health: Backend) -> None:
+    with backend_health.worker("-n", "one"):
+        shutil.rmtree(backend_health.folder / "health")
+        (backend_health.folder / "health").write_text("in the way")
+        until(lambda: "its file" in stats(backend_health)["problems"])
+        assert backend_health.run([{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]).status == "completed"
+        (backend_health.folder / "health").unlink()
+        until(lambda: ask(backend_health, "health")[0] == 0)
+
+
+def test_a_worker_that_begins_anew_again_and_again_says_so(backend_health: Backend) -> None:
+    with backend_health.worker("-n", "one"):
+        cut = set[str]()
+
+        def listening() -> set[str]:
+            return {client["id"] for client in backend_health.redis.client_list() if client["cmd"] == "brpop"} - cut
+
+        for _ in range(4):
+            until(lambda: bool(listening()))
+            for client in listening():
+                backend_health.redis.client_kill_filter(_id=client)
+                cut.add(client)
+        until(lambda: "began anew" in ask(backend_health, "health")[1])
+
+
+# What figures cost: one call for each of 2,000 instances takes a worker hardly longer with them than without.
+
+INSTANCES = 2_000
+ROUNDS = 5
+MOST_SHARE = 0.01
+"""Of the processor time. Among all else that a worker does the same takes up to three times as long."""
+CONTEXT = [{"type": "state", "_instance": f"n{number}", "a": number} for number in range(INSTANCES)]
+PLAN = {"type": "plan", "calls": [{"_tool": "add", "a": "†state.a", "b": 1, "_outputPath": "†state.b"}]}
+
+
+def work(backend: Backend, pid: int) -> float:
+    """Seconds of processor time that a worker takes for the run."""
+    before = processor_seconds(pid)
+    backend.wait(backend.client.submit([*CONTEXT, PLAN]).id)
+    return processor_seconds(pid) - before
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def noted(commits: int) -> float:
+    """Seconds of processor time for noting what a worker notes of the run, and for showing it once."""
+    registry = CollectorRegistry()
+    figures = ProcessFigures(registry, ["instances"])
+    began = process_time()
+    for number in range(INSTANCES):
+        figures.task_taken("instances")
+        figures.waited("instances", "", 0.02)
+        figures.attempt_began("add")
+        figures.attempt_ended("add", "done", 0.01)
+        figures.call_ended("add", "done")
+        figures.task_answered("instances")
+        for _ in range(commits * (number + 1) // INSTANCES - commits * number // INSTANCES):
+            figures.committed(0.02)
+    generate_latest(registry)
+    return process_time() - began
+
+
+@pytest.mark.nightly
+def test_a_worker_takes_at_most_three_in_a_hundred_of_its_time_for_figures(
+    server: EmbeddedServer, meeting: Meeting, tmp_path: Path
+) -> None:
+    backend, port = Backend(settings_apart(server, "counting"), meeting, tmp_path), free_port()
+    with backend.worker("--metrics-port", str(port)) as worker:
+        seconds = min(work(backend, worker.pid) for _ in range(ROUNDS))
+        found = page(f"http://127.0.0.1:{port}/metrics")
+    assert value(found, "acts_calls_total", tool="add", status="done") == ROUNDS * INSTANCES
+    commits = int(value(found, "acts_commit_seconds_count")) // ROUNDS
+    share = min(noted(commits) for _ in range(ROUNDS)) / seconds
+    print(f"{share:.4f} of {seconds:.2f} s, with {commits} commits")
+    assert share <= MOST_SHARE

@@ -1,33 +1,37 @@
-"""Code that changes (SPEC R17)."""
+"""Code that changes (SPEC R17), and calls that are given back."""
 
 from __future__ import annotations
 
 import json
 import runpy
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from acts_celery import ActivitiesError, Client
-from acts_celery.broker_config import EmbeddedServer
+from acts_celery import ActivitiesError, Client, DeadLetters, Run
+from acts_celery.broker_config import EmbeddedServer, queue_names
 from acts_celery.protocol.analysis.deployment import Coming
 from acts_celery.protocol.calls.declarations import Contract
+from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.cli.doctor_servers import differences
 from acts_celery.worker.client.deployments import Deployments
 from acts_celery.worker.registry.activities import Policy, make_activity, version_of
-from acts_celery.worker.store.keys import CODE, Keys
-from acts_celery.worker.store.scripts import MOST_CODES, Code
+from acts_celery.worker.store.keys import CODE, GIVEN_BACK, Keys
+from acts_celery.worker.store.scripts import MOST_CODES, Code, server_ms
 from tests.acceptance.command import Finished
 
-from .backend import Backend, Meeting, meeting_url, settings_for
+from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_apart, settings_for
 from .fixtures import worker_activities
 from .test_control_cli import command
+
+# Code that changes (SPEC R17).
 
 # Results say which worker carried out each call, with which version of its code (SPEC R11.9, R17.1).
 
@@ -371,3 +375,239 @@ def test_a_version_is_a_short_text(wrong: Any) -> None:
 def test_an_activity_has_the_digest_where_none_is_given(tmp_path: Path) -> None:
     add = defined(tmp_path / "a.py", SOURCE.format(1))
     assert make_activity(add, None, None, Policy()).version == version_of(add)
+
+
+# A call that was checked under another contract than a worker has waits for a worker that fits (SPEC R17.3).
+
+OLD_GIVEN_BACK = """
+from acts_celery import activity, delegate
+
+@activity(version="old")
+def twofold(n: int) -> int:
+    return 2 * n
+
+@activity(version="old", queue="apart")
+def tripled(n: int) -> int:
+    return 3 * n
+
+@activity(version="old")
+def jotted(n: int) -> None: ...
+
+@delegate("oracle", version="old")
+def oracle(context: list[dict]) -> int:
+    return 42
+"""
+NEW_GIVEN_BACK = """
+from acts_celery import activity
+
+@activity(version="new")
+def twofold(n: int, times: int) -> int:
+    return n * times
+
+@activity(version="new", queue="apart")
+def tripled(n: list[int]) -> int:
+    return 3 * sum(n)
+
+@activity(version="new")
+def jotted(n: int, *, state: dict) -> None: ...
+"""
+DYING = f"""{NEW_GIVEN_BACK}
+import os, signal
+
+from acts_celery.worker.lanes.deciding import Decider
+
+Decider._given_back = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+"""
+RESTING = f"""{NEW_GIVEN_BACK}
+from acts_celery.worker.wire import giving_back
+
+giving_back._SHORTEST_SECONDS = giving_back._LONGEST_SECONDS = 3600.0
+"""
+WIDER = (
+    OLD_GIVEN_BACK.replace("twofold(n: int)", "twofold(n: int, note: str = '')")
+    .replace("tripled(n: int)", "tripled(n: int | list[int])")
+    .replace('"old"', '"new"')
+)
+CALLS_GIVEN_BACK: list[Json] = [
+    {"_tool": "twofold", "n": "†input.n", "_outputPath": "†state.a || †state.wrong"},
+    {"_tool": "tripled", "n": "†input.n", "_outputPath": "†state.b || †state.wrong"},
+    {"_tool": "twofold", "n": "†input.many", "_each": "n", "_outputPath": "†state.c"},
+    {"_tool": "ask", "_delegate": "oracle", "_outputPath": "†state.d"},
+    {"_tool": "jotted", "n": "†input.n"},
+    {"_tool": "twofold", "n": "†state.a", "_outputPath": "†state.e"},
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedServer]:
+    with EmbeddedServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the client has loaded once, and workers load as it is when they start."""
+    return tmp_path_factory.mktemp("code") / "code.py"
+
+
+@pytest.fixture
+def backend_given_back(
+    server: EmbeddedServer, code: Path, tmp_path: Path, wait_seconds: float, request: pytest.FixtureRequest
+) -> Backend:
+    """Its client knows the old code."""
+    code.write_text(OLD_GIVEN_BACK, encoding="utf-8")
+    settings = settings_apart(
+        server, f"a{abs(hash(request.node.name))}", activities=(str(code),), contract_wait_seconds=wait_seconds
+    )
+    return Backend(settings, Meeting(meeting_url(server)), tmp_path)
+
+
+def queues(backend: Backend) -> tuple[str, str]:
+    return "-Q", ",".join((*queue_names(backend.settings), "apart"))
+
+
+def submitted(backend: Backend, code: Path) -> Run:
+    tools = {"ask": {"type": "object", "properties": {"_delegate": {"const": "oracle"}}}}
+    document = {
+        "context": [{"type": "input", "n": 1, "many": [1, 2]}],
+        "solution": {"calls": CALLS_GIVEN_BACK},
+        "tools": tools,
+        "config": {"approve": ["jotted"]},  # else the client sends it
+    }
+    run = backend.client.submit_document(document)
+    code.write_text(NEW_GIVEN_BACK, encoding="utf-8")
+    return run
+
+
+def given_back(backend: Backend, run: Run, calls: set[int]) -> dict[int, str]:
+    """Wait until the log says of these calls that they were given back; what it says of each."""
+    found: dict[int, str] = {}
+    last = "0-0"
+    rounds = iter(range(12))
+    while not calls <= found.keys():
+        entries: Any = backend.redis.xread({Keys(backend.settings.key_prefix, run.id).log: last}, block=3_000)
+        if not entries:
+            assert next(rounds, None) is not None, f"given back: {sorted(found)}"
+            continue
+        for id_, fields in entries[0][1]:
+            last = id_.decode()
+            if GIVEN_BACK in fields:
+                assert int(fields[b"c"]) not in found, "the log has one note of each"
+                found[int(fields[b"c"])] = fields[GIVEN_BACK].decode()
+    return found
+
+
+def approve(run: Run) -> None:
+    while not run.held():
+        pass
+    run.approve(4)
+
+
+@pytest.mark.parametrize("wait_seconds", [3600.0])
+def test_calls_wait_for_a_worker_whose_code_admits_them_and_go_on_when_it_begins(
+    backend_given_back: Backend, code: Path
+) -> None:
+    run = submitted(backend_given_back, code)
+    code.write_text(RESTING, encoding="utf-8")
+    with backend_given_back.worker("--name", "new@here", *queues(backend_given_back)):
+        approve(run)
+        why = given_back(backend_given_back, run, {0, 1, 2, 3})
+        jotted = CallId(run.id, None, 4).member
+        outbox = Keys(backend_given_back.settings.key_prefix, run.id).outbox
+        while not cast(bytes, backend_given_back.redis.hget(outbox, jotted)).startswith(b"retry"):
+            pass
+    code.write_text(OLD_GIVEN_BACK, encoding="utf-8")
+    with backend_given_back.worker("--name", "old@here", *queues(backend_given_back)):
+        result = backend_given_back.wait(run.id)
+        assert result.data()["state"] == {"a": 2, "b": 3, "c": [2, 4], "d": 42, "e": 4}
+        assert {call.version for call in result.calls if call.status == "done"} == {"old"}
+        while run.status()["background"]["done"] < 1:
+            pass
+    assert "contract" in why[0]
+    assert "new@here has version new" in why[0]
+    assert "times" in why[0]
+    assert "new@here has no delegate 'oracle'" in why[3]
+
+
+@pytest.mark.parametrize("wait_seconds", [1.5])
+def test_a_call_fails_when_no_worker_came_and_is_retried_when_the_code_fits(
+    backend_given_back: Backend, code: Path
+) -> None:
+    run = submitted(backend_given_back, code)
+    with backend_given_back.worker("--name", "new@here", *queues(backend_given_back)):
+        approve(run)
+        result = backend_given_back.wait(run.id)
+        statuses = [call.status for call in result.calls]
+        assert statuses == ["failed", "failed", "failed", "failed", "sent", "skipped"]
+        types = [(call.error or {}).get("type") for call in result.calls]
+        assert types == ["ContractChanged"] * 4 + [None, None]
+        assert "wrong" not in result.data().get("state", {}), (
+            "it is no exception of the code, so no alternative takes it"
+        )
+        letters = DeadLetters(backend_given_back.redis, backend_given_back.settings)
+        while not letters.count():
+            pass
+        (letter,) = letters.list(run.id)
+        assert letter.error_type == "ContractChanged"
+        assert "asks for state" in letter.error_message
+    code.write_text(OLD_GIVEN_BACK, encoding="utf-8")
+    with backend_given_back.worker("--name", "old@here", *queues(backend_given_back)):
+        run.retry()
+        letters.resend([letter.id])
+        assert backend_given_back.wait(run.id).data()["state"] == {"a": 2, "b": 3, "c": [2, 4], "d": 42, "e": 4}
+        while run.status()["background"]["done"] < 1:
+            pass
+
+
+@pytest.mark.parametrize("wait_seconds", [60.0])
+def test_a_call_that_another_contract_admits_does_not_wait(backend_given_back: Backend, code: Path) -> None:
+    run = submitted(backend_given_back, code)
+    code.write_text(WIDER, encoding="utf-8")
+    with backend_given_back.worker("--name", "new@here", *queues(backend_given_back)):
+        approve(run)
+        result = backend_given_back.wait(run.id)
+    assert result.data()["state"]["b"] == 3
+    assert {call.status for call in result.calls} == {"done", "sent"}
+    fields: Any = backend_given_back.redis.xrange(Keys(backend_given_back.settings.key_prefix, run.id).log)
+    assert not any(GIVEN_BACK in found for _, found in fields)
+
+
+@pytest.mark.parametrize("wait_seconds", [60.0])
+def test_while_its_run_is_paused_no_call_waits_for_code(backend_given_back: Backend, code: Path) -> None:
+    run = backend_given_back.client.submit([], {"calls": [{"_tool": "twofold", "n": 1, "_outputPath": "†state.a"}]})
+    code.write_text(NEW_GIVEN_BACK, encoding="utf-8")
+    with backend_given_back.worker("--name", "new@here", *queues(backend_given_back)):
+        given_back(backend_given_back, run, {0})
+        run.pause()
+    redis, wait_ms = backend_given_back.redis, 1_500
+    paused_ms = server_ms(redis)
+    with backend_given_back.worker(
+        "--name", "later@here", *queues(backend_given_back), ACTS_CONTRACT_WAIT_SECONDS=str(wait_ms / 1000)
+    ):
+        while server_ms(redis) < paused_ms + wait_ms:
+            redis.blpop(["never"], timeout=1)
+        run.resume()
+        result = backend_given_back.wait(run.id)
+    (call,) = result.calls
+    assert (call.error or {}).get("type") == "ContractChanged"
+    statuses: Any = redis.xrange(Keys(backend_given_back.settings.key_prefix, run.id).statuses)
+    moments = {fields[b"s"]: int(id_.partition(b"-")[0]) for id_, fields in statuses}
+    assert moments[b"failed"] - moments[b"running"] >= wait_ms, "it has waited since the run went on"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("wait_seconds", [60.0])
+def test_a_worker_that_dies_before_it_notes_what_it_gives_back_leaves_it_to_others(
+    backend_given_back: Backend, code: Path
+) -> None:
+    run = backend_given_back.client.submit_document(
+        {"context": [{"type": "input", "n": 1, "many": [1]}], "solution": {"calls": CALLS_GIVEN_BACK[:2]}}
+    )
+    code.write_text(DYING, encoding="utf-8")
+    with backend_given_back.worker("--name", "new@here", *queues(backend_given_back)) as dying:
+        assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    code.write_text(OLD_GIVEN_BACK, encoding="utf-8")
+    with backend_given_back.worker("--name", "old@here", *queues(backend_given_back)):
+        assert backend_given_back.wait(run.id).data()["state"] == {"a": 2, "b": 3}
+    fields: Any = backend_given_back.redis.xrange(Keys(backend_given_back.settings.key_prefix, run.id).log)
+    assert not any(GIVEN_BACK in found for _, found in fields)

@@ -1,4 +1,4 @@
-"""Connections that are dropped without a reset: something in between takes what is sent, and nothing comes back."""
+"""Servers that fall silent, or lose a node."""
 
 from __future__ import annotations
 
@@ -8,21 +8,34 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from acts_celery.broker_config import Settings, load
+from acts_celery import Client, InfrastructureError
+from acts_celery.broker_config import EmbeddedServer, Settings, SettingsError, load
+from acts_celery.broker_config.tokens import Identity, TokenLimits
+from acts_celery.worker.client.deployments import Overview
+from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.outages import SilenceWatch
+from acts_celery.worker.store import connections
 from acts_celery.worker.store import connections as grouping
-from acts_celery.worker.store.connections import GroupedCommands, connect, connect_async
+from acts_celery.worker.store.connections import GroupedCommands, connect, connect_async, connect_once
+from acts_celery.worker.store.keys import Keys
 from tests.chaos.proxy import Proxy
 from tests.chaos.server import Server
 from tests.few import few
 
-from .backend import ACTIVITIES, DEADLINE_SECONDS, MODEL, Backend, Meeting
+from .backend import ACTIVITIES, DEADLINE_SECONDS, MODEL, Backend, Meeting, meeting_url
+from .clusters import Cluster, cluster
+from .sentinels import client
+
+# Connections that are dropped without a reset: something in between takes what is sent, and nothing comes back.
 
 BACK_SECONDS = 15
 
@@ -187,3 +200,162 @@ def test_connections_are_looked_at_though_they_were_opened_before_the_watch_coul
 
     with of_threads:
         assert asyncio.run(ask()) == b"answered"
+
+
+# The log in a Redis Cluster (`redis+cluster://`), the broker elsewhere.
+
+INSTANCES = [{"type": "input", "_instance": f"i{number}", "n": number} for number in range(20)]
+CALLS = [
+    {"_tool": "echo", "value": "†input.n", "_outputPath": "†state.a"},
+    {"_tool": "remoteAdd", "a": "†state.a", "b": 1, "_outputPath": "†state.b"},
+    {"_tool": "note", "name": "told"},
+]
+
+
+@pytest.fixture(params=[False])
+def nodes(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with cluster(tmp_path, has_replicas=request.param) as servers:
+        yield servers
+
+
+@pytest.fixture
+def backend(nodes: Cluster, tmp_path: Path) -> Iterator[Backend]:
+    """Broker and meeting place are one server; the log is in the cluster."""
+    with EmbeddedServer() as elsewhere:
+        yield Backend(settings_at_cluster(elsewhere, nodes.url), Meeting(meeting_url(elsewhere)), tmp_path)
+
+
+def settings_at_cluster(broker: EmbeddedServer, url: str) -> Settings:
+    return load(
+        env_file=None,
+        broker_url=broker.broker_url,
+        redis_url=url,
+        activities=(str(ACTIVITIES),),
+        model=MODEL,
+        limit_run_concurrency=7,
+    )
+
+
+def test_everything_that_a_run_does_works_in_a_cluster(backend: Backend) -> None:
+    """Runs on all nodes, limits, orders, amendments, forks, explanations, dead letters, the sweep."""
+    client = backend.client
+    with backend.worker():
+        runs = [client.submit([*INSTANCES, {"type": "plan", "calls": CALLS}]) for _ in range(10)]
+        for run in runs:
+            result = backend.wait(run.id)
+            assert result.status == "completed"
+            assert {name: data["state"]["b"]["sum"] for name, data in result.instances.items()} == {
+                f"i{number}": number + 1 for number in range(20)
+            }
+        run = client.submit(solution={"calls": [{"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}]})
+        backend.meeting.take("at:g")
+        run.pause()
+        run.amend([{"_tool": "echo", "value": 1, "_outputPath": "†state.x"}], add=True)
+        run.resume()
+        backend.meeting.open_gate("g")
+        assert backend.wait(run.id).data()["state"]["x"] == 1
+        assert backend.wait(run.fork().id).status == "completed"
+        assert run.explain("†state.x").value == 1
+        failing = client.submit(solution={"calls": [{"_tool": "explode"}]})
+        assert backend.wait(failing.id).status == "completed"
+        letters = client.dead_letters()
+        while not letters.list():
+            backend.meeting.redis.wait(1, 50)  # a cluster has no events of all its keys
+        letters.resend([letters.list()[0].id])
+    assert len({node_of(backend, run.id) for run in runs}) > 1, "all ten on one of three: once in 20,000 times"
+    found = client.erasable_runs(["i3"])
+    assert {each.run for each in found.runs} == {run.id for run in runs}
+    assert len(list(client.erase_instances(found.runs))) == len(runs)
+    assert runs[0].result().instance_status["i3"] == "deleted"
+
+
+def test_runs_of_an_owner_are_found_and_limited_in_a_cluster(backend: Backend) -> None:
+    limits = TokenLimits(runs=2, calls=1_000)
+    with Client(backend.settings.acting_for("ann", Identity("ann", limits))) as ann:
+        runs = [ann.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]}) for _ in range(2)]
+        with pytest.raises(OverLimit):
+            ann.submit([], {"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+        owned = Overview(ann._redis, backend.settings.key_prefix, owner="ann")
+        assert [run.run for run in owned.runs()] == [run.id for run in reversed(runs)]
+
+
+def node_of(backend: Backend, run: str) -> str:
+    """The node that holds a run."""
+    redis = backend.client._redis
+    node = redis.get_node_from_key(Keys(backend.settings.key_prefix, run).log)  # type: ignore[attr-defined]  # a cluster's
+    return str(node.name)
+
+
+def test_a_killed_workers_call_goes_on_in_a_cluster(backend: Backend) -> None:
+    call = {"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}
+    with backend.worker() as process:
+        run = backend.client.submit(solution={"calls": [call]})
+        backend.meeting.take("at:g")
+        process.kill()
+        with backend.worker():
+            backend.meeting.take("at:g")
+            backend.meeting.open_gate("g")
+            assert backend.wait(run.id).status == "completed"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("nodes", [True], indirect=True)
+def test_a_run_outlives_the_death_of_its_node(backend: Backend, nodes: Cluster) -> None:
+    call = {"_tool": "waitAtGate", "gate": "g", "_outputPath": "†state.g"}
+    with backend.worker():
+        run = backend.client.submit(solution={"calls": [call]})
+        backend.meeting.take("at:g")
+        nodes.kill_primary_of(Keys(backend.settings.key_prefix, run.id).log)
+        backend.meeting.open_gate("g")
+        assert backend.wait(run.id).status == "completed"
+
+
+@pytest.mark.nightly
+def test_a_script_whose_answer_is_lost_is_not_sent_again(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections._OPTIONS, "socket_timeout", 0.5)
+    key, settings = "acts:{r}:n", load(redis_url=nodes.url)
+    port = nodes.primary_of(key)
+    with connections.connect(settings) as redis, client(port) as node:
+        count = redis.register_script("return redis.call('INCR', KEYS[1])")
+        count(keys=[key])
+        node.config_set("lua-time-limit", 600_000)  # or it would say that it is busy
+        busy = threading.Thread(target=node.eval, args=("for _ = 1, 3e8 do end", 0), daemon=True)
+        busy.start()
+        with connect_once(settings, f"redis://127.0.0.1:{port}", timeout_seconds=0.1) as asking:
+            while is_answered(asking):
+                pass
+        with pytest.raises(connections.AnswerLost):
+            count(keys=[key])
+        busy.join()
+        assert redis.get(key) in (b"1", b"2")
+
+
+def is_answered(redis: Redis) -> bool:
+    """Whether a server answers at once."""
+    try:
+        return bool(redis.ping())
+    except RedisTimeoutError:
+        return False
+
+
+def test_a_node_that_is_addressed_like_one_server_says_what_to_write(backend: Backend, nodes: Cluster) -> None:
+    one = nodes.url.split(";")[0].replace("+cluster", "")
+    settings = load(env_file=None, broker_url=backend.settings.require_broker(), redis_url=one)
+    with pytest.raises(InfrastructureError, match=r"redis\+cluster://"):
+        Client(settings).submit(solution={"calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.a"}]})
+
+
+def test_a_client_that_asks_once_waits_as_long_as_it_is_told_in_a_cluster(nodes: Cluster) -> None:
+    settings = load(redis_url=nodes.url)
+    with connect_once(settings, nodes.url, timeout_seconds=77) as client:
+        assert client.ping()
+        found = [node.redis_connection for node in client.get_nodes()]
+    waits = {node.connection_pool.connection_kwargs["socket_timeout"] for node in found if node is not None}
+    assert waits == {77}
+
+
+def test_a_cluster_is_no_broker() -> None:
+    with pytest.raises(SettingsError, match="holds the log"):
+        load(env_file=None, broker_url="redis+cluster://a:1")
+    with pytest.raises(SettingsError, match="has only one"):
+        load(env_file=None, redis_url="redis+cluster://a:1/3")

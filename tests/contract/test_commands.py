@@ -1,0 +1,169 @@
+"""Commands (INTERFACE "Command line"): exit codes, and what `--json` prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.command import Finished, acts
+from tests.worker.backend import Backend
+
+ECHO = {"_tool": "echo", "value": 1, "_outputPath": "†state.one"}
+READS = {"_tool": "echo", "value": "†state.one", "_outputPath": "†state.two"}
+FAILS = {"_tool": "explode", "_outputPath": "†state.never"}
+CALL_KEYS = {"id", "index", "tool", "instance", "status", "error", "reason"}
+
+
+def command(backend: Backend, *arguments: str, stdin: Any = None) -> Finished:
+    return acts(*arguments, stdin=stdin, env=backend.settings.to_environment() | {"MEETING_URL": backend.meeting.url})
+
+
+def solution(*calls: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    return {"solution": {"calls": list(calls)}, **parts}
+
+
+def submitted(backend: Backend, *calls: dict[str, Any], **parts: Any) -> str:
+    return str(command(backend, "submit", "-", "--json", stdin=solution(*calls, **parts)).json["run"])
+
+
+def ended(backend: Backend, *calls: dict[str, Any]) -> str:
+    run = submitted(backend, *calls)
+    backend.wait(run)
+    return run
+
+
+def test_run_prints_the_result_and_its_exit_code_says_what_became_of_it(backend: Backend) -> None:
+    good = command(backend, "run", "-", "--json", stdin=solution(ECHO, READS))
+    assert good.code == 0
+    document = good.json
+    assert (document["status"], document["output"]) == ("completed", None)
+    assert document["global"]["state"] == {"one": 1, "two": 1}
+    assert [set(call) >= CALL_KEYS for call in document["calls"]] == [True, True]
+    assert [(call["index"], call["status"]) for call in document["calls"]] == [(0, "done"), (1, "done")]
+    failed = command(backend, "run", "-", "--json", stdin=solution(FAILS))
+    assert (failed.code, failed.json["status"], failed.json["calls"][0]["status"]) == (1, "failed", "failed")
+    refused = command(backend, "run", "-", "--json", stdin=solution({"_tool": "none"}))
+    assert refused.code == 2
+
+
+def test_what_check_finds_is_printed_and_counts_with_strict(backend: Backend) -> None:
+    race = solution(ECHO, {**ECHO, "value": 2})
+    told = command(backend, "run", "-", "--json", stdin=race)
+    assert told.code == 0
+    assert [finding["code"] for finding in told.json["findings"]] == ["ACT103"]
+    assert command(backend, "submit", "-", "--json", "--strict", stdin=race).code == 2
+    assert "findings" not in command(backend, "run", "-", "--json", "--no-check", stdin=race).json
+    assert (
+        acts("check", "-", "--json", "--ignore", "ACT103", stdin={**race, "tools": {"echo": {}}}).json["findings"] == []
+    )
+
+
+def test_the_same_id_is_one_run(backend: Backend) -> None:
+    runs = [
+        command(backend, "submit", "-", "--json", "--id", "twice", stdin=solution(ECHO)).json["run"] for _ in range(2)
+    ]
+    assert runs == ["twice", "twice"]
+
+
+def test_status_show_and_log_have_their_shapes(backend: Backend) -> None:
+    run = ended(backend, ECHO, READS)
+    status = command(backend, "status", run, "--json")
+    assert (status.code, status.json["run"], status.json["status"]) == (0, run, "completed")
+    assert status.json["calls"] == {"done": 2}
+    shown = command(backend, "show", run, "--json").json
+    assert shown["global"]["state"] == {"one": 1, "two": 1}
+    lines = command(backend, "log", run, "--json").json_lines
+    assert all(set(line) >= {"id", "instance", "message"} for line in lines)
+    writer = next(line["id"] for line in lines if line["message"].get("one") or "one" in json.dumps(line["message"]))
+    past = command(backend, "show", run, "--json", "--at", writer)
+    assert past.code == 0
+
+
+def test_runs_are_found_by_latest_by_a_prefix_and_by_name(backend: Backend) -> None:
+    run = command(backend, "submit", "-", "--json", "--name", "named once", stdin=solution(ECHO)).json["run"]
+    backend.wait(run)
+    for text in ("latest", run[:-1], "named once"):
+        assert command(backend, "status", text, "--json").json["run"] == run
+    listed = command(backend, "runs", "--json", "--limit", "1").json_lines
+    assert [one["run"] for one in listed] == [run]
+
+
+def test_an_unknown_or_ended_run_is_not_possible_now(backend: Backend) -> None:
+    run = ended(backend, ECHO)
+    assert command(backend, "cancel", run).code == 4
+    assert command(backend, "retry", run).code == 4
+    for name in ("status", "show", "log", "wait", "pause", "export", "held"):
+        assert command(backend, name, "no-such-run").code == 4, name
+
+
+def test_orders_to_a_run_are_obeyed(backend: Backend, name: str) -> None:
+    gate = {"_tool": "waitAtGate", "gate": name, "value": 1, "_outputPath": "†state.gate"}
+    run = submitted(backend, gate, {**READS, "value": "†state.gate"})
+    backend.meeting.take(f"at:{name}")
+    for order, status in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
+        done = command(backend, order, run, "--json")
+        assert (done.code, done.json["status"]) == (0, status)
+    backend.meeting.open_gate(name)
+    assert command(backend, "wait", run, "--json").code == 1
+
+
+def test_what_waits_for_a_person_is_shown_and_decided(backend: Backend) -> None:
+    run = submitted(backend, ECHO, READS, config={"approve": ["*"]})
+    next(event for event in backend.client.run(run).follow(timeout_seconds=60) if event.kind == "held")
+    (held,) = command(backend, "held", run, "--json").json_lines
+    assert {"call", "index", "tool", "instance", "parameters", "scopes", "since"} <= set(held)
+    assert (held["tool"], held["parameters"]) == ("echo", {"value": 1})
+    approved = command(backend, "approve", run, str(held["index"]), "--yes", "--parameters", '{"value": 2}')
+    assert approved.code == 0, approved
+    next(
+        event
+        for event in backend.client.run(run).follow(timeout_seconds=60)
+        if event.kind == "held" and event.index == 1
+    )
+    assert command(backend, "reject", run, "1", "--reason", "too much", "--yes").code == 0
+    assert command(backend, "wait", run).code == 1
+    document = command(backend, "show", run, "--json").json
+    assert document["global"]["state"] == {"one": 2}
+    assert "too much" in str(document["calls"][1]["error"])
+
+
+def test_a_run_travels_as_a_file_and_is_deleted(backend: Backend, tmp_path: Path) -> None:
+    run = ended(backend, ECHO)
+    file = tmp_path / "run.acts"
+    assert command(backend, "export", run, "-o", str(file)).code == 0
+    assert command(backend, "delete", run, "--json").code == 0
+    assert command(backend, "status", run).code == 4
+    assert command(backend, "import", str(file)).code == 0
+    assert command(backend, "show", run, "--json").json["global"]["state"] == {"one": 1}
+
+
+def test_a_fork_and_a_retry_go_on(backend: Backend, name: str) -> None:
+    broken = {"_tool": "failUntilMended", "name": name, "value": 1, "_outputPath": "†state.one"}
+    run = ended(backend, broken, READS)
+    assert command(backend, "status", run, "--json").json["calls"] == {"failed": 1, "skipped": 1}
+    backend.meeting.redis.set(f"mended:{name}", 1)
+    assert command(backend, "retry", run).code == 0
+    assert backend.wait(run).status == "completed"
+    fork = command(backend, "fork", run, "--json").json["run"]
+    assert fork != run
+
+
+def test_explain_names_the_call_that_wrote_a_value(backend: Backend) -> None:
+    run = ended(backend, ECHO, READS)
+    told = command(backend, "explain", run, "state.two")
+    assert told.code == 0
+    assert "echo" in told.stdout
+
+
+def test_no_server_is_an_exit_of_3_and_wrong_usage_one_of_2() -> None:
+    nobody = ("--broker", "redis://127.0.0.1:1/0", "--redis", "redis://127.0.0.1:1/0")
+    for name in ("runs", "doctor"):
+        assert acts(name, *nobody).code == 3, name
+    assert acts("status", "any", *nobody).code == 3
+    assert acts("run").code == 2
+    assert acts("run", "-", "--no-such-option").code == 2
+
+
+def test_a_backend_that_is_well_says_so(backend: Backend) -> None:
+    assert command(backend, "doctor").code == 0
