@@ -1,6 +1,6 @@
 """What holds for every test: inherited signals, the number of examples, and the order in which modules begin.
 
-`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, up to 150.
+`HYPOTHESIS_PROFILE=nightly` (as `make nightly` sets it) tries thousands of examples; the default, `ci`, up to 50.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ remove_settings()
 # Before a change lands the same examples are tried each time, so that what is refused is due to it; `make nightly`
 # looks for new ones. Laws take three times these numbers (see `tests/protocol/laws.py`), some hostile inputs a few.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-settings.register_profile("ci", _UNHURRIED, max_examples=20, derandomize=True)
+settings.register_profile("ci", _UNHURRIED, max_examples=10, derandomize=True)
 settings.register_profile("nightly", _UNHURRIED, max_examples=1_500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import pytest
 
 from acts_celery import Content, LocalClient, Run, activity, local, random_answers
+from tests.few import few
 
 WORDS = ["YAK", "EMU", "GNU", "ELK"]
 """What others write is made of these, names of fields included; nothing else in a run holds them."""
@@ -64,7 +65,7 @@ def close_account() -> str:
 
 
 TOOLS: list[Callable[..., Any]] = [read_mail, think_of, refuse_value, take_number, pay_account, close_account]
-SEEDS = [*range(25), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(25, 1000))]
+SEEDS = few(range(1000), 8)
 
 
 def model_of(seed: int, send: Callable[[int], None]) -> Callable[..., dict[str, Any]]:

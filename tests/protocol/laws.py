@@ -1,6 +1,6 @@
 """Laws: properties that the protocol promises, so each is tried on more examples than other properties.
 
-Other properties get the profile's number (see `tests/conftest.py`), laws three times as many: 300 before every change,
+Other properties get the profile's number (see `tests/conftest.py`), laws three times as many: 30 before every change,
 thousands every night. Their strategies therefore choose among values that are made once (see `strategies`).
 """
 

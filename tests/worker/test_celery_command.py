@@ -27,6 +27,7 @@ from acts_celery.worker.cli.worker import _quotas, usable_processors
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.runner.application import make_application
 from tests.chaos.server import Server
+from tests.few import few
 
 from .backend import (
     ACTIVITIES,
@@ -104,15 +105,18 @@ def pool_process(backend: Backend) -> int:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("worker", "--autoscale", "4,1"),
-        ("worker", "--time-limit", "4"),
-        ("worker", "--soft-time-limit", "4"),
-        ("worker", "--max-tasks-per-child", "5"),
-        ("worker", "--max-memory-per-child", "100000"),
-        ("worker", "-P", "threads", "--time-limit", "4"),
-        ("--broker", "redis://127.0.0.1:1/0", "worker"),
-    ],
+    few(
+        [
+            ("worker", "--autoscale", "4,1"),
+            ("worker", "--time-limit", "4"),
+            ("worker", "--soft-time-limit", "4"),
+            ("worker", "--max-tasks-per-child", "5"),
+            ("worker", "--max-memory-per-child", "100000"),
+            ("worker", "-P", "threads", "--time-limit", "4"),
+            ("--broker", "redis://127.0.0.1:1/0", "worker"),
+        ],
+        2,
+    ),
     ids=lambda arguments: "".join(option for option in arguments if option.startswith("--")),
 )
 def test_an_option_without_effect_is_refused_at_the_start_in_one_line(
@@ -136,7 +140,7 @@ def test_without_options_coroutines_run_and_typed_prefork_forks_and_may_scale(mi
         assert pool_process(mine) != process.pid
 
 
-@pytest.mark.parametrize("variable", ["BROKER_URL", "CELERY_BROKER_URL", "CELERY_BROKER_READ_URL"])
+@pytest.mark.parametrize("variable", few(["BROKER_URL", "CELERY_BROKER_URL", "CELERY_BROKER_READ_URL"], 1))
 def test_a_broker_in_the_environment_of_another_application_is_not_taken(mine: Backend, variable: str) -> None:
     elsewhere = {variable: "redis://127.0.0.1:1/0", "CELERY_RESULT_BACKEND": "redis://127.0.0.1:1/0"}
     with celery_worker(mine, "-c", "2", **elsewhere) as process:
