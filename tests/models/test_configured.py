@@ -27,8 +27,7 @@ from acts_celery.protocol import Rejected
 from acts_celery.worker.agent import asking
 from acts_celery.worker.agent.asking import Models, verify_fits, verify_models
 from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.cli.doctor_layers import examine_models
-from acts_celery.worker.cli.doctor_servers import Layer
+from acts_celery.worker.cli.doctor_layers import Layer, examine_models
 from acts_celery.worker.registry.activities import RegisteredModel, Registry
 from acts_celery.worker.registry.models import ModelRequest, ignore
 from acts_celery.worker.runner.checking import Checker

@@ -22,7 +22,7 @@ from kombu import Connection, Queue
 from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.broker.consumer import outlive_channel
-from acts_celery.worker.cli.doctor_servers import examine_servers
+from acts_celery.worker.cli.doctor_layers import examine_servers
 from acts_celery.worker.cli.worker import _quotas, usable_processors
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.runner.application import make_application

@@ -26,7 +26,7 @@ from acts_celery.protocol import Limits
 from acts_celery.worker.broker.attempts import Attempt, CallId
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import ActivityCall, AttemptRef, Report, TaskMessage, lane_task, pack_message
-from acts_celery.worker.cli.doctor_servers import examine_servers
+from acts_celery.worker.cli.doctor_layers import examine_servers
 from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue
 from acts_celery.worker.recovery.sidecar import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy

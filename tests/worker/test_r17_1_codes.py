@@ -20,7 +20,7 @@ from acts_celery.broker_config import EmbeddedServer, queue_names
 from acts_celery.protocol.analysis.deployment import Coming
 from acts_celery.protocol.calls.declarations import Contract
 from acts_celery.worker.broker.attempts import CallId
-from acts_celery.worker.cli.doctor_servers import differences
+from acts_celery.worker.cli.doctor_layers import differences
 from acts_celery.worker.client.deployments import Deployments
 from acts_celery.worker.registry.activities import Policy, make_activity, version_of
 from acts_celery.worker.store.keys import CODE, GIVEN_BACK, Keys
