@@ -109,6 +109,10 @@ class BadQuery(WorkerError):
     """A question to a page that lacks something, or has a value that is none of those that it may have."""
 
 
+class BadBody(BadQuery):
+    """An action that is asked for with parameters that it does not take, or that do not go together."""
+
+
 class NothingToRetry(NotPossibleNow):
     """No call that was asked for has failed."""
 

@@ -13,8 +13,11 @@ import httpx
 import pytest
 
 from acts_celery.broker_config.tokens import AccessToken
+from acts_celery.worker.actions import ACTIONS
+from acts_celery.worker.cli import acts
+from acts_celery.worker.mcp.server import TOOLS
 from acts_celery.worker.ui.access import HEADERS, WINDOW_SECONDS, WRONG_TOKENS, Access, Reader, Refused
-from acts_celery.worker.ui.application import DEEDS, PAGES
+from acts_celery.worker.ui.application import PAGES, SERVED
 from tests.worker.backend import Backend
 
 from .sites import CONTROLLER, DECIDER, READER, Site, error_of, served
@@ -32,7 +35,7 @@ RIGHTS = {
     **dict.fromkeys(("retry", "skip", "pause", "resume", "cancel", "fork"), "control"),
 }
 """The right that each deed takes."""
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "approve": {"call": 0},
     "reject": {"call": 0, "reason": "no"},
     "answer": {"call": 0, "value": 1},
@@ -61,7 +64,18 @@ def test_whoever_enters_may_read(site: Site, path: str, token: str) -> None:
 
 
 def test_the_table_of_rights_has_every_deed() -> None:
-    assert {name: deed.right for name, deed in DEEDS.items()} == RIGHTS
+    assert {name: deed.right for name, deed in SERVED.items()} == RIGHTS
+
+
+def test_an_action_has_one_right_and_one_name_everywhere() -> None:
+    assert {name: tool.right for name, tool in TOOLS.items() if name in ACTIONS}.items() <= RIGHTS.items()
+    assert {name for name, action in ACTIONS.items() if action.summary} <= acts.commands.keys()
+    assert all(acts.commands[name].help == action.help for name, action in ACTIONS.items() if action.summary)
+
+
+@pytest.mark.parametrize("name", ["approve", "reject", "answer", "approve_plan"])
+def test_nobody_acts_under_another_name(site: Site, name: str) -> None:
+    assert error_of(site.post(f"/api/runs/r/{name}", {**BODIES[name], "by": "Eve"}, DECIDER)) == (400, "BadBody")
 
 
 @pytest.mark.parametrize("deed", RIGHTS)

@@ -49,6 +49,11 @@ class Twin(Generic[S]):
     def __init__(self, plain: S) -> None:
         self._plain = plain
 
+    @property
+    def plain(self) -> S:
+        """The plain object, whose methods block."""
+        return self._plain
+
 
 def awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Twin[S], P], Coroutine[Any, Any, T]]:
     """The same method, awaited."""

@@ -8,6 +8,7 @@ import time
 from asyncio import to_thread
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Final, Literal
 
@@ -22,6 +23,7 @@ from ...protocol.errors import segments
 from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.schemas import compiled
+from ..actions import ACTIONS
 from ..client.results import RunStatus
 from ..errors import ActivitiesError, BadQuery, NotPossibleNow
 from ..registry.activities import registry
@@ -39,8 +41,16 @@ _MOST_ERRORS: Final = 100
 _PLAN_BYTES: Final = 60_000
 _CALLS_BYTES: Final = 20_000
 _TEXT: Final = {"type": "string"}
+_INTEGER: Final = {"type": "integer"}
 _OPTIONAL: Final = {"type": ["string", "null"]}
-_COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer"}}
+_COUNTS: Final = {"type": "object", "additionalProperties": _INTEGER}
+_ERRORS: Final = {"type": "array", "items": {"type": "object", "properties": {"pointer": _TEXT, "message": _TEXT}}}
+_LIST: Final = {"type": "array", "items": {"type": "object"}}
+
+
+def _object(*required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of an answer with these properties."""
+    return {"type": "object", "properties": properties, "required": list(required)}
 
 
 class Check(ServerTool):
@@ -48,17 +58,7 @@ class Check(ServerTool):
     of calls that can run at the same time, and findings.
     """
 
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "valid": {"type": "boolean"},
-            "errors": {
-                "type": "array",
-                "items": {"type": "object", "properties": {"pointer": _TEXT, "message": _TEXT}},
-            },
-        },
-        "required": ["valid", "errors"],
-    }
+    output = _object("valid", "errors", valid={"type": "boolean"}, errors=_ERRORS)
     document: SubmittedDocument
     allow: list[str] | None = Field(None, description="Only these tools, activities and delegates may be called.")
 
@@ -76,11 +76,7 @@ class Check(ServerTool):
 class Runs(ServerTool):
     """List the runs, the newest first: id, name, status, counts of calls, times. `next` is what to give as `after`."""
 
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"runs": {"type": "array", "items": {"type": "object"}}, "next": _OPTIONAL},
-        "required": ["runs", "next"],
-    }
+    output = _object("runs", "next", runs=_LIST, next=_OPTIONAL)
     status: RunStatus | None = Field(None, description="Only runs of this status.")
     search: str | None = Field(None, max_length=200, description="Part of an id, a name or a tag.")
     after: str | None = Field(None, max_length=256, description="What an answer before has given as `next`.")
@@ -94,11 +90,7 @@ class Runs(ServerTool):
 class Status(OfRun):
     """How a run stands: its status, how many calls have which status, what waits for a person, times, cost."""
 
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"run": _TEXT, "status": _TEXT, "counts": _COUNTS, "held": {"type": "integer"}},
-        "required": ["run", "status", "counts", "held"],
-    }
+    output = _object("run", "status", "counts", "held", run=_TEXT, status=_TEXT, counts=_COUNTS, held=_INTEGER)
 
     async def carry_out(self, asking: Asking) -> dict[str, Any]:
         """Read it."""
@@ -113,11 +105,7 @@ class Result(OfRun):
     `wait_seconds` it waits for the run's end; it answers earlier when only a person can let the run go on.
     """
 
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"run": _TEXT, "status": _TEXT, "held": {"type": "integer"}, "reason": _OPTIONAL},
-        "required": ["run", "status", "held"],
-    }
+    output = _object("run", "status", "held", run=_TEXT, status=_TEXT, held=_INTEGER, reason=_OPTIONAL)
     wait_seconds: float = Field(0, ge=0, le=LONGEST_WAIT_SECONDS, description="How long to wait for the run's end.")
     path: str | None = Field(None, max_length=4_000, description="A place, such as `†state.report.title`.")
     instance: str | None = Field(None, max_length=1_000, description="An instance of the run.")
@@ -154,11 +142,7 @@ class Instances(OfRun):
     null the log is being counted, and asking again says more.
     """
 
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"instances": {"type": "array", "items": {"type": "object"}}, "next": _OPTIONAL},
-        "required": ["instances", "next"],
-    }
+    output = _object("instances", "next", instances=_LIST, next=_OPTIONAL)
     status: Literal["completed", "failed", "running", "held", "paused", "cancelled", "deleted"] | None = Field(
         None, description="Only instances of this status."
     )
@@ -178,7 +162,7 @@ class Explain(OfRun):
     who sees it.
     """
 
-    output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"path": _TEXT}, "required": ["path"]}
+    output = _object("path", path=_TEXT)
     path: str = Field(min_length=1, max_length=4_000, description="A place, such as `†state.report`.")
     instance: str | None = Field(None, max_length=1_000, description="As this instance sees it.")
     at: str | None = Field(None, max_length=50, description="As of a moment: the id of an entry of the log.")
@@ -195,11 +179,7 @@ class Held(OfRun):
     decision on it carries; or a plan with its digest as `plan`.
     """
 
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"held": {"type": "array", "items": {"type": "object"}}},
-        "required": ["held"],
-    }
+    output = _object("held", held=_LIST)
 
     async def carry_out(self, asking: Asking) -> dict[str, Any]:
         """List them."""
@@ -271,7 +251,6 @@ def _query(asked: ServerTool, *names: str) -> dict[str, str]:
 # The tools that submit, decide (SPEC R14.2) and cancel.
 
 _FINDINGS_BYTES: Final = 20_000
-_REASON_TEXT: Final = {"type": "string"}
 _SHOWN: Final = "What `held` has shown with the call: the decision is about that and nothing else."
 _CALL: Final = "The id of the held call, as `held` has it."
 
@@ -283,7 +262,7 @@ class Submit(ServerTool):
 
     right = "submit"
     is_destructive = True
-    output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"run": _REASON_TEXT}, "required": ["run"]}
+    output = _object("run", run=_TEXT)
     document: SubmittedDocument
     key: str | None = Field(None, min_length=1, max_length=200, description="A text of your own for this submission.")
     name: str | None = Field(None, min_length=1, max_length=200, description="What the run is called.")
@@ -299,88 +278,89 @@ class Submit(ServerTool):
         return {"run": run.id, "findings": findings}
 
 
-class _Decision(OfRun):
-    right = "decide"
+class _Acting(OfRun):
+    """A tool that is one of the actions."""
+
     is_destructive = True
+    action: ClassVar[str]
+
+    async def carry_out(self, asking: Asking) -> dict[str, Any]:
+        """Do it."""
+        run = await asking.runs.run(asking.principal, self.run)
+        name, given = self._meant()
+        done = await to_thread(partial(ACTIONS[name].do, run.plain, **given))
+        return {"run": run.id, **({"decision": done["id"]} if "id" in done else {})}
+
+    def _meant(self) -> tuple[str, dict[str, Any]]:
+        """The action and its parameters."""
+        return self.action, {name: getattr(self, name) for name in type(self).model_fields if name != "run"}
+
+
+class _Decision(_Acting):
+    right = "decide"
     is_idempotent = True
-    output: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {"run": _REASON_TEXT}, "required": ["run"]}
+    output = _object("run", run=_TEXT)
 
 
-class Approve(_Decision):
+class ApproveTool(_Decision):
     """Let a held call run exactly as `held` has shown it, or with other parameters or narrower scopes; or let a plan
     run, by its digest. The same decision twice is one.
     """
 
+    action = "approve"
     call: str | None = Field(None, max_length=1_000, description=_CALL)
     shown: str | None = Field(None, max_length=100, description=_SHOWN)
     plan: str | None = Field(None, max_length=200, description="The digest of the plan that `held` has shown.")
     parameters: dict[str, Any] | None = Field(None, description="Other parameters, in place of all that were shown.")
     scopes: list[str] | None = Field(None, description="Narrower scopes: kinds and references.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Approve it."""
-        run = await asking.runs.run(asking.principal, self.run)
-        if self.plan is not None:
-            if (self.call, self.shown, self.parameters, self.scopes) != (None, None, None, None):
-                raise BadQuery("a plan is approved by `plan` alone")
-            await run.approve_plan(self.plan)
-            return {"run": run.id}
-        if self.call is None or self.shown is None:
+    def _meant(self) -> tuple[str, dict[str, Any]]:
+        given = {name: value for name, value in super()._meant()[1].items() if value is not None}
+        if self.plan is None and not given.keys() >= {"call", "shown"}:
             raise BadQuery("give `call` and `shown` as `held` has them, or `plan`")
-        id_ = await run.approve(self.call, parameters=self.parameters, scopes=self.scopes, shown=self.shown)
-        return {"run": run.id, "decision": id_}
+        if self.plan is not None and len(given) > 1:
+            raise BadQuery("a plan is approved by `plan` alone")
+        return self.action if self.plan is None else "approve_plan", given
 
 
-class Reject(_Decision):
+class RejectTool(_Decision):
     """End a held call with the error `Rejected` and a reason. The same decision twice is one."""
 
+    action = "reject"
     call: str = Field(max_length=1_000, description=_CALL)
     shown: str = Field(max_length=100, description=_SHOWN)
     reason: str = Field(min_length=1, max_length=10_000, description="Why: the run and its model read it.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Reject it."""
-        run = await asking.runs.run(asking.principal, self.run)
-        return {"run": run.id, "decision": await run.reject(self.call, self.reason, shown=self.shown)}
 
-
-class Answer(_Decision):
+class AnswerTool(_Decision):
     """Answer a held call that is a question: the value is its result. The same answer twice is one."""
 
+    action = "answer"
     call: str = Field(max_length=1_000, description=_CALL)
     shown: str = Field(max_length=100, description=_SHOWN)
     value: Any = Field(description="The answer; one of the question's options, where it has some.")
 
-    async def carry_out(self, asking: Asking) -> dict[str, Any]:
-        """Answer it."""
-        run = await asking.runs.run(asking.principal, self.run)
-        return {"run": run.id, "decision": await run.answer(self.call, self.value, shown=self.shown)}
 
-
-class Cancel(OfRun):
+class CancelTool(_Acting):
     """End a run now: what comes later does not count."""
 
     right = "control"
-    is_destructive = True
-    output: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {"run": _REASON_TEXT, "status": _REASON_TEXT},
-        "required": ["run", "status"],
-    }
+    action = "cancel"
+    output = _object("run", "status", run=_TEXT, status=_TEXT)
 
     async def carry_out(self, asking: Asking) -> dict[str, Any]:
         """Cancel it."""
+        done = await super().carry_out(asking)
         run = await asking.runs.run(asking.principal, self.run)
-        await run.cancel()
-        return {"run": run.id, "status": (await run.status())["status"]}
+        return {**done, "status": (await run.status())["status"]}
 
 
 DOING: Final[Mapping[str, type[ServerTool]]] = {
     "submit": Submit,
-    "approve": Approve,
-    "reject": Reject,
-    "answer": Answer,
-    "cancel": Cancel,
+    "approve": ApproveTool,
+    "reject": RejectTool,
+    "answer": AnswerTool,
+    "cancel": CancelTool,
 }
 """The tools that change something, each by a right of its own."""
 
@@ -415,15 +395,10 @@ class DelegateTool:
 
     def tool(self, name: str) -> Tool:
         """As MCP lists it."""
-        text = {"type": "string"}
-        output = {
-            "type": "object",
-            "properties": {"run": text, "status": text, "answer": self.answer, "note": text},
-            "required": ["run", "status"],
-        }
         hints = ToolAnnotations(
             read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True
         )
+        output = _object("run", "status", run=_TEXT, status=_TEXT, answer=self.answer, note=_TEXT)
         return Tool(
             name=name,
             description=self.description,

@@ -1,4 +1,4 @@
-"""The routes: the front and its assets, the answers, what follows a run, and the deeds."""
+"""The routes: the front and its assets, the answers, what follows a run, and the actions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
 from redis import Redis
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,12 +17,12 @@ from starlette.types import ASGIApp
 
 from ...broker_config import Settings
 from ...broker_config.settings import UI_RIGHTS
-from ...broker_config.tokens import AccessToken, Right
+from ...broker_config.tokens import AccessToken
 from ...protocol.paths import MISSING
 from ...protocol.plan.submission import decode
+from ..actions import ACTIONS
 from ..client.client import Client
-from ..client.retrying import Retried
-from ..client.run import ReadableRun, Run
+from ..client.run import ReadableRun
 from ..limits import limits_of
 from ..store.connections import connect
 from . import Page
@@ -32,186 +31,10 @@ from .following import WATCHED, EventStream, Following
 from .opened import Query
 from .server import WebServer
 
-# Deeds: what can be done to a run from its page. Each is a method of the client, and takes a right of the token.
-#
-# The bodies are read strictly: a key that is not known is refused, so that nothing that was asked for is left out.
-
 _NAMED: Final = 100
 """How many calls of each kind an answer names; it counts all."""
-
-
-class Deed(BaseModel):
-    """What is asked for in one request."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    right: ClassVar[Right]
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Do it; return what the answer says besides the status of the run."""
-        raise NotImplementedError
-
-
-class Approve(Deed):
-    """Let a held call run, as it was shown, with other parameters or narrower scopes."""
-
-    right = "decide"
-    call: int | str
-    parameters: dict[str, Any] | None = None
-    scopes: list[str] | None = None
-    shown: str | None = None
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Approve it."""
-        return {"id": run.approve(self.call, parameters=self.parameters, scopes=self.scopes, shown=self.shown)}
-
-
-class Reject(Deed):
-    """End a held call with an error."""
-
-    right = "decide"
-    call: int | str
-    reason: str
-    shown: str | None = None
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Reject it."""
-        return {"id": run.reject(self.call, self.reason, shown=self.shown)}
-
-
-class Answer(Deed):
-    """Answer a question: the value is the result of its call."""
-
-    right = "decide"
-    call: int | str
-    value: Any
-    shown: str | None = None
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Answer it."""
-        return {"id": run.answer(self.call, self.value, shown=self.shown)}
-
-
-class ApprovePlan(Deed):
-    """Let the calls of a plan run, by its digest."""
-
-    right = "decide"
-    plan: str
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Approve it."""
-        run.approve_plan(self.plan)
-        return {}
-
-
-class _OnFailed(Deed):
-    """Which failed calls are meant."""
-
-    right = "control"
-    call: int | None = None
-    instance: str | None = None
-
-
-class Retry(_OnFailed):
-    """Carry out failed calls again; `dry` says what would come of it, and changes nothing."""
-
-    downstream: bool = False
-    effects: bool = False
-    dry: bool = False
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Retry them."""
-        if self.effects and not self.downstream:
-            raise Refused(400, "BadBody", "effects says what downstream carries out again: give both")
-        retry = run.would_retry if self.dry else run.retry
-        return _named(retry(call=self.call, instance=self.instance, downstream=self.downstream, effects=self.effects))
-
-
-class Skip(_OnFailed):
-    """Take failed calls as done with a value."""
-
-    value: Any = None
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Skip them."""
-        return _named(run.retry(call=self.call, instance=self.instance, skip=True, value=self.value))
-
-
-class Pause(Deed):
-    """Begin no more calls."""
-
-    right = "control"
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Pause the run."""
-        run.pause()
-        return {}
-
-
-class Resume(Deed):
-    """Go on; with more ticks for a loop."""
-
-    right = "control"
-    ticks: int | None = None
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Resume the run."""
-        run.resume(ticks=self.ticks)
-        return {}
-
-
-class Cancel(Deed):
-    """End the run now."""
-
-    right = "control"
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Cancel the run."""
-        run.cancel()
-        return {}
-
-
-class Fork(Deed):
-    """A new run that goes on from a moment of this one."""
-
-    right = "control"
-    at: str | None = None
-    paused: bool = False
-
-    def carry_out(self, run: Run) -> dict[str, Any]:
-        """Fork the run."""
-        fork = run.fork(Query({"at": self.at or ""}).moment("at"), paused=self.paused)
-        return {"run": fork.id, "status": fork.status()["status"]}
-
-
-DEEDS: Final[Mapping[str, type[Deed]]] = {
-    "approve": Approve,
-    "reject": Reject,
-    "answer": Answer,
-    "approve_plan": ApprovePlan,
-    "retry": Retry,
-    "skip": Skip,
-    "pause": Pause,
-    "resume": Resume,
-    "cancel": Cancel,
-    "fork": Fork,
-}
-"""Every deed, by the last part of its path."""
-
-
-def read_deed(name: str, body: Any) -> Deed:
-    """The deed of a name that a body asks for. Raises `Refused`."""
-    try:
-        return DEEDS[name].model_validate(body)
-    except ValidationError as error:
-        wrong = (f"{'/'.join(map(str, each['loc'])) or 'the body'}: {each['msg']}" for each in error.errors())
-        raise Refused(400, "BadBody", f"{name} is not asked for in this way: {'; '.join(wrong)}") from None
-
-
-def _named(done: Retried) -> dict[str, Any]:
-    """What a retry has done, or would do."""
-    lists = done.to_dict()
-    named: dict[str, Any] = {name: calls[:_NAMED] for name, calls in lists.items()}
-    return named | {"counts": {name: len(calls) for name, calls in lists.items()}}
+SERVED: Final = {name: action for name, action in ACTIONS.items() if action.served is not None}
+"""The actions that can be asked for here, by the last part of their path. Each takes a right of the token."""
 
 
 PAGES: Final = Site(
@@ -222,7 +45,7 @@ PAGES: Final = Site(
 )
 _FRONT: Final = "page.html"
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_DEED_THREADS: Final = 8
+_ACTION_THREADS: Final = 8
 _BESIDE_VIEWERS: Final = 200
 
 
@@ -241,7 +64,7 @@ class Pages:
         self._redis: Redis = connect(self._source)
         self._page = Page(self._redis, self._source)
         self._reader = Reader(self._page)
-        self._deeds = ThreadPoolExecutor(_DEED_THREADS, "acts-ui-deeds")
+        self._actions = ThreadPoolExecutor(_ACTION_THREADS, "acts-ui-actions")
         self._clients = {token.name: Client(settings.acting_for(token.name, token.identity)) for token in tokens}
         self._bodies = Bodies(int(settings.limit_call_bytes), "ACTS_LIMIT_CALL_BYTES")
         self._assets = _read_assets()
@@ -258,7 +81,7 @@ class Pages:
             Route("/api/me", self._me),
             Route("/api/whole", self._whole),
             Route("/api/runs/{run}/events", self._events),
-            Route("/api/runs/{run}/{deed}", self._deed, methods=["POST"]),
+            Route("/api/runs/{run}/{action}", self._act, methods=["POST"]),
             Route("/api/{path:path}", self._answer),
         ]
         router = Router(routes, redirect_slashes=False)
@@ -271,7 +94,7 @@ class Pages:
         """End what follows runs, and the connections."""
         await self.following.close()
         self._reader.close()
-        self._deeds.shutdown(wait=False, cancel_futures=True)
+        self._actions.shutdown(wait=False, cancel_futures=True)
         for client in self._clients.values():
             client.close()
         self._redis.close()
@@ -322,25 +145,22 @@ class Pages:
         run = await self._seen(request, request.path_params["run"])
         return EventStream(self.following, await self.following.join(run, _visitor(request).name))
 
-    async def _deed(self, request: Request) -> Response:
-        name, visitor = request.path_params["deed"], _visitor(request)
-        if name not in DEEDS:
-            raise Refused(404, "NoSuchDeed", f"there is no such deed; there are {', '.join(DEEDS)}")
-        visitor.require(DEEDS[name].right)
+    async def _act(self, request: Request) -> Response:
+        name, visitor = request.path_params["action"], _visitor(request)
+        if (action := SERVED.get(name)) is None:
+            raise Refused(404, "NoSuchDeed", f"there is no such deed; there are {', '.join(SERVED)}")
+        visitor.require(action.right)
         run = await self._seen(request, request.path_params["run"])
         limits = limits_of(self._settings)
         async with self._bodies.read(request, visitor.name) as data:
 
             def done() -> bytes:
-                deed = read_deed(name, decode(data, limits) if data.strip() else {})
-                return encoded(self._carried_out(deed, visitor, run))
+                given = action.read(decode(data, limits) if data.strip() else {})
+                found = self._clients[visitor.name].run(run)
+                more = _counted(action.do(found, **given))
+                return encoded({"run": run, "status": found.status()["status"], **more})
 
-            return _json(await asyncio.get_running_loop().run_in_executor(self._deeds, done))
-
-    def _carried_out(self, deed: Deed, visitor: Visitor, run: str) -> dict[str, Any]:
-        found = self._clients[visitor.name].run(run)
-        more = deed.carry_out(found)
-        return {"run": run, "status": found.status()["status"], **more}
+            return _json(await asyncio.get_running_loop().run_in_executor(self._actions, done))
 
     async def _seen(self, request: Request, run: str) -> str:
         """A run that is asked for; who sees only runs of its own is told of no other. Raises `RunNotFound`."""
@@ -352,6 +172,13 @@ class Pages:
 def _visitor(request: Request) -> Visitor:
     found: Visitor = request.state.visitor
     return found
+
+
+def _counted(done: dict[str, Any]) -> dict[str, Any]:
+    """What an action has done, or would do: of many calls the first ones, and how many there are."""
+    lists = {name: value for name, value in done.items() if isinstance(value, list)}
+    first = {name: calls[:_NAMED] for name, calls in lists.items()}
+    return done | first | ({"counts": {name: len(calls) for name, calls in lists.items()}} if lists else {})
 
 
 def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:

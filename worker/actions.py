@@ -1,0 +1,264 @@
+"""The actions: what can be done to a run from outside, each declared once.
+
+The commands of the command line, the routes of the pages and the tools of the MCP server are made from `ACTIONS`. A
+function is one action: its parameters are the action's, its documentation is the command's help, and it returns what an
+answer says besides the run's status. No library is loaded until an action is used, so that `acts --help` is fast.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+
+from .errors import BadBody
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from ..broker_config.tokens import Right
+    from .client.run import Run
+
+Done = dict[str, Any]
+"""What an answer says besides the run and its status."""
+DoneT = TypeVar("DoneT", bound=Callable[..., Done])
+_MOMENT: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that can be done to a run."""
+
+    name: str
+    right: Right
+    """What a token must admit."""
+    do: Callable[..., Done]
+    """Does it to a run, with its parameters by name."""
+    summary: str
+    """The line that a list of commands has; empty where there is no command."""
+    served: tuple[str, ...] | None
+    """The parameters that may come over HTTP; None where the action may not."""
+
+    @property
+    def help(self) -> str:
+        """The help of its command."""
+        return inspect.getdoc(self.do) or ""
+
+    @cached_property
+    def parameters(self) -> type[BaseModel]:
+        """The model of what may come over HTTP. It is strict: nothing that was asked for is left out."""
+        from pydantic import ConfigDict, create_model
+
+        hints, known = get_type_hints(self.do, localns={"Run": Any}), inspect.signature(self.do).parameters
+        fields: dict[str, Any] = {
+            name: (hints[name], ... if known[name].default is inspect.Parameter.empty else known[name].default)
+            for name in self.served or ()
+        }
+        config = ConfigDict(extra="forbid", strict=True, frozen=True)
+        return create_model(self.name, __config__=config, **fields)
+
+    def read(self, body: Any) -> dict[str, Any]:
+        """The parameters of a body. Raises `BadBody`."""
+        from pydantic import ValidationError
+
+        try:
+            given = self.parameters.model_validate(body)
+        except ValidationError as error:
+            wrong = (f"{'/'.join(map(str, each['loc'])) or 'the body'}: {each['msg']}" for each in error.errors())
+            raise BadBody(f"{self.name} is not asked for in this way: {'; '.join(wrong)}") from None
+        return {name: getattr(given, name) for name in self.served or ()}
+
+
+ACTIONS: Final[dict[str, Action]] = {}
+"""Every action by its name."""
+
+
+def _action(right: Right, summary: str = "", *, served: str | None = None) -> Callable[[DoneT], DoneT]:
+    """Declare a function as an action; `served` names the parameters that may come over HTTP."""
+
+    def declare(do: DoneT) -> DoneT:
+        name = do.__name__
+        ACTIONS[name] = Action(name, right, do, summary, tuple(served.split()) if served is not None else None)
+        return do
+
+    return declare
+
+
+@_action("decide", "Let a held call run.", served="call parameters scopes shown")
+def approve(
+    run: Run,
+    call: int | str,
+    *,
+    parameters: dict[str, Any] | None = None,
+    scopes: list[str] | None = None,
+    shown: str | None = None,
+    calls: dict[str, Any] | None = None,
+    by: str | None = None,
+) -> Done:
+    """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. On a
+    terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes. --plan approves the plan of a
+    run in mode lazy; this is refused if another plan waits now.
+
+    Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
+    """
+    return {"id": run.approve(call, parameters=parameters, scopes=scopes, calls=calls, by=by, shown=shown)}
+
+
+@_action("decide", "Reject a held call.", served="call reason shown")
+def reject(run: Run, call: int | str, reason: str, *, shown: str | None = None, by: str | None = None) -> Done:
+    """End CALL of RUN with an error of type Rejected, which goes where an exception of its activity would go. On a
+    terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes.
+
+    Exit codes: 0 rejected, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
+    """
+    return {"id": run.reject(call, reason, by=by, shown=shown)}
+
+
+@_action("decide", "Answer a question of a run.", served="call value shown")
+def answer(run: Run, call: int | str, value: Any, *, shown: str | None = None, by: str | None = None) -> Done:
+    """Answer CALL of RUN, a question (ask_human). TEXT, or the value of --value, is the call's result. On a terminal
+    the question is shown first; elsewhere give --shown, or --yes.
+
+    Exit codes: 0 answered, 2 what is given does not fit, 3 no server, 4 no such run, it is
+    over, or the call does not wait.
+    """
+    return {"id": run.answer(call, value, by=by, shown=shown)}
+
+
+@_action("decide", served="plan")
+def approve_plan(run: Run, plan: str, *, by: str | None = None) -> Done:
+    """Let the calls of a plan run, by its digest."""
+    run.approve_plan(plan, by=by)
+    return {}
+
+
+@_action("control", "Do failed calls of a run again.", served="call instance downstream effects dry")
+def retry(
+    run: Run,
+    *,
+    call: int | None = None,
+    instance: str | None = None,
+    downstream: bool = False,
+    effects: bool = False,
+    dry: bool = False,
+    **skipped: Any,
+) -> Done:
+    """Do the failed calls of RUN again, in RUN itself, and decide anew on what was skipped for them.
+
+    A run that has ended goes on. Calls that have used what is written anew are stale: they are named, and --downstream
+    carries them out again. Calls that were sent and forgotten are sent again by `acts dead resend`.
+
+    Exit codes: 0 under way, 2 the value does not fit, 3 no server, 4 no such run, or nothing to do again.
+    """
+    if effects and not downstream:
+        raise BadBody("effects says what downstream carries out again: give both")
+    do = run.would_retry if dry else run.retry
+    return do(call=call, instance=instance, downstream=downstream, effects=effects, **skipped).to_dict()
+
+
+@_action("control", served="call instance value")
+def skip(run: Run, *, call: int | None = None, instance: str | None = None, value: Any = None, **extent: bool) -> Done:
+    """Take failed calls as done with a value."""
+    return retry(run, call=call, instance=instance, skip=True, value=value, **extent)
+
+
+@_action("control", "Begin no more calls of a run until it is resumed.", served="")
+def pause(run: Run) -> Done:
+    """Begin no more calls of RUN. Calls at work end, and their results count. `acts resume` goes on.
+
+    Exit codes: 0 paused, 3 no server, 4 no such run, or it is over.
+    """
+    run.pause()
+    return {}
+
+
+@_action("control", "Go on with a paused run.", served="ticks")
+def resume(run: Run, *, ticks: int | None = None) -> Done:
+    """Go on with RUN, which was paused; with --ticks also with a loop that has reached a limit.
+
+    Exit codes: 0 under way, 3 no server, 4 no such run, or it is over.
+    """
+    run.resume(ticks=ticks)
+    return {}
+
+
+@_action("control", "End a run now; results that come later do not count.", served="")
+def cancel(run: Run) -> Done:
+    """End RUN now. Calls at work are stopped where that is possible; results that come later do not count.
+
+    Exit codes: 0 cancelled, 3 no server, 4 no such run, or it is over.
+    """
+    run.cancel()
+    return {}
+
+
+@_action("control", "Begin a new run from a moment of another run.", served="at paused")
+def fork(run: Run, *, at: str | None = None, paused: bool = False) -> Done:
+    """Begin a new run from what RUN is now, or was at a past message, and print its id.
+
+    Calls that had ended then are not carried out again, also those that had failed (use `acts retry`); all others are.
+    RUN itself does not change.
+
+    Exit codes: 0 forked, 3 no server, 4 no such run.
+    """
+    if at is not None and not _MOMENT.fullmatch(at):
+        raise BadBody(f"at={at[:100]!r} is not an id of the log such as 1763683200000-0")
+    return run.fork(at, paused=paused).status()
+
+
+@_action("submit", "Replace the calls of a run that have not begun.")
+def amend(run: Run, amendment: dict[str, Any], *, add: bool = False) -> Done:
+    """Put the calls of FILE (or - for standard input) in place of those of RUN that have not begun.
+
+    FILE holds {"calls": […]}, and "tools" and "delegates" if they are needed. The new calls see all data of the run.
+    Replaced calls end as skipped; calls at work go on. A run that is running is paused meanwhile.
+
+    Exit codes: 0 amended, 2 rejected and nothing changed, 3 no server, 4 no such run, or it is over.
+    """
+    run.amend(amendment, add=add)
+    return {}
+
+
+@_action("submit", "Add a text that the next request of a loop shows.")
+def say(run: Run, message: Any) -> Done:
+    """Add TEXT to the context of RUN's loop, whose next request shows it. A loop that has ended goes on.
+
+    Exit codes: 0 said, 2 a file cannot be taken, 3 no server, 4 no such run, no loop, or it was cancelled.
+    """
+    run.say(message)
+    return {}
+
+
+@_action("submit", "Add data messages to a run under way.")
+def send(run: Run, messages: Any) -> Done:
+    """Add the data messages of FILE (or - for standard input) to RUN: all of them or none.
+
+    FILE holds a message such as {"type": "input", "input": {…}}, or a list of them; "_instance" names the instance.
+    They are validated by the schema of the promise. Calls that wait for it go on.
+
+    Exit codes: 0 added, 2 rejected and nothing added, 3 no server, 4 no such run, or it is over.
+    """
+    run.send(messages)
+    return {}
+
+
+@_action("control", "Forget runs that have ended, one or many.")
+def delete(run: Run, *, instances: tuple[str, ...] = (), foreign: bool = False) -> Done:
+    """Forget RUN, which has ended: its log, its values, its child runs and dead letters, everything.
+
+    Or all runs that the options choose: without --yes they are only listed, with what deleting them would free. Runs
+    under way stay, and so do those with calls that were sent and forgotten and are not done. It is done a few runs at a
+    time; if it is interrupted, the same command goes on.
+
+    With --instance only what RUN, which has ended, holds of that instance: its messages, calls, files, child runs and
+    dead letters. Without RUN the same of every run that has ended, or of those that the options choose: they are listed
+    first, too. It is said what may hold data of it and stays.
+
+    Exit codes: 0 deleted, or listed, 3 no server, 4 no such run, or it is not over.
+    """
+    return (run.delete_instances(*instances) if instances else run.delete(foreign=foreign)).to_dict()
