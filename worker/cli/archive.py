@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any
 
 import click
 
 from ..errors import OtherFormat, RunNotFound
-from .inspect import found_run
 from .options import (
     COMPLETED,
     FAILED,
@@ -23,10 +20,10 @@ from .options import (
     Failed,
     bundled,
     chosen_options,
-    common_options,
-    documented,
+    command,
+    option,
 )
-from .output import counted, flush, print_either, print_json, print_lines, tell
+from .output import counted, flush, print_json, print_lines, tell
 from .source import make_folder, write_whole, writing_whole
 
 # `acts export --jsonl`: runs as tables of JSON lines, for analysis.
@@ -47,11 +44,10 @@ class LeftOut:
 def write_tables(run: str | None, folder: str, chosen: Chosen, common: Common) -> int:
     """Write a run, or those that were chosen, to files in a folder, one for each table; `-` is standard output."""
     from ...protocol.errors import json_text
-    from ..client.client import Client
     from ..client.tables import TABLES
 
     left_out = LeftOut()
-    with Client(common.settings()) as client:
+    with common.client() as client:
         id_ = client.find(run).id if run is not None else None
         told = left_out if run is None else None
         rows: Iterator[tuple[str, dict[str, Any]]] = client.export_rows(run=id_, left_out=told, **chosen.criteria())
@@ -75,29 +71,21 @@ def write_tables(run: str | None, folder: str, chosen: Chosen, common: Common) -
 class Form:
     """What is written of a run."""
 
-    script: bool
-    plan: bool
-    tick: int | None
-    jsonl: str | None
-
-
-form_options: Final = bundled(
-    "form",
-    Form,
-    click.option("--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL."),
-    click.option(
+    script: bool = option(
+        "--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL."
+    )
+    plan: bool = option(
         "--plan", is_flag=True, help="Write its calls as a plan, with their tools, to run again with other data."
-    ),
-    click.option(
+    )
+    tick: int | None = option(
         "--tick", type=click.IntRange(min=0), metavar="N", help="With --plan: the calls of this tick of its loop."
-    ),
-    click.option(
+    )
+    jsonl: str | None = option(
         "--jsonl", metavar="FOLDER", help="Write tables for analysis there; - writes them to standard output."
-    ),
-)
+    )
 
 
-@click.command(short_help="Write a run as one file, or many, or tables of them.")
+@command("Write a run as one file, or many, or tables of them.")
 @click.argument("run", metavar="[RUN]", required=False)
 @chosen_options
 @click.option("--all", "is_all", is_flag=True, help="All runs, also those under way.")
@@ -108,8 +96,7 @@ form_options: Final = bundled(
     metavar="FILE",
     help="Default: standard output. Of many: a folder.",
 )
-@form_options
-@common_options
+@bundled("form", Form)
 def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool, form: Form, common: Common) -> int:
     """Write RUN as one file: its log, its definition and its result, as JSON lines; or those that the options choose,
     each as a file in a folder.
@@ -145,13 +132,14 @@ def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool
             )
         return _export_many(output, chosen, common)
     assert run is not None
-    return _export_one(run, output, form, common)
+    _export_one(run, output, form, common)
+    return COMPLETED
 
 
-def _export_one(run: str, output: Path | None, form: Form, common: Common) -> int:
+def _export_one(run: str, output: Path | None, form: Form, common: Common) -> None:
     from ...protocol.errors import json_text
 
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         lines: Callable[[], Iterable[str]] = found.export
         if form.script:
             lines = lambda: [found.script()]  # noqa: E731
@@ -160,19 +148,17 @@ def _export_one(run: str, output: Path | None, form: Form, common: Common) -> in
         if output is None:
             print_lines(lines())
             flush()
-            return COMPLETED
+            return
         write_whole(output, (f"{line}\n" for line in lines()))
         tell(f"run {found.id} is in {output}")
-    return COMPLETED
 
 
 def _export_many(folder: Path, chosen: Chosen, common: Common) -> int:
     """Write each run as a file of its own."""
-    from ..client.client import Client
 
     make_folder(folder)
     written, left_out = 0, LeftOut()
-    with Client(common.settings()) as client:
+    with common.client() as client:
         for summary in client.runs(**chosen.criteria()):
             try:
                 lines = client.run_of(summary.run).export()
@@ -186,34 +172,20 @@ def _export_many(folder: Path, chosen: Chosen, common: Common) -> int:
     return left_out.code
 
 
-@click.command("import", short_help="Read a run from a file that `acts export` has written.")
+@command("Read a run from a file that `acts export` has written.", "import")
 @click.argument("file")
-@common_options
-def import_(file: str, *, common: Common) -> int:
+def import_(file: str, *, common: Common) -> None:
     """Read the run in FILE (or - for standard input) back under its id, and print the id. It can be shown and forked.
 
     Exit codes: 0 imported, 2 FILE is none, or the run is here already, 3 no server.
     """
-    from ..client.client import Client
-
-    with documented(as_json=common.json, has_status=True):
-        settings = common.settings()
-        settings.require_redis()
-        with _opened(file) as stream, Client(settings) as client:
-            run = client.import_run(stream)
-            document = run.status()
-    print_either(document, [run.id], as_json=common.json)
-    return COMPLETED
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
-    if file == "-":
-        yield sys.stdin.buffer
-        return
-    with ExitStack() as stack:
+    with common.documented():
+        common.settings().require_redis()
         try:
-            stream = stack.enter_context(Path(file).open("rb"))
+            stream = click.open_file(file, "rb")
         except OSError as error:
             raise Failed(f"{file}: {error.strerror or error}", REJECTED) from error
-        yield stream
+        with stream, common.client() as client:
+            run = client.import_run(stream)
+            document = run.status()
+    common.print(document, [run.id])

@@ -19,9 +19,9 @@ from .options import (
     Doubted,
     Failed,
     bundled,
-    common_options,
-    documented,
+    command,
     load_registry,
+    option,
     reported,
 )
 from .output import (
@@ -62,25 +62,15 @@ _WORDS: Final = {
 class AllRuns:
     """Whether all runs are meant, and what code they will be without."""
 
-    are_meant: bool
-    gone: tuple[str, ...]
-
-
-runs_options: Final = bundled(
-    "runs",
-    AllRuns,
-    click.option(
+    are_meant: bool = option(
         "--runs",
-        "are_meant",
         is_flag=True,
         help="Instead of FILE: find the calls of all runs under way that the code of --activities, not deployed yet, "
         "will refuse, or may, or that its labels hold.",
-    ),
-    click.option(
+    )
+    gone: tuple[str, ...] = option(
         "--gone", metavar="NAME", multiple=True, help="With --runs: there is no code of this name any more; repeatable."
-    ),
-)
-"""The options of `acts check` for that, as `runs`."""
+    )
 
 
 def check_runs(gone: tuple[str, ...], common: Common) -> int:
@@ -138,13 +128,24 @@ MOST_TOLD: Final = 20
 WARNING: Final = "warning"
 
 
+_IGNORE: Final[dict[str, Any]] = {
+    "metavar": "CODE",
+    "multiple": True,
+    "help": "Leave out findings with this code or name; repeatable.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Checks:
     """What the options say of findings."""
 
-    is_strict: bool
-    is_silent: bool
-    ignore: tuple[str, ...]
+    is_strict: bool = option("--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2).")
+    is_silent: bool = option("--no-check", is_flag=True, help="Do not look for findings.")
+    ignore: tuple[str, ...] = option("--ignore", **_IGNORE)
+
+    def __post_init__(self) -> None:
+        if self.is_strict and self.is_silent:
+            raise click.UsageError("--strict and --no-check exclude each other")
 
     def tell(self, plan: Plan) -> dict[str, Any]:
         """Print the warnings on stderr; returns `findings` for the command's document, where there are any.
@@ -162,22 +163,7 @@ class Checks:
         return {"findings": documents} if documents else {}
 
 
-def _checks(*, strict: bool, no_check: bool, ignore: tuple[str, ...]) -> Checks:
-    if strict and no_check:
-        raise click.UsageError("--strict and --no-check exclude each other")
-    return Checks(strict, no_check, ignore)
-
-
-ignore_option: Final = click.option(
-    "--ignore", metavar="CODE", multiple=True, help="Leave out findings with this code or name; repeatable."
-)
-check_options: Final = bundled(
-    "checks",
-    _checks,
-    click.option("--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2)."),
-    click.option("--no-check", is_flag=True, help="Do not look for findings."),
-    ignore_option,
-)
+check_options: Final = bundled("checks", Checks)
 """What is done about findings, as `checks`."""
 
 
@@ -188,7 +174,7 @@ def _print(warnings: Sequence[Finding]) -> None:
         tell(f"{len(warnings) - MOST_TOLD} more: `acts check` prints all")
 
 
-@click.command(short_help="Find all errors and findings without running anything.")
+@command("Find all errors and findings without running anything.")
 @click.option("--mermaid", is_flag=True, help="Draw the graph as a Mermaid flowchart (with --json as `mermaid`).")
 @click.option(
     "--who-sees", metavar="PATH", help="List the calls that can see a value there, such as '†state.user.ssn'."
@@ -196,10 +182,9 @@ def _print(warnings: Sequence[Finding]) -> None:
 @click.option(
     "--simulate", "simulated", is_flag=True, help="Run it in memory, with values that are made from the schemas."
 )
-@ignore_option
-@runs_options
+@click.option("--ignore", **_IGNORE)
+@bundled("runs", AllRuns)
 @optional_source_options
-@common_options
 def check(
     mermaid: bool,
     who_sees: str | None,
@@ -225,7 +210,7 @@ def check(
         raise click.UsageError("--gone goes with --runs")
     if not source.file:
         raise click.UsageError("Missing argument 'FILE'.")
-    with documented(as_json=common.json, has_status=False):
+    with common.documented(has_status=False):
         settings = common.settings()
         value, _ = source.read(settings)
         load_registry(settings)

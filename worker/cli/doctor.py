@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from .options import COMPLETED, UNAVAILABLE, Common, common_options
+from .options import COMPLETED, UNAVAILABLE, Common, command
 from .output import escaped, print_json, print_text
 
 
-@click.command(short_help="Say what is wrong, and what to do.")
-@common_options
+@command("Say what is wrong, and what to do.")
 def doctor(*, common: Common) -> int:
     """Look at settings, versions, activities, broker, log, workers and queues, and say what is wrong.
 

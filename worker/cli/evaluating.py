@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .options import COMPLETED, FAILED, Common, Interrupted, common_options, documented, load_registry
+from .options import COMPLETED, FAILED, Common, Interrupted, command, load_registry
 from .output import counted, escaped, print_json, print_lines, tell
 from .progress import is_live
 from .run import backend, no_worker_hint, queues_of
@@ -27,7 +27,7 @@ _MOST_TOLD: Final = 20
 _QUIET_SECONDS: Final = 15.0
 
 
-@click.command("eval", short_help="Run cases for several models and compare.")
+@command("Run cases for several models and compare.", "eval")
 @click.argument("file", metavar="CASES.jsonl")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="A model, as config.model names it; repeatable.")
 @click.option(
@@ -56,7 +56,6 @@ _QUIET_SECONDS: Final = 15.0
     help="Cancel a run after this long: its case has not passed.",
 )
 @allow_option
-@common_options
 def evaluate(
     file: str, models: tuple[str, ...], limit: int | None, *, allow: tuple[str, ...], common: Common, **how: Any
 ) -> int:
@@ -73,7 +72,7 @@ def evaluate(
 
     Exit codes: 0 all have passed, 1 some have not, 2 the file is not valid and nothing has run, 3 no server.
     """
-    with documented(as_json=common.json, has_status=False) as answer:
+    with common.documented(has_status=False) as answer:
         settings = common.settings()
         load_registry(settings)
         from ..client.client import Client

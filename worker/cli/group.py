@@ -37,26 +37,12 @@ class _Commands(click.Group):
             raise Interrupted from None
 
 
-def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if not value or ctx.resilient_parsing:
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        click.echo(f"acts-celery {version('acts-celery')}")
-    except PackageNotFoundError:
-        click.echo("acts-celery, not installed")
-    ctx.exit()
-
-
 @click.group(
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
-)
+@click.version_option(package_name="acts-celery", message="acts-celery %(version)s", help="Print the version.")
 @click.pass_context
 def acts(ctx: click.Context) -> None:
     """Run plans of tool calls on Celery and Redis, and read their results.

@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..errors import InstanceDeleted, InstanceNotFound
-from .options import COMPLETED, REJECTED, Common, Failed, bundled, common_options
+from .options import REJECTED, RUN, Common, Failed, bundled, command, option
 from .output import (
     calls_lines,
     change_lines,
@@ -25,7 +24,6 @@ from .output import (
     escaped,
     flush,
     heading,
-    print_either,
     print_json,
     print_lines,
     print_text,
@@ -40,47 +38,36 @@ from .source import write_whole
 if TYPE_CHECKING:
     from ..client.call_results import LogEntry
     from ..client.progress import Event
-    from ..client.run import Run
 
 
 # `acts show --html`: a run as one page, in a file or on standard output.
-
-_STDOUT: Final = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
 class PageForm:
     """As what `acts show` shows a run, where not as its values."""
 
-    mermaid: bool = False
-    timings: bool = False
-    html: Path | None = None
-
-
-page_form_options: Final = bundled(
-    "form",
-    PageForm,
-    click.option("--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs."),
-    click.option(
+    mermaid: bool = option(
+        "--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs."
+    )
+    timings: bool = option(
         "--timings", is_flag=True, help="Print when calls began, how long they waited and ran; the slowest first."
-    ),
-    click.option(
+    )
+    html: str | None = option(
         "--html",
-        type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+        type=click.Path(dir_okay=False, allow_dash=True),
         metavar="FILE",
         help="Write the run as one page (or - for standard output).",
-    ),
-)
-"""As what a run is shown, as `form`."""
+    )
 
 
-def write_page(run: str, file: Path, common: Common) -> int:
+def write_page(run: str, file: str, common: Common) -> None:
     """Write the page of a run, whole or not at all. Raises `Failed`."""
     from ..store.connections import connect
     from ..ui import Page
     from ..ui.server import document
 
-    if file == _STDOUT and common.json:
+    if file == "-" and common.json:
         raise Failed("--html - prints the page itself: give a FILE with --json", REJECTED)
     settings = common.settings()
     redis = connect(settings)
@@ -90,13 +77,12 @@ def write_page(run: str, file: Path, common: Common) -> int:
         html = document(page, id_)
     finally:
         redis.close()
-    if file == _STDOUT:
+    if file == "-":
         print_text(html)
         flush()
-        return COMPLETED
-    write_whole(file, [html])
-    print_either({"run": id_, "file": str(file)}, [f"run {id_} is in {file}"], as_json=common.json)
-    return COMPLETED
+        return
+    write_whole(Path(file), [html])
+    common.print({"run": id_, "file": file}, [f"run {id_} is in {file}"])
 
 
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
@@ -112,22 +98,21 @@ _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 at_option = click.option("--at", metavar="MESSAGE_ID", help="As it was at this message of the log (see `acts log`).")
 
 
-@click.command(short_help="Count the calls of a run by status, now or at a past message.")
-@click.argument("run", metavar="RUN")
+@command("Count the calls of a run by status, now or at a past message.")
+@RUN
 @at_option
 @view_options
-@common_options
-def status(run: str, at: str | None, *, view: View, common: Common) -> int:
+def status(run: str, at: str | None, *, view: View, common: Common) -> None:
     """Print the status of RUN and how many calls have which status; with --failed or --tool these calls, with their
     errors.
 
     Exit codes: 0 found, 3 no server, 4 no such run or instance.
     """
     moment = message_id(at)
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         if not view.is_filter:
             print_status(found.status(moment, instances=True), common, is_quiet=view.is_quiet)
-            return COMPLETED
+            return
         document = found.result(at=moment).to_dict()
     chosen = view.chosen(document)
     counts = Counter(call["status"] for call in chosen["calls"])
@@ -136,17 +121,15 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> int:
     if not common.json and not view.is_quiet:
         for name in counts:
             print_lines(calls_lines(name, chosen["calls"], view.most(), view.cut))
-    return COMPLETED
 
 
-@click.command(short_help="Print the data of a run, now or at a past message.")
-@click.argument("run", metavar="RUN")
+@command("Print the data of a run, now or at a past message.")
+@RUN
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
-@page_form_options
+@bundled("form", PageForm)
 @at_option
 @view_options
-@common_options
-def show(run: str, instance: str | None, at: str | None, *, form: PageForm, view: View, common: Common) -> int:
+def show(run: str, instance: str | None, at: str | None, *, form: PageForm, view: View, common: Common) -> None:
     """Print what failed and was skipped in RUN, and its data, now or at a past message.
 
     A few of many instances are printed, and the beginning of large values; --all and --json print everything.
@@ -161,33 +144,32 @@ def show(run: str, instance: str | None, at: str | None, *, form: PageForm, view
     if form.html is not None:
         if instance is not None or moment is not None or form.mermaid or form.timings or view != View():
             raise Failed("--html writes the whole run as it is now: give no other option with it", REJECTED)
-        return write_page(run, form.html, common)
+        write_page(run, form.html, common)
+        return
     timings = form.timings
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         result = found.result(at=moment, waits=timings or common.json)
         if form.mermaid:
             from ..client.run import draw
 
             print_text(draw(result, lambda child: found.child(child).result()))
-            return COMPLETED
+            return
         document = result.to_dict()
     if instance is not None:
         document = _of_instance(document, instance)
     if timings and not common.json:
         print_lines(timing_lines(view.chosen(document)["calls"], view.most(_NEWEST)))
-        return COMPLETED
+        return
     print_result(document, view, as_json=common.json)
-    return COMPLETED
 
 
-@click.command(short_help="Print the messages of a run.")
-@click.argument("run", metavar="RUN")
+@command("Print the messages of a run.")
+@RUN
 @click.option("--instance", metavar="I", help="Only the messages of this instance.")
 @click.option("--follow", "-f", is_flag=True, help="Print new messages until the run ends.")
 @click.option("--audit", is_flag=True, help="Print who submitted, cancelled, amended … the run, and from which host.")
 @view_options
-@common_options
-def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View, common: Common) -> int:
+def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View, common: Common) -> None:
     """Print the newest messages of RUN in order, one line each; with --follow, at last, the status on stderr.
 
     The last messages of a long log are printed, and the beginning of large values; --all and --json print everything.
@@ -201,12 +183,12 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
     """
     from ..store.entries import id_key
 
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         if audit:
             for entry in found.log(instance=instance, follow=follow, audit=True):
                 _print_audit(entry, as_json=common.json)
                 flush()
-            return COMPLETED
+            return
         read = partial(found.log, instance=instance, every=view.is_all, ticks=follow or view.is_all)
         newest = _print_newest(read(), view, as_json=common.json)
         if follow:
@@ -216,7 +198,6 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
                     flush()
             end = found.status()
             tell(f"run {found.id} is {end['status']}, {counts_line(end['calls'])}")
-    return COMPLETED
 
 
 def print_status(
@@ -226,16 +207,7 @@ def print_status(
     how = f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'], total)}"
     unanswered = (f"  {line}" for line in unanswered_lines(document.get("unanswered", [])))
     standing = () if is_quiet else standing_lines(document)
-    print_either(document, (how, *standing, *unanswered), as_json=common.json)
-
-
-@contextmanager
-def found_run(run: str, common: Common) -> Iterator[Run]:
-    """The run that is meant, by its id, the beginning of it, its name or `latest`; its connection open."""
-    from ..client.client import Client
-
-    with Client(common.settings()) as client:
-        yield client.find(run)
+    common.print(document, (how, *standing, *unanswered))
 
 
 def message_id(text: str | None) -> str | None:

@@ -18,11 +18,13 @@ from .options import (
     UNAVAILABLE,
     Common,
     Failed,
+    bundled,
+    command,
     common_options,
-    documented,
     load_registry,
+    option,
 )
-from .output import confirmed, escaped, flush, print_either, tell
+from .output import confirmed, escaped, flush, tell
 from .serving import ask_log, log_to_stderr, made_token
 
 if TYPE_CHECKING:
@@ -35,29 +37,27 @@ if TYPE_CHECKING:
 # What a server says of itself is text of somebody else: it is shown with everything escaped that is not plain text.
 
 
-@click.command(short_help="The tools of MCP servers, and which are admitted.")
+@command("The tools of MCP servers, and which are admitted.")
 @click.argument("names", nargs=-1, metavar="[SERVER[.TOOL]]...")
-@common_options
 def tools(*, names: tuple[str, ...], common: Common) -> int:
     """List the tools of the servers of ACTS_MCP, or of those named, as they are now: admitted, new, changed since they
     were admitted, gone, or unfit to be a tool here. --json has each whole.
 
     Exit codes: 0 listed, 2 no such server or tool, 3 a server that does not answer.
     """
-    with documented(as_json=common.json, has_status=False):
+    with common.documented(has_status=False):
         found, failed = _asked(common.settings(), names)
         lines = (line for each in found for line in _lines(each))
-        print_either([each.to_dict() for each in found], lines, as_json=common.json)
+        common.print([each.to_dict() for each in found], lines)
     return UNAVAILABLE if failed else COMPLETED
 
 
-@click.command(short_help="Admit tools of MCP servers as they are now.")
+@command("Admit tools of MCP servers as they are now.")
 @click.argument("names", nargs=-1, metavar="SERVER[.TOOL]...")
 @click.option(
     "--reads", multiple=True, metavar="SERVER.TOOL", help="Admit this tool as one that only reads; repeatable."
 )
-@common_options
-def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> int:
+def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> None:
     """Write into the file of ACTS_MCP_ADMITTED that these tools may be used as they are now; of a SERVER all, and those
     that it has not any more are taken out. What is admitted is shown, and on a terminal asked for: models will read it.
 
@@ -72,7 +72,7 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
     from ..registry.mcp_tools import UNSET
     from ..registry.mcp_tools import admit as write
 
-    with documented(as_json=common.json, has_status=False):
+    with common.documented(has_status=False):
         settings = common.settings()
         if settings.mcp_admitted is None:
             raise Failed(UNSET, 2)
@@ -96,14 +96,13 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
             for each in taken
         ]
         lines = [line for each in taken for line in _lines(each, whole=True)]
-        print_either(document, lines or ["nothing is new"], as_json=common.json)
+        common.print(document, lines or ["nothing is new"])
         if taken:
             confirmed(f"Admit {len(taken)} tools?" if len(taken) > 1 else "Admit it?")
         for server in dict.fromkeys(each.server for each in taken):
             own = [each for each in taken if each.server == server]
             gone = [each.tool.name for each in own if each.live is None]
             write(settings, server, [each.live for each in own if each.live is not None], gone)
-    return COMPLETED
 
 
 def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[Standing], bool]:
@@ -159,22 +158,23 @@ _OF_HTTP: Final = ("host", "port")
 class _Serving:
     """How the server is to serve."""
 
-    http: bool
-    host: str
-    port: int
-    write: bool
+    write: bool = option(
+        "--write", is_flag=True, help="Clients may also submit runs, decide on held calls, and cancel."
+    )
+    http: bool = option(
+        "--http", is_flag=True, help="Serve over HTTP, with a token, instead of standard input and output."
+    )
+    host: str = option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen, with --http.")
+    port: int = option(
+        "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, metavar="N", help="0: a free one."
+    )
 
 
 @click.group(invoke_without_command=True, short_help="This backend as an MCP server; tools of others.")
-@click.option("--write", is_flag=True, help="Clients may also submit runs, decide on held calls, and cancel.")
-@click.option("--http", is_flag=True, help="Serve over HTTP, with a token, instead of standard input and output.")
-@click.option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen, with --http.")
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, metavar="N", help="0: a free one."
-)
+@bundled("serving", _Serving)
 @common_options
 @click.pass_context
-def mcp(ctx: click.Context, write: bool, http: bool, host: str, port: int, *, common: Common) -> int:
+def mcp(ctx: click.Context, *, serving: _Serving, common: Common) -> None:
     """Serve this backend to an MCP client over standard input and output, until it closes them: tools that check, read
     and explain runs; with --write they also submit, approve and cancel.
 
@@ -189,8 +189,8 @@ def mcp(ctx: click.Context, write: bool, http: bool, host: str, port: int, *, co
     """
     if ctx.invoked_subcommand is not None:
         _refuse(ctx, ctx.params, f"is of the server: give {ctx.invoked_subcommand} its own options behind its name")
-        return COMPLETED
-    if not http:
+        return
+    if not serving.http:
         _refuse(ctx, _OF_HTTP, "goes with --http")
     try:
         from ..mcp import server  # noqa: F401  # asks whether its libraries are there
@@ -200,8 +200,7 @@ def mcp(ctx: click.Context, write: bool, http: bool, host: str, port: int, *, co
         raise Failed("the server takes other packages: pip install 'acts-celery[mcp]'") from error
     settings = common.settings()
     settings.require_redis()
-    (_serve_http if http else _serve_stdio)(settings, _Serving(http, host, port, write), common)
-    return COMPLETED
+    (_serve_http if serving.http else _serve_stdio)(settings, serving, common)
 
 
 mcp.add_command(tools)
@@ -241,7 +240,7 @@ def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
             place = {"host": host, "port": socket.getsockname()[1], "pid": os.getpid()}
             token = {"token": made.text} if made is not None else {}
             lines = [url, *(f"Authorization: Bearer {text}" for text in token.values())]
-            print_either({"url": url, **token, **place}, lines, as_json=common.json)
+            common.print({"url": url, **token, **place}, lines)
             flush()
             tell("an MCP server; Ctrl-C ends it")
 

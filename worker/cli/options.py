@@ -9,15 +9,15 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from ..errors import ActivitiesError, NotPossibleNow, WorkerError
+from ..errors import ActivitiesError, BadBody, NotPossibleNow, WorkerError
 from .output import (
     OutputFailed,
     escaped,
@@ -33,34 +33,71 @@ if TYPE_CHECKING:
 
     from ...broker_config import Settings
     from ...protocol import Finding, Plan
-    from ..client.results import RunStatus
+    from ..actions import Action
+    from ..client.client import Client
+    from ..client.run import Run
     from ..client.submitting import Label
 
 
 # Options that belong together: a command receives them as one value.
 
-Command = Callable[..., int]
+Command = Callable[..., int | None]
 Decorator = Callable[[Command], Command]
 
 
-def bundled(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
-    """What gives a command these options, in this order; it receives them as `name`, which `make` makes of them."""
+def option(*names: str, **given: Any) -> Any:
+    """A field of a dataclass for `bundled`: its value is that of an option of click, and its default what click gives
+    where the option is left out.
+    """
+    absent = False if given.get("is_flag") else () if given.get("multiple") else None
+    return field(default=given.get("default", absent), metadata={"option": (names, given)})
+
+
+def bundled(name: str, make: type, *others: Decorator) -> Decorator:
+    """What gives a command the parameters of `others`, and the options that are the fields of a dataclass; it receives
+    an object of that as `name`.
+    """
+    said = [(each.name, *each.metadata["option"]) for each in fields(make) if "option" in each.metadata]
+    options: tuple[Any, ...] = (*others, *(click.option(*names, own, **given) for own, names, given in said))
 
     def of(command: Command) -> Command:
         @wraps(command)
-        def with_value(**given: Any) -> int:
-            own = {each: given.pop(each) for each in names}
+        def with_value(**given: Any) -> int | None:
+            own = {each: given.pop(each) for each in taken}
             return command(**given, **{name: make(**own)})
 
         before = len(getattr(with_value, "__click_params__", ()))
         decorated: Command = with_value
-        for option in reversed(options):
-            decorated = option(decorated)
+        for add in reversed(options):
+            decorated = add(decorated)
         parameters: Any = getattr(decorated, "__click_params__", ())
-        names = [parameter.name for parameter in parameters[before:]]
+        taken = [parameter.name for parameter in parameters[before:]]
         return decorated
 
     return of
+
+
+def command(
+    about: str | Action, name: str | None = None, *, into: click.Group | None = None
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """What makes a command of a function: with the common options behind its own; `about` is the line that a list of
+    commands has, or the action whose name, line and help it gets.
+    """
+
+    def of(function: Callable[..., int | None]) -> click.Command:
+        own = list(getattr(function, "__click_params__", ()))
+        whole: Any = common_options(function)
+        whole.__click_params__ = [*whole.__click_params__[len(own) :], *own]
+        if not isinstance(about, str):
+            return click.command(about.name, short_help=about.summary, help=about.help)(whole)
+        make: Any = into or click
+        made: click.Command = make.command(name, short_help=about)(whole)
+        return made
+
+    return of
+
+
+RUN: Final = click.argument("run", metavar="RUN")
 
 
 # Failures: what each error means for the exit code, and how it is told (SPEC R7.1).
@@ -139,7 +176,7 @@ def explain(error: BaseException) -> tuple[int, list[str]]:
             return REJECTED, [error.format_message()]
         case OutputFailed():
             return UNAVAILABLE, [str(error)]
-        case ActivitiesError():
+        case ActivitiesError() | BadBody():
             return REJECTED, [str(error)]
         case NotPossibleNow():
             return NOT_POSSIBLE, [str(error)]
@@ -179,14 +216,11 @@ def rejection(error: Any) -> dict[str, Any]:
 
 
 def _document(error: Exception) -> dict[str, Any]:
-    """An error in the shape of `acts check --json`."""
+    """An error in the shape of `acts check --json`; `valid` is null where that is not known of the submission."""
     if isinstance(error, Doubted):
         return {"valid": True, "errors": [], "waves": [], "findings": error.findings}
-    return rejection(error) if _is_rejection(error) else _unknown(error)
-
-
-def _unknown(error: BaseException) -> dict[str, Any]:
-    """An error in the shape of a rejection, where it is not known whether the submission is valid."""
+    if _is_rejection(error):
+        return rejection(error)
     errors = [{"pointer": "", "message": line} for line in explain(error)[1]]
     return {"valid": None, "errors": errors, "waves": [], "findings": []}
 
@@ -252,11 +286,34 @@ def _usage(error: click.UsageError) -> str:
 class Common:
     """What the common options say."""
 
-    json: bool
-    activities: tuple[str, ...]
-    broker: str | None
-    redis: str | None
-    env_file: str | None = None
+    json: bool = option("--json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
+    activities: tuple[str, ...] = option(
+        "--activities",
+        multiple=True,
+        metavar="MODULE_OR_FILE.py",
+        help="Module or file that registers activities and delegates; repeatable [ACTS_ACTIVITIES].",
+    )
+    broker: str | None = option(
+        "--broker",
+        metavar="URL",
+        help="Celery's broker, such as redis://localhost:6379/0. All users of the machine can see a command line: "
+        "set an address with a password in the environment or in an --env-file [ACTS_BROKER_URL].",
+    )
+    redis: str | None = option(
+        "--redis", metavar="URL", help="The Redis that holds the log, likewise. Default: the broker [ACTS_REDIS_URL]."
+    )
+    env_file: str | None = option(
+        "--env-file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="File of settings, one NAME=value in each line. Only a file named here may name code to load "
+        "[ACTS_ENV_FILE].",
+    )
+    debug: bool = option("--debug", is_flag=True, help=f"Show tracebacks of errors [{DEBUG}].")
+
+    def __post_init__(self) -> None:
+        if self.debug:
+            os.environ[DEBUG] = "1"
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -278,6 +335,26 @@ class Common:
         }
         return {**os.environ, **{name: value for name, value in given.items() if value is not None}}
 
+    def print(self, document: Any, lines: Iterable[str]) -> None:
+        """Write a document to stdout as JSON, or the lines that say it to people."""
+        print_either(document, lines, as_json=self.json)
+
+    def documented(self, *, has_status: bool = True) -> AbstractContextManager[Answer]:
+        """What writes an error as a document, too (see `documented`)."""
+        return documented(as_json=self.json, has_status=has_status)
+
+    def client(self) -> Client:
+        """A client under the settings in effect; it is to be closed."""
+        from ..client.client import Client
+
+        return Client(self.settings())
+
+    @contextmanager
+    def found(self, run: str) -> Iterator[Run]:
+        """The run that is meant, by its id, the beginning of it, its name or `latest`; its connection open."""
+        with self.client() as client:
+            yield client.find(run)
+
     def settings(self) -> Settings:
         """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
         from ...broker_config.loading import left_out, load
@@ -297,66 +374,23 @@ class Common:
 @contextmanager
 def _dotenv_told() -> Iterator[None]:
     """Tell in our own words what python-dotenv logs of lines in `.env` that it cannot read."""
-    logger = logging.getLogger("dotenv.main")
-    heard = _Heard()
-    logger.addHandler(heard)
-    before, logger.propagate = logger.propagate, False
+    logger, lines = logging.getLogger("dotenv.main"), set[int]()
+
+    def hear(record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], int):
+            lines.add(record.args[0])
+        return False
+
+    logger.addFilter(hear)
     try:
         yield
     finally:
-        logger.propagate = before
-        logger.removeHandler(heard)
-        for line in sorted(heard.lines):
+        logger.removeFilter(hear)
+        for line in sorted(lines):
             tell(f".env: line {line} is ignored: it is not NAME=value")
 
 
-class _Heard(logging.Handler):
-    """Which lines were logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: set[int] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Note the line."""
-        if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], int):
-            self.lines.add(record.args[0])
-
-
-def _common(*, debug: bool, **given: Any) -> Common:
-    if debug:
-        os.environ[DEBUG] = "1"
-    return Common(**given)
-
-
-common_options: Final = bundled(
-    "common",
-    _common,
-    click.option("--json", is_flag=True, help="Print JSON on stdout, and nothing else there."),
-    click.option(
-        "--activities",
-        multiple=True,
-        metavar="MODULE_OR_FILE.py",
-        help="Module or file that registers activities and delegates; repeatable [ACTS_ACTIVITIES].",
-    ),
-    click.option(
-        "--broker",
-        metavar="URL",
-        help="Celery's broker, such as redis://localhost:6379/0. All users of the machine can see a command line: "
-        "set an address with a password in the environment or in an --env-file [ACTS_BROKER_URL].",
-    ),
-    click.option(
-        "--redis", metavar="URL", help="The Redis that holds the log, likewise. Default: the broker [ACTS_REDIS_URL]."
-    ),
-    click.option(
-        "--env-file",
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False),
-        help="File of settings, one NAME=value in each line. Only a file named here may name code to load "
-        "[ACTS_ENV_FILE].",
-    ),
-    click.option("--debug", is_flag=True, help=f"Show tracebacks of errors [{DEBUG}]."),
-)
+common_options: Final[Decorator] = bundled("common", Common)
 """The options that every command takes, as `common`."""
 
 
@@ -427,9 +461,11 @@ TRACEPARENT: Final = "TRACEPARENT"
 class Naming:
     """What the options say."""
 
-    id: str | None
-    name: str | None
-    tags: tuple[str, ...]
+    id: str | None = option("--id", metavar="ID", help="The run's id. The same id twice is one run.")
+    name: str | None = option("--name", metavar="TEXT", help="A name for the run; other commands take it as RUN.")
+    tags: tuple[str, ...] = option(
+        "--tag", metavar="TEXT", multiple=True, help="A tag for `acts runs --name`; repeatable."
+    )
 
     def label(self, value: Any) -> Label:
         """The label of a submission. Raises `protocol.Rejected`."""
@@ -443,13 +479,7 @@ class Naming:
         return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given)
 
 
-naming_options: Final = bundled(
-    "naming",
-    Naming,
-    click.option("--id", metavar="ID", help="The run's id. The same id twice is one run."),
-    click.option("--name", metavar="TEXT", help="A name for the run; other commands take it as RUN."),
-    click.option("--tag", "tags", metavar="TEXT", multiple=True, help="A tag for `acts runs --name`; repeatable."),
-)
+naming_options: Final = bundled("naming", Naming)
 
 
 # Which runs a command means that takes many, as options, and what it says of them; durations and sizes as one writes
@@ -498,9 +528,13 @@ SIZE: Final = Amount("size", _BYTES, "500MB")
 class Chosen:
     """Which runs the options name."""
 
-    older_than: float | None
-    status: RunStatus | None
-    name: str | None
+    older_than: float | None = option(
+        "--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m."
+    )
+    status: str | None = option(
+        "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that ended with this status."
+    )
+    name: str | None = option("--name", metavar="TEXT", help="Runs of this name or with this tag.")
 
     def __bool__(self) -> bool:
         """Whether any was given."""
@@ -511,23 +545,16 @@ class Chosen:
         return {"older_than_seconds": self.older_than, "status": self.status, "name": self.name}
 
 
-chosen_options: Final = bundled(
-    "chosen",
-    Chosen,
-    click.option("--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m."),
-    click.option(
-        "--status", type=click.Choice(("completed", "failed", "cancelled")), help="Runs that ended with this status."
-    ),
-    click.option("--name", metavar="TEXT", help="Runs of this name or with this tag."),
-)
+chosen_options: Final = bundled("chosen", Chosen)
 
 
 def print_undone(
-    runs: Sequence[Of], line: Callable[[Of], str], sums: Iterable[str], document: Mapping[str, Any], *, as_json: bool
+    document: Mapping[str, Any], line: Callable[[dict[str, Any]], str], sums: Iterable[str], common: Common
 ) -> None:
     """List the runs of which something would be deleted, the first of them, and what that comes to."""
+    runs = document["runs"]
     more = [f"… and {len(runs) - _SHOWN} more"] if len(runs) > _SHOWN else []
-    print_either(document, [*map(line, runs[:_SHOWN]), *more, *sums], as_json=as_json)
+    common.print(document, [*map(line, runs[:_SHOWN]), *more, *sums])
     if runs:
         tell("nothing is deleted yet: with --yes it is")
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from .inspect import found_run, print_status
+from ..actions import ACTIONS
+from .inspect import print_status
 from .options import (
-    COMPLETED,
     REJECTED,
+    RUN,
     Common,
     Failed,
     bundled,
-    common_options,
-    documented,
+    command,
     load_registry,
+    option,
 )
 from .output import (
     SHORT,
@@ -30,14 +31,13 @@ from .output import (
     cut_line,
     escaped,
     heading,
-    print_either,
     print_json,
     print_lines,
     print_text,
     tell,
     value_lines,
 )
-from .source import allow_option, read_submission
+from .source import allow_option, decode_submission, read_amendment, read_submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Given = dict[str, Any]
+"""Parameters of an action."""
 _DONE: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
 
 
@@ -56,44 +58,72 @@ _DONE: Final = {"approve": "approved", "reject": "rejected", "answer": "answered
 class Many:
     """Which held calls are decided on alike."""
 
-    is_all: bool
-    tools: tuple[str, ...]
+    is_all: bool = option("--all", is_flag=True, help="All calls that are held now.")
+    tools: tuple[str, ...] = option(
+        "--tool", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."
+    )
 
     @property
     def is_meant(self) -> bool:
         """Whether it is about calls that are not named one by one."""
         return self.is_all or bool(self.tools)
 
-    def includes(self, call: Mapping[str, Any]) -> bool:
-        """Whether a held call is one of them."""
-        return self.is_all or call["tool"] in self.tools
-
-
-_many_options = bundled(
-    "many",
-    Many,
-    click.option("--all", "is_all", is_flag=True, help="All calls that are held now."),
-    click.option("--tool", "tools", multiple=True, metavar="NAME", help="All held calls of a tool; may be repeated."),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Who decides, and on what."""
 
-    by: str | None
-    shown: str | None
-    is_sure: bool
-    """Whether the person at the terminal is not to be asked."""
+    by: str | None = option("--by", metavar="NAME", help="Who decides; the log keeps it [ACTS_ACTOR].")
+    shown: str | None = option(
+        "--shown",
+        metavar="DIGEST",
+        help="What `acts held` showed beside the call: the decision is refused if something else waits now.",
+    )
+    is_sure: bool = option("--yes", "-y", is_flag=True, help="Decide on what waits now, shown or not; do not ask.")
 
-    def confirm(self, found: Run, verb: str, meant: str, calls: Sequence[Mapping[str, Any]]) -> None:
+    def one(
+        self, verb: str, run: str, call: str, common: Common, read: Callable[[], Given], *, changes: bool = False
+    ) -> None:
+        """Make a decision on what was shown of a call, with the parameters that `read` gives."""
+        from ..client.people import meant_of
+
+        with common.documented(), common.found(run) as found:
+            held = {one["call"]: one for one in found.held()}
+            seen = held.get(meant_of(held, call) or "")
+            shown = self._digest(found, verb, seen) if seen is not None else self.shown
+            done = ACTIONS[verb].do(found, call, **read(), by=self.by, shown=shown)
+            document = {**found.status(), "decision": done["id"]}
+        _print_decided(document, verb, [seen] if seen is not None else [], common, is_changed=changes)
+
+    def many(self, verb: str, run: str, many: Many, common: Common, **given: Any) -> None:
+        """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed
+        over, and so are questions, where they are not rejected.
+        """
+        from ..errors import AlreadyDecided, HeldAnew, NotHeld
+
+        with common.documented(), common.found(run) as found:
+            calls = [call for call in found.held() if many.is_all or call["tool"] in many.tools]
+            chosen = [call for call in calls if verb == "reject" or not call.get("question")]
+            if len(calls) > len(chosen):
+                tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
+            if chosen:
+                self._confirm(found, verb, counted(len(chosen), "call"), chosen)
+            decisions = {}
+            for call in chosen:
+                with suppress(AlreadyDecided, HeldAnew, NotHeld):
+                    done = ACTIONS[verb].do(found, call["call"], **given, by=self.by, shown=call["shown"])
+                    decisions[call["call"]] = done["id"]
+            document = {**found.status(), "decisions": decisions}
+        _print_decided(document, verb, [call for call in chosen if call["call"] in decisions], common)
+
+    def _confirm(self, found: Run, verb: str, meant: str, calls: Sequence[Mapping[str, Any]]) -> None:
         """On a terminal, show the calls and ask whether they are to be decided on."""
         if not self.is_sure:
             for line in (line for call in calls for line in held_lines(call)):
                 click.echo(line, err=True)
             confirmed(f"{verb} {meant} of run {found.id}?")
 
-    def digest(self, found: Run, verb: str, call: Mapping[str, Any]) -> str:
+    def _digest(self, found: Run, verb: str, call: Mapping[str, Any]) -> str:
         """What names the call that was shown: before this command, or by it (SPEC R14.4). Raises `click.UsageError`
         where nobody can be shown it.
         """
@@ -104,35 +134,26 @@ class Decision:
                 f"there is no terminal to show call {call['call']} at: give --shown DIGEST as `acts held {found.id}` "
                 f"prints it, or --yes to {verb} what waits there now"
             )
-        self.confirm(found, verb, f"call {call['call']}", [call])
+        self._confirm(found, verb, f"call {call['call']}", [call])
         return str(call["shown"])
-
-
-_decision_options = bundled(
-    "decision",
-    Decision,
-    click.option("--by", metavar="NAME", help="Who decides; the log keeps it [ACTS_ACTOR]."),
-    click.option(
-        "--shown",
-        metavar="DIGEST",
-        help="What `acts held` showed beside the call: the decision is refused if something else waits now.",
-    ),
-    click.option("--yes", "-y", "is_sure", is_flag=True, help="Decide on what waits now, shown or not; do not ask."),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Instead:
     """What is done in place of a held call."""
 
-    parameters: str | None
-    scopes: str | None
-    calls: str | None
+    parameters: str | None = option(
+        "--parameters", metavar="JSON", help="Run it with these parameters: an object of all of them."
+    )
+    scopes: str | None = option(
+        "--scopes", metavar="JSON", help='Show it less: a list of kinds and references, such as ["†state.user"].'
+    )
+    calls: str | None = option(
+        "--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'
+    )
 
     def read(self, common: Common) -> dict[str, Any]:
         """The arguments of `Run.approve`. Raises `protocol.Rejected`."""
-        from .source import read_amendment
-
         calls = None
         if self.calls is not None:
             load_registry(common.settings())
@@ -142,28 +163,16 @@ class Instead:
         return {"parameters": parameters, "scopes": scopes, "calls": calls}
 
 
-_instead_options = bundled(
-    "instead",
-    Instead,
-    click.option("--parameters", metavar="JSON", help="Run it with these parameters: an object of all of them."),
-    click.option(
-        "--scopes", metavar="JSON", help='Show it less: a list of kinds and references, such as ["†state.user"].'
-    ),
-    click.option("--calls", metavar="FILE", help='Put the calls of FILE in its place: {"calls": […]}, as acts amend.'),
-)
-
-
-@click.command(short_help="Print the calls that wait for a person.")
-@click.argument("run", metavar="RUN")
-@common_options
-def held(run: str, *, common: Common) -> int:
+@command("Print the calls that wait for a person.")
+@RUN
+def held(run: str, *, common: Common) -> None:
     """Print the calls of RUN, and of its child runs, that wait for a person, with the parameters and scopes that they
     will run with; the one that has waited longest comes first. In mode lazy, print the plan that waits, with its
     digest.
 
     Exit codes: 0 found, also where nothing waits, 3 no server, 4 no such run.
     """
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         plan, calls = found.plan(), found.held()
     if plan is not None and common.json:
         print_json(plan)
@@ -175,179 +184,72 @@ def held(run: str, *, common: Common) -> int:
         )
         print_lines(value_lines({"calls": plan["calls"]}, 2))
     for call in calls:
-        print_either(call, held_lines(call), as_json=common.json)
+        common.print(call, held_lines(call))
     if not calls and plan is None and not common.json:
         print_text("nothing waits for a person")
-    return COMPLETED
 
 
-@click.command(short_help="Let a held call run.")
-@click.argument("run", metavar="RUN")
+@command(ACTIONS["approve"])
+@RUN
 @click.argument("call", metavar="[CALL]", required=False)
-@_instead_options
+@bundled("instead", Instead)
 @click.option("--plan", metavar="DIGEST", help="Run the plan that `acts held` shows with this digest.")
-@_many_options
-@_decision_options
-@common_options
+@bundled("many", Many)
+@bundled("decision", Decision)
 def approve(
-    run: str,
-    call: str | None,
-    plan: str | None,
-    *,
-    instead: Instead,
-    many: Many,
-    decision: Decision,
-    common: Common,
-) -> int:
-    """Let CALL of RUN run as it was shown. CALL is its id, or its index if only one held call has that index. On a
-    terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes. --plan approves the plan of a
-    run in mode lazy; this is refused if another plan waits now.
-
-    Exit codes: 0 approved, 2 what is given does not fit, 3 no server, 4 no such run, it is
-    over, or the call does not wait.
-    """
+    run: str, call: str | None, plan: str | None, *, instead: Instead, many: Many, decision: Decision, common: Common
+) -> None:
+    """Approve a call, several, or a plan."""
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
         raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
-    if call is None and instead != Instead(None, None, None):
+    if call is None and instead != Instead():
         raise click.UsageError("--parameters, --scopes and --calls are for one CALL")
-    if instead.calls is not None and instead != Instead(None, None, instead.calls):
+    if instead.calls is not None and instead != Instead(calls=instead.calls):
         raise click.UsageError("give either --calls, or --parameters and --scopes")
-    if many.is_meant:
-        return _decide_many(
-            run,
-            common,
-            many,
-            decision,
-            "approve",
-            lambda found, one: found.approve(one["call"], by=decision.by, shown=one["shown"]),
-        )
-    if plan is not None:
-        with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
-            found.approve_plan(plan, by=decision.by)
+    if call is not None:
+        decision.one("approve", run, call, common, lambda: instead.read(common), changes=instead != Instead())
+    elif plan is None:
+        decision.many("approve", run, many, common)
+    else:
+        with common.documented(), common.found(run) as found:
+            ACTIONS["approve_plan"].do(found, plan, by=decision.by)
             document = found.status()
         print_status(document, common)
-        return COMPLETED
-    assert call is not None
-    return _decide(
-        run,
-        call,
-        common,
-        decision,
-        "approve",
-        lambda found, shown: found.approve(call, **instead.read(common), by=decision.by, shown=shown),
-        is_changed=instead != Instead(None, None, None),
-    )
 
 
-@click.command(short_help="Answer a question of a run.")
-@click.argument("run", metavar="RUN")
+@command(ACTIONS["answer"])
+@RUN
 @click.argument("call", metavar="CALL")
 @click.argument("text", metavar="TEXT", required=False)
 @click.option("--value", metavar="JSON", help="The answer, if it is not a text.")
-@_decision_options
-@common_options
-def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> int:
-    """Answer CALL of RUN, a question (ask_human). TEXT, or the value of --value, is the call's result. On a terminal
-    the question is shown first; elsewhere give --shown, or --yes.
-
-    Exit codes: 0 answered, 2 what is given does not fit, 3 no server, 4 no such run, it is
-    over, or the call does not wait.
-    """
+@bundled("decision", Decision)
+def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> None:
+    """Answer a question by a text or a value."""
     if (text is None) is (value is None):
         raise click.UsageError("give either TEXT or --value")
-    return _decide(
-        run,
-        call,
-        common,
-        decision,
-        "answer",
-        lambda found, shown: found.answer(call, _answer(text, value, common), by=decision.by, shown=shown),
-    )
+
+    def read() -> Given:
+        if value is None:
+            return {"value": text}
+        return {"value": decode_submission(value.encode(), common.settings(), "--value")}
+
+    decision.one("answer", run, call, common, read)
 
 
-@click.command(short_help="Reject a held call.")
-@click.argument("run", metavar="RUN")
+@command(ACTIONS["reject"])
+@RUN
 @click.argument("call", metavar="[CALL]", required=False)
 @click.option("--reason", metavar="TEXT", required=True, help="The message of the error with which the call ends.")
-@_many_options
-@_decision_options
-@common_options
-def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> int:
-    """End CALL of RUN with an error of type Rejected, which goes where an exception of its activity would go. On a
-    terminal the call is shown first, and you are asked; elsewhere give --shown, or --yes.
-
-    Exit codes: 0 rejected, 2 what is given does not fit, 3 no server, 4 no such run, it is
-    over, or the call does not wait.
-    """
+@bundled("many", Many)
+@bundled("decision", Decision)
+def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> None:
+    """Reject a call, or several."""
     if (call is not None) is many.is_meant:
         raise click.UsageError("give one of CALL, --all, and --tool NAME")
     if call is None:
-        return _decide_many(
-            run,
-            common,
-            many,
-            decision,
-            "reject",
-            lambda found, one: found.reject(one["call"], reason, by=decision.by, shown=one["shown"]),
-        )
-    return _decide(
-        run,
-        call,
-        common,
-        decision,
-        "reject",
-        lambda found, shown: found.reject(call, reason, by=decision.by, shown=shown),
-    )
-
-
-def _decide_many(
-    run: str,
-    common: Common,
-    many: Many,
-    decision: Decision,
-    verb: str,
-    decide: Callable[[Run, Mapping[str, Any]], str],
-) -> int:
-    """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed over,
-    and so are questions, where they are not rejected.
-    """
-    from ..errors import AlreadyDecided, HeldAnew, NotHeld
-
-    with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
-        calls = [call for call in found.held() if many.includes(call)]
-        chosen = [call for call in calls if verb == "reject" or not call.get("question")]
-        if len(calls) > len(chosen):
-            tell(f"{counted(len(calls) - len(chosen), 'question')} left: `acts answer` answers each")
-        if chosen:
-            decision.confirm(found, verb, counted(len(chosen), "call"), chosen)
-        decisions = {}
-        for call in chosen:
-            with suppress(AlreadyDecided, HeldAnew, NotHeld):
-                decisions[call["call"]] = decide(found, call)
-        document = {**found.status(), "decisions": decisions}
-    return _print_decided(document, verb, [call for call in chosen if call["call"] in decisions], common)
-
-
-def _decide(
-    run: str,
-    call: str,
-    common: Common,
-    decision: Decision,
-    verb: str,
-    decide: Callable[[Run, str | None], str],
-    *,
-    is_changed: bool = False,
-) -> int:
-    """Make a decision on what was shown of a call, and say where it stands in the log."""
-    from ..client.people import meant_of
-
-    with documented(as_json=common.json, has_status=True), found_run(run, common) as found:
-        held = {one["call"]: one for one in found.held()}
-        name = meant_of(held, call)
-        seen = held[name] if name is not None else None
-        id_ = decide(found, decision.digest(found, verb, seen) if seen is not None else decision.shown)
-        document = {**found.status(), "decision": id_}
-    return _print_decided(document, verb, [seen] if seen is not None else [], common, is_changed=is_changed)
+        decision.many("reject", run, many, common, reason=reason)
+    else:
+        decision.one("reject", run, call, common, lambda: {"reason": reason})
 
 
 def _print_decided(
@@ -357,7 +259,7 @@ def _print_decided(
     common: Common,
     *,
     is_changed: bool = False,
-) -> int:
+) -> None:
     """Say what was decided on, and how many calls of the run are still held."""
     from ...protocol.errors import json_text
 
@@ -367,21 +269,12 @@ def _print_decided(
         given = ", changed as given" if is_changed else f" {cut_line(json_text(call['parameters']), SHORT)}"
         lines.append(f"{done} call {call['call']} of run {run}: {escaped(call['tool'])}{given}")
     left = counted(document["calls"].get("held", 0) + document.get("held_below", 0), "call")
-    print_either(document, [*lines, f"decided, {left} of run {run} still held"], as_json=common.json)
-    return COMPLETED
-
-
-def _answer(text: str | None, value: str | None, common: Common) -> Any:
-    """The text, or the value that is given as JSON. Raises `protocol.Rejected`."""
-    from .source import decode_submission
-
-    return text if value is None else decode_submission(value.encode(), common.settings(), "--value")
+    common.print(document, [*lines, f"decided, {left} of run {run} still held"])
 
 
 def _given(text: str | None, option: str, type_: type[T], what: str, common: Common) -> T | None:
     """The value of an option that is given as JSON. Raises `protocol.Rejected`."""
     from ...protocol import Problem, Rejected
-    from .source import decode_submission
 
     value = decode_submission(text.encode(), common.settings(), option) if text is not None else None
     if value is None or isinstance(value, type_):
@@ -410,7 +303,7 @@ def _untrusted(said: Mapping[str, Any]) -> str:
 # `acts prompt`: what a model would be asked, without asking it (SPEC R12.9).
 
 
-@click.command(short_help="Show what a model would be asked.")
+@command("Show what a model would be asked.")
 @click.argument("file", metavar="FILE|RUN")
 @click.option(
     "--tick", type=click.IntRange(min=0), metavar="N", help="Show what RUN asked in this tick; the first is 0."
@@ -419,8 +312,7 @@ def _untrusted(said: Mapping[str, Any]) -> str:
     "--call", type=click.IntRange(min=0), metavar="N", help="Show what the call N of FILE would ask for its result."
 )
 @allow_option
-@common_options
-def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...], *, common: Common) -> int:
+def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...], *, common: Common) -> None:
     """Show the messages, schema and settings of FILE's request (or - for standard input), without asking a model.
 
     A solution in FILE is ignored. Without a schema in FILE the only output is null. With --tick give a run: what its
@@ -431,9 +323,10 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
     Exit codes: 0 shown, 2 FILE is not valid, 3 no server, 4 no such run or tick.
     """
     if tick is not None:
-        with found_run(file, common) as run:
-            return _show(run.asked(tick), common)
-    with documented(as_json=common.json, has_status=False):
+        with common.found(file) as run:
+            _show(run.asked(tick), common)
+        return
+    with common.documented(has_status=False):
         if file != "-" and not Path(file).exists():
             raise Failed(f"{file}: no such file; what a run has asked: acts prompt RUN --tick 0", REJECTED)
         settings = common.settings()
@@ -446,10 +339,11 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
         from ..store.loop_view import loop_limits
 
         if call is not None:
-            return _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
+            _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
+            return
         request = Checker(settings).request(value, allow=allow or None)
         config = sent_config(request, request.config, loop_limits(request.config, settings))
-        return _show({"messages": render(request), "schema": first_schema(request), "config": config}, common)
+        _show({"messages": render(request), "schema": first_schema(request), "config": config}, common)
 
 
 def _of_call(plan: Plan, index: int) -> dict[str, Any]:
@@ -505,15 +399,14 @@ def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
     return parameters
 
 
-def _show(asked: Mapping[str, Any], common: Common) -> int:
+def _show(asked: Mapping[str, Any], common: Common) -> None:
     if common.json:
         print_json(_parts(asked))
-        return COMPLETED
+        return
     _print(asked["messages"], asked["schema"], _functions(asked))
     print_text()
     print_text(heading("config"))
     print_text(escaped(json.dumps(asked["config"], ensure_ascii=False)))
-    return COMPLETED
 
 
 def _parts(asked: Mapping[str, Any]) -> dict[str, Any]:

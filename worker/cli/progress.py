@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .options import bundled
+from .options import bundled, option
 from .output import (
     SHORT,
     WHOLE,
@@ -233,11 +233,11 @@ _OTHERS: Final = ("waiting", "held", "running", "done", "sent", "latent")
 class View:
     """What the options say."""
 
-    is_all: bool = False
-    is_failed: bool = False
-    tool: str | None = None
-    limit: int | None = None
-    is_quiet: bool = False
+    is_all: bool = option("--all", is_flag=True, help="Print everything, and every value whole.")
+    is_failed: bool = option("--failed", is_flag=True, help="Only what failed.")
+    tool: str | None = option("--tool", metavar="NAME", help="Only calls of this tool.")
+    limit: int | None = option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+    is_quiet: bool = option("--quiet", "-q", is_flag=True, help="Print the first line only: the status.")
 
     @property
     def is_filter(self) -> bool:
@@ -278,15 +278,7 @@ class View:
         return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")
 
 
-view_options: Final = bundled(
-    "view",
-    View,
-    click.option("--all", "is_all", is_flag=True, help="Print everything, and every value whole."),
-    click.option("--failed", "is_failed", is_flag=True, help="Only what failed."),
-    click.option("--tool", metavar="NAME", help="Only calls of this tool."),
-    click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many."),
-    click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Print the first line only: the status."),
-)
+view_options: Final = bundled("view", View)
 """How much a command prints, as `view`."""
 
 

@@ -23,8 +23,7 @@ from .options import (
     Failed,
     Interrupted,
     Naming,
-    common_options,
-    documented,
+    command,
     load_registry,
     naming_options,
 )
@@ -33,7 +32,6 @@ from .output import (
     beside,
     call_name,
     counts_line,
-    print_either,
     print_text,
     tell,
     value_lines,
@@ -127,7 +125,7 @@ class _Asked:
     """The backend that goes with the command, if there is one."""
 
 
-@click.command(short_help="Submit, wait and print the result.")
+@command("Submit, wait and print the result.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
 )
@@ -141,7 +139,6 @@ class _Asked:
 @naming_options
 @check_options
 @view_options
-@common_options
 def run(
     timeout: float | None,
     worker_log: Path | None,
@@ -163,7 +160,7 @@ def run(
     awaited failed for good), 2 rejected before anything ran, 3 no server, or timeout.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    with documented(as_json=common.json, has_status=True) as answer:
+    with common.documented() as answer:
         settings = common.settings()
         content = read_source(source.file, settings)
         # The backend gets ready while this process loads what it needs itself.
@@ -279,19 +276,18 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
 # `acts submit`: hand a submission to the configured backend and leave.
 
 
-@click.command(short_help="Submit and print the id of the run.")
+@command("Submit and print the id of the run.")
 @source_options
 @naming_options
 @check_options
-@common_options
-def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) -> int:
+def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) -> None:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
     Warnings of `acts check` are printed on stderr; --json has all its findings.
 
     Exit codes: 0 submitted, 2 rejected, 3 no server.
     """
-    with documented(as_json=common.json, has_status=True):
+    with common.documented():
         settings = common.settings()
         value, files = source.read(settings)
         load_registry(settings)
@@ -306,8 +302,7 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
             with closing(connect(settings)) as redis:
                 if (warning := eviction_warning(redis, settings)) is not None:
                     tell(f"warning: {warning}")
-    print_either({"run": run.id, **findings}, [run.id], as_json=common.json)
-    return COMPLETED
+    common.print({"run": run.id, **findings}, [run.id])
 
 
 # Deciding on held calls from `acts run`: at a terminal the person is asked as soon as a call is held (SPEC R14).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..health_file import health_files, read_health
-from .inspect import at_option, found_run, message_id
-from .options import COMPLETED, FAILED, REJECTED, UNAVAILABLE, Common, Failed, common_options
+from .inspect import at_option, message_id
+from .options import COMPLETED, FAILED, REJECTED, RUN, UNAVAILABLE, Common, Failed, command
 from .output import (
     call_name,
     cost_line,
@@ -20,7 +20,6 @@ from .output import (
     escaped,
     heading,
     inline,
-    print_either,
     print_json,
     print_text,
     shortened,
@@ -43,38 +42,34 @@ STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
 _MOST: Final = 20
 
 
-@click.command(short_help="Print the runs that are kept, the newest first.")
+@command("Print the runs that are kept, the newest first.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
 @click.option("--name", metavar="TEXT", help="Only runs of this name or with this tag.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=_MOST, show_default=True, metavar="N", help="At most so many."
 )
-@common_options
-def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Common) -> int:
+def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Common) -> None:
     """Print the newest runs: id, name and tags, status, calls, age, duration, cost. With --json one document a line.
 
     Runs that have ended are listed for as long as they are kept.
 
     Exit codes: 0 also where there are none, 3 no server.
     """
-    from ..client.client import Client
 
-    with Client(common.settings()) as client:
+    with common.client() as client:
         found = list(islice(client.runs(status=status, name=name), limit))
     for summary in found:
-        print_either(summary.to_dict(), [_run_line(summary)], as_json=common.json)
+        common.print(summary.to_dict(), [_run_line(summary)])
     if not found and not common.json:
         print_text("no runs")
-    return COMPLETED
 
 
-@click.command(short_help="Block until a run ends.")
-@click.argument("run", metavar="RUN")
+@command("Block until a run ends.")
+@RUN
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this long."
 )
 @view_options
-@common_options
 def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
     """Block until RUN has ended, and print its result as `acts run` does.
 
@@ -82,9 +77,9 @@ def wait(run: str, timeout: float | None, *, view: View, common: Common) -> int:
     """
     from . import progress
 
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         try:
-            progress.wait(found, _TellHeld(found), timeout_seconds=timeout, is_quiet=view.is_quiet)
+            progress.wait(found, _tell_of_held(found), timeout_seconds=timeout, is_quiet=view.is_quiet)
         except TimeoutError:
             raise Failed(f"run {found.id} is not over in time ({counts_line(found.status()['calls'])})") from None
         document = found.result(waits=common.json).to_dict()
@@ -100,17 +95,17 @@ def _run_line(summary: Summary) -> str:
     return "  ".join(part for part in parts if part)
 
 
-class _TellHeld:
-    """Says once that a call waits for a person, however many do."""
+def _tell_of_held(run: Run) -> Callable[[Event], None]:
+    """What says once that a call waits for a person, however many do."""
+    is_told = False
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._is_told = False
+    def take(event: Event) -> None:
+        nonlocal is_told
+        if event.kind == "held" and not is_told and run.held():
+            is_told = True
+            tell(f"a call waits for a person: acts held {run.id}, then acts approve or acts reject")
 
-    def __call__(self, event: Event) -> None:
-        if event.kind == "held" and not self._is_told and self._run.held():
-            self._is_told = True
-            tell(f"a call waits for a person: acts held {self._run.id}, then acts approve or acts reject")
+    return take
 
 
 # `acts explain`: which messages of the log a value came from (SPEC R11.2).
@@ -120,13 +115,12 @@ _LONGEST: Final = 100
 _COLOURS: Final = {"contributes": "green", "overwritten": "yellow", "removes": "yellow", "conflict": "red"}
 
 
-@click.command(short_help="Print where a value came from, or why it is not there.")
-@click.argument("run", metavar="RUN")
+@command("Print where a value came from, or why it is not there.")
+@RUN
 @click.argument("path", metavar="'†KIND.PATH'")
 @click.option("--instance", metavar="I", help="The value as this instance sees it.")
 @at_option
-@common_options
-def explain(run: str, path: str, instance: str | None, at: str | None, *, common: Common) -> int:
+def explain(run: str, path: str, instance: str | None, at: str | None, *, common: Common) -> None:
     """Print the messages that the value at a path of RUN came from, what is left of each, and what their calls had
     read. If there is no value: the calls that may write it, and how they ended. The † may be left out.
 
@@ -136,7 +130,7 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
     from ...protocol.paths import MISSING
 
     moment = message_id(at)
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         try:
             explanation = found.explain(path, instance=instance, at=moment)
             is_absent = explanation.value is MISSING and explanation.conflict is None
@@ -145,8 +139,7 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
             raise click.BadParameter(str(error), param_hint="PATH") from error
     document = _document(explanation) | {"run": found.id, "instance": instance}
     document |= {"absence": absence.to_dict()} if absence is not None else {}
-    print_either(document, _lines(document), as_json=common.json)
-    return COMPLETED
+    common.print(document, _lines(document))
 
 
 def _document(explanation: Explanation) -> dict[str, Any]:
@@ -244,8 +237,7 @@ def _writer(message: Mapping[str, Any]) -> str:
 _OLD_SECONDS: Final = 30.0
 
 
-@click.command(short_help="Say whether the workers of this machine are well.")
-@common_options
+@command("Say whether the workers of this machine are well.")
 def health(*, common: Common) -> int:
     """Say of each worker that writes into ACTS_HEALTH_FOLDER whether it takes messages and looks for lost calls.
 

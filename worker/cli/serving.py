@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .inspect import found_run
-from .options import COMPLETED, REJECTED, Common, Failed, common_options, load_registry
-from .output import flush, print_either, print_json, print_text, tell
+from .options import REJECTED, RUN, Common, Failed, command, load_registry
+from .output import flush, print_json, print_text, tell
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -101,10 +100,9 @@ _ANSWER_SECONDS: Final = 5.0
 """How long a server may owe an answer: Prometheus waits ten seconds for all."""
 
 
-@click.command(short_help="Show figures of the log and the queues to Prometheus.")
+@command("Show figures of the log and the queues to Prometheus.")
 @click.option("--port", type=click.IntRange(0, 65_535), required=True, help="Where to listen; 0 for any free port.")
 @click.option("--host", metavar="ADDRESS", help="On which address. Default: 127.0.0.1 [ACTS_METRICS_HOST].")
-@common_options
 def metrics(*, port: int, host: str | None, common: Common) -> int:
     """Show on http://ADDRESS:PORT/metrics what is in the log and the queues, until SIGTERM or Ctrl-C.
 
@@ -160,14 +158,13 @@ _HOST: Final = "127.0.0.1"
 _PORT: Final = 5556
 
 
-@click.command(short_help="Serve the pages of all runs.")
+@command("Serve the pages of all runs.")
 @click.option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, metavar="N", help="0: a free one."
 )
 @click.option("--write", is_flag=True, help="The link that is printed may also decide on held calls, and control runs.")
-@common_options
-def ui(host: str, port: int, write: bool, *, common: Common) -> int:
+def ui(host: str, port: int, write: bool, *, common: Common) -> None:
     """Serve the pages of all runs until Ctrl-C, and print the link that opens them.
 
     The link has a new token at each start, which may read. ACTS_UI_TOKENS says instead who may enter with which token
@@ -198,12 +195,11 @@ def ui(host: str, port: int, write: bool, *, common: Common) -> int:
 
         def announce() -> None:
             place = {"host": host, "port": socket.getsockname()[1], "pid": os.getpid()}
-            print_either({"url": url, **place}, [url], as_json=common.json)
+            common.print({"url": url, **place}, [url])
             flush()
             _tell_rights(made)
 
         asyncio.run(serving.serve(socket, host, settings, tokens or ((made,) if made is not None else ()), announce))
-    return COMPLETED
 
 
 def _tell_rights(made: AccessToken | None) -> None:
@@ -218,17 +214,16 @@ def _tell_rights(made: AccessToken | None) -> None:
 # `acts trace`, `acts traces`: runs as traces, to whatever takes OpenTelemetry's.
 
 
-@click.command(short_help="Export a run as a trace.")
-@click.argument("run", metavar="RUN")
-@common_options
-def trace(run: str, *, common: Common) -> int:
+@command("Export a run as a trace.")
+@RUN
+def trace(run: str, *, common: Common) -> None:
     """Export RUN and its child runs as a trace, by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT …).
 
     Of a run that is under way the calls that have ended are exported, and not yet the run itself.
 
     Exit codes: 0 exported, 2 bad settings, 3 no server, or the spans are not taken, 4 no such run.
     """
-    with found_run(run, common) as found:
+    with common.found(run) as found:
         id_ = found.id
     settings = common.settings()
     with _exporting(settings) as export:
@@ -237,13 +232,11 @@ def trace(run: str, *, common: Common) -> int:
             exported = export.export(runs.popleft())
             runs += exported.children
             _print(exported, common)
-    return COMPLETED
 
 
-@click.command(short_help="Export runs as traces, each once it has ended.")
+@command("Export runs as traces, each once it has ended.")
 @click.option("--follow", is_flag=True, help="Go on, and export each run as it ends.")
-@common_options
-def traces(follow: bool, *, common: Common) -> int:
+def traces(follow: bool, *, common: Common) -> None:
     """Export every run that has ended and was not exported yet, by OpenTelemetry's own variables.
 
     With --follow it goes on until it is stopped. One that is started again goes on where it was. Run one of them.
@@ -255,7 +248,6 @@ def traces(follow: bool, *, common: Common) -> int:
             _follow(export, common)
         for exported in export.export_ended():
             _print(exported, common)
-    return COMPLETED
 
 
 def _follow(export: TraceExport, common: Common) -> None:
@@ -315,4 +307,4 @@ def _print(exported: Exported, common: Common) -> None:
     }
     state = "" if exported.has_ended else ", and it is under way"
     line = f"{exported.run}  trace {exported.trace}  {exported.spans} spans{state}"
-    print_either(document, [line], as_json=common.json)
+    common.print(document, [line])

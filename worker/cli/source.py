@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from .options import Failed, bundled
+from .options import Failed, bundled, option
 
 if TYPE_CHECKING:
     from ...broker_config import Settings
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
-allow_option: Final = click.option(
-    "--allow",
-    multiple=True,
-    metavar="NAME",
-    help="Allow this tool, activity or delegate, and no other, whatever FILE declares; repeatable.",
-)
+_ALLOW: Final[Mapping[str, Any]] = {
+    "multiple": True,
+    "metavar": "NAME",
+    "help": "Allow this tool, activity or delegate, and no other, whatever FILE declares; repeatable.",
+}
+allow_option: Final = click.option("--allow", **_ALLOW)
 """For commands that take a submission (SPEC R4.2a); they receive a tuple of names, empty where all are allowed."""
 
 
@@ -35,9 +35,19 @@ class Source:
     """What is submitted, as a command's argument and options say it."""
 
     file: str
-    allow: tuple[str, ...]
-    contexts: tuple[str, ...]
-    given: tuple[str, ...]
+    allow: tuple[str, ...] = option("--allow", **_ALLOW)
+    contexts: tuple[str, ...] = option(
+        "--context",
+        metavar="FILE.jsonl",
+        multiple=True,
+        help="Add messages to FILE's context, one JSON object in each line; repeatable.",
+    )
+    given: tuple[str, ...] = option(
+        "--file",
+        metavar="NAME=PATH",
+        multiple=True,
+        help="The picture, PDF or text that FILE names so: a part {type: file, file: NAME} of a message; repeatable.",
+    )
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
@@ -60,26 +70,9 @@ class Source:
         return files.put_into(value), files.contents
 
 
-_beside: Final = (
-    allow_option,
-    click.option(
-        "--context",
-        "contexts",
-        metavar="FILE.jsonl",
-        multiple=True,
-        help="Add messages to FILE's context, one JSON object in each line; repeatable.",
-    ),
-    click.option(
-        "--file",
-        "given",
-        metavar="NAME=PATH",
-        multiple=True,
-        help="The picture, PDF or text that FILE names so: a part {type: file, file: NAME} of a message; repeatable.",
-    ),
-)
-source_options: Final = bundled("source", Source, click.argument("file"), *_beside)
+source_options: Final = bundled("source", Source, click.argument("file"))
 """What is submitted, as `source`."""
-optional_source_options: Final = bundled("source", Source, click.argument("file", required=False, default=""), *_beside)
+optional_source_options: Final = bundled("source", Source, click.argument("file", required=False, default=""))
 """The same for a command that may be without: its `file` is empty then."""
 
 

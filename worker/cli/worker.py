@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
-from .options import COMPLETED, UNAVAILABLE, Common, bundled, common_options, load_registry
+from .options import COMPLETED, UNAVAILABLE, Common, bundled, command, load_registry, option
 from .output import tell, write_error
 from .supervisor import LOADED, SHARED, end_if_terminated, end_with_supervisor
 
@@ -77,16 +77,40 @@ _LOCAL_POLL_SECONDS: Final = 0.02
 class _Start:
     """How workers are started, as the options say it."""
 
-    queues: str | None
-    activity_queues: bool
-    concurrency: int | None
-    processes: int | None
-    name: str | None
-    log_level: str
-    pool: str
-    metrics_port: int | None
-    supervised: bool
-    place: int
+    queues: str | None = option(
+        "--queues", "-Q", metavar="A,B", help="Serve these queues. Default: all that settings and activities name."
+    )
+    activity_queues: bool = option(
+        "--activity-queues", is_flag=True, help="Serve also the queues that activities have of their own."
+    )
+    concurrency: int | None = option(
+        "--concurrency",
+        "-c",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Tasks at a time in each process [ACTS_CONCURRENCY].",
+    )
+    processes: int | None = option(
+        "--processes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Worker processes. Default: one for each processor; one with --pool prefork, which forks its own.",
+    )
+    name: str | None = option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>.")
+    log_level: str = option(
+        "--log-level", "-l", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True
+    )
+    pool: str = option(
+        "--pool", "-P", type=click.Choice(POOLS), default=COROUTINES, show_default=True, help="How tasks run."
+    )
+    metrics_port: int | None = option(
+        "--metrics-port",
+        type=click.IntRange(1, 65_535),
+        metavar="PORT",
+        help="Show figures for Prometheus there; each further process takes the next port [ACTS_METRICS_PORT].",
+    )
+    supervised: bool = option("--supervised", is_flag=True, hidden=True)
+    place: int = option("--place", type=int, default=0, hidden=True)
     """Which of several processes it is, counted from 0."""
 
     @property
@@ -133,44 +157,8 @@ class _Start:
         return self.concurrency or several
 
 
-@click.command(short_help="Run a Celery worker on the right queues.")
-@bundled(
-    "start",
-    _Start,
-    click.option(
-        "--queues", "-Q", metavar="A,B", help="Serve these queues. Default: all that settings and activities name."
-    ),
-    click.option("--activity-queues", is_flag=True, help="Serve also the queues that activities have of their own."),
-    click.option(
-        "--concurrency",
-        "-c",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Tasks at a time in each process [ACTS_CONCURRENCY].",
-    ),
-    click.option(
-        "--processes",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Worker processes. Default: one for each processor; one with --pool prefork, which forks its own.",
-    ),
-    click.option("--name", "-n", metavar="NAME", help="NAME or NAME@HOST; default: acts@<host>-<pid>."),
-    click.option(
-        "--log-level", "-l", type=click.Choice(LEVELS, case_sensitive=False), default="INFO", show_default=True
-    ),
-    click.option(
-        "--pool", "-P", type=click.Choice(POOLS), default=COROUTINES, show_default=True, help="How tasks run."
-    ),
-    click.option(
-        "--metrics-port",
-        type=click.IntRange(1, 65_535),
-        metavar="PORT",
-        help="Show figures for Prometheus there; each further process takes the next port [ACTS_METRICS_PORT].",
-    ),
-    click.option("--supervised", is_flag=True, hidden=True),
-    click.option("--place", type=int, default=0, hidden=True),
-)
-@common_options
+@command("Run a Celery worker on the right queues.")
+@bundled("start", _Start)
 def worker(*, start: _Start, common: Common) -> int:
     """Run workers until SIGTERM or Ctrl-C.
 
