@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from itertools import chain, islice
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from .errors import ExpressionError, Speller, shortened
 from .messages import DATA_TYPES
@@ -40,7 +40,7 @@ Meant = Callable[[str], Reference | None]
 """The place that a name without a dagger means, if any."""
 
 
-class Form(Enum):
+class PlaceForm(Enum):
     """How a place is written in a text."""
 
     REFERENCE = "†state.x"
@@ -90,7 +90,7 @@ class Embedded:
         return "write " + ", ".join(f"{new} instead of {old}" for old, new in pairs[:_MOST_NAMED]) + more
 
 
-def as_template(text: str, meant: Callable[[str, Form], Reference | None]) -> Embedded | None:
+def as_template(text: str, meant: Callable[[str, PlaceForm], Reference | None]) -> Embedded | None:
     """What was meant to be read in a text, if anything."""
     found: list[tuple[str, str]] = []
 
@@ -105,10 +105,10 @@ def as_template(text: str, meant: Callable[[str, Form], Reference | None]) -> Em
     return Embedded(tuple(found), corrected) if found else None
 
 
-def _form(text: str) -> Form:
+def _form(text: str) -> PlaceForm:
     if DAGGER in text:
-        return Form.REFERENCE
-    return Form.BRACES if text.startswith("{") and not text.startswith("{{") else Form.TEMPLATE
+        return PlaceForm.REFERENCE
+    return PlaceForm.BRACES if text.startswith("{") and not text.startswith("{{") else PlaceForm.TEMPLATE
 
 
 def instead(text: str, position: int, meant: Meant) -> str | None:
@@ -306,12 +306,12 @@ class Slips:
         why = f"has {found.found[0][0]!r} inside a text, where nothing is read"
         return Slip("ACT305", why, found.remedy, found.corrected)
 
-    def _read(self, name: str, form: Form) -> Reference | None:
+    def _read(self, name: str, form: PlaceForm) -> Reference | None:
         """What is meant to be read inside a text."""
-        if form is Form.BRACES and (self.is_certain or "." not in name):
+        if form is PlaceForm.BRACES and (self.is_certain or "." not in name):
             return None
         place = self.places.meant(name)
-        if place is None and form is Form.REFERENCE:
+        if place is None and form is PlaceForm.REFERENCE:
             expression = expression_in(DAGGER + name)
             place = expression.references[0] if expression is not None else None
             is_one = place is not None and place.path and place.kind in (*DATA_TYPES, *self.places.kinds())
@@ -336,63 +336,51 @@ def placeholder(text: str, count: int, written: Callable[[int], Sequence[Referen
     return Slip("ACT302", why, "write the place that the other call writes, such as †state.found", None)
 
 
+_MOST_FIRST: Final = 100
+"""Of all elements from this one on a schema says the same, as far as is looked."""
+
+
 class Literals:
     """Tells which texts of a value are meant as they stand: what its schema lists, or what has `"_literal": true` at
     its place or above. What the schema says of a place is looked up once, however many texts are there.
     """
 
     def __init__(self, schema: Any) -> None:
-        self._schema = schema
-
-    @cached_property
-    def _root(self) -> _Place | None:
-        return _Place(self._schema, [self._schema], {}) if isinstance(self._schema, dict) else None
+        self._schema = schema if isinstance(schema, dict) else {}
+        self._said: dict[Path, _SaidThere] = {}
 
     def has(self, at: Path, text: str) -> bool:
         """Whether a text at a place is meant."""
-        place = self._root
-        for segment in at:
-            if place is None or place.is_literal:
-                break
-            place = place.below(segment)
-        return place is not None and (place.is_literal or text in place.listed)
+        said = self._at(tuple(min(segment, _MOST_FIRST) if isinstance(segment, int) else segment for segment in at))
+        return said.is_literal or text in said.listed
+
+    def _at(self, path: Path) -> _SaidThere:
+        if path not in self._said:
+            above = self._at(path[:-1]) if path else None
+            if above is not None and (above.is_literal or not above.parts):
+                return above
+            below = (
+                (one for part in above.parts for one in named_below(part, path[-1]))
+                if above is not None
+                else [self._schema]
+            )
+            parts = parts_of(below, self._schema)
+            values = [one for part in parts for one in (part.get("const"), *_list(part.get("enum")))]
+            is_literal = any(part.get("_literal") is True for part in parts)
+            self._said[path] = _SaidThere(parts, is_literal, {one for one in values if isinstance(one, str)})
+        return self._said[path]
 
 
-class _Place:
-    """What a document says of some place, by the schemas that apply there; `known` are the places looked up so far."""
+class _SaidThere(NamedTuple):
+    """What a schema says of some place."""
 
-    def __init__(self, root: Any, schemas: list[Any], known: dict[tuple[int, ...], _Place]) -> None:
-        self._root, self._known = root, known
-        self._parts = parts_of(schemas, root)
-        self._below: dict[str | int, _Place | None] = {}
-        self.is_literal = any(part.get("_literal") is True for part in self._parts)
-        enums = (part["enum"] for part in self._parts if isinstance(part.get("enum"), list))
-        consts = (part.get("const") for part in self._parts)
-        self.listed = {one for one in (*chain.from_iterable(enums), *consts) if isinstance(one, str)}
-        prefixes = (part["prefixItems"] for part in self._parts if isinstance(part.get("prefixItems"), list))
-        self._first = max(map(len, prefixes), default=0)
-        properties = (part["properties"] for part in self._parts if isinstance(part.get("properties"), dict))
-        self._named = frozenset(chain.from_iterable(properties))
+    parts: list[Any]
+    is_literal: bool
+    listed: set[str]
 
-    def below(self, segment: str | int) -> _Place | None:
-        """The place one step down; None where nothing is said of it."""
-        if str(segment) in self._named or (isinstance(segment, int) and segment < self._first):
-            key: str | int = segment
-        elif isinstance(segment, int):
-            key = -1  # of all other elements the same is said
-        else:
-            return None
-        if key not in self._below:
-            self._below[key] = self._looked_up([one for part in self._parts for one in named_below(part, segment)])
-        return self._below[key]
 
-    def _looked_up(self, schemas: list[Any]) -> _Place | None:
-        if not schemas:
-            return None
-        same = tuple(map(id, schemas))
-        if same not in self._known:
-            self._known[same] = _Place(self._root, schemas, self._known)
-        return self._known[same]
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def named_by(text: str, patterns: Iterable[re.Pattern[str]] = (*_TEMPLATES, *_BRACKETS)) -> str | None:
