@@ -442,14 +442,15 @@ def test_a_run_that_goes_on_meanwhile_and_one_that_is_gone_are_left_out(backend:
 def test_what_is_added_meanwhile_is_not_lost_and_the_log_stays_as_it_was(backend: Backend, secret: str) -> None:
     run = backend.client.submit_document({"context": [*people("ann", "bob", secret=secret), PLAN]})
     backend.wait(run.id)
-    eraser = Eraser(run.id, backend.redis, backend.settings)
-    _, last = eraser._write_anew(frozenset(["ann"]), RunState(History(backend.redis, eraser._keys).definition()), set())
+    eraser, keys = Eraser(backend.redis, backend.settings), Keys(backend.settings.key_prefix, run.id)
+    history = History(backend.redis, keys)
+    _, last = eraser._write_anew(history, keys, frozenset(["ann"]), RunState(history.definition()), set())
     run.amend([{"_tool": "echo", "value": "†state.copy", "_instance": "ann", "_outputPath": "†state.more"}], add=True)
     after = backend.wait(run.id)
     with pytest.raises(RunOver, match="added to it meanwhile"):
-        eraser._put_in_place(["ann"], last, [], {})
+        eraser._put_in_place(keys, ["ann"], last, [], {})
     assert run.result() == after
-    assert Keys(backend.settings.key_prefix, run.id).log_kept not in backend.keys(run.id)
+    assert keys.log_kept not in backend.keys(run.id)
     run.delete_instances("ann")
     assert run.result().instance_status == {"bob": "completed", "ann": "deleted"}
 

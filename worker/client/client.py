@@ -215,21 +215,21 @@ class Client:
         """The runs that have ended and hold something of these instances, such as one person, and why others that do
         stay. Nothing is deleted. Raises `InfrastructureError`.
         """
-        from .deleting import InstanceEraser
+        from .deleting import Eraser
         from .deployments import Which
 
         which = Which(status, name, older_than_seconds)
         with redis_errors(self.settings):
-            return InstanceEraser(self._redis, self.settings).choose(which, tuple(dict.fromkeys(instances)))
+            return Eraser(self._redis, self.settings).choose(which, tuple(dict.fromkeys(instances)))
 
     def erase_instances(self, runs: Iterable[ErasableRun]) -> Iterator[Erased]:
         """Delete the instances of runs that `erasable_runs` has found, run by run as this is iterated, and yield what
         was deleted of each and what stays. Raises `InfrastructureError`; what was yielded is deleted then.
         """
-        from .deleting import InstanceEraser
+        from .deleting import Eraser
 
         with redis_errors(self.settings):
-            yield from InstanceEraser(self._redis, self.settings).erase(runs)
+            yield from Eraser(self._redis, self.settings).erase(runs)
 
     def export_rows(
         self,

@@ -11,9 +11,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final
 
 from redis import Redis
@@ -30,7 +30,7 @@ from ..store.entries import Entry, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
 from ..store.log import History
-from ..store.run_list import PARENT, Parent, State
+from ..store.run_list import PARENT, Parent
 from ..store.run_writer import Holding, delete_runs, measure_runs
 from ..store.scripts import Script, date_of
 from ..store.state import RunState
@@ -64,16 +64,7 @@ class DeletableRun:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "run": self.run,
-            "name": self.name,
-            "status": self.status,
-            "finished": date_of(self.finished) if self.finished is not None else None,
-            "children": list(self.children),
-            "bytes": self.bytes,
-            "dead_letters": self.dead_letters,
-            "outstanding": self.outstanding,
-        }
+        return asdict(self) | {"finished": date_of(self.finished) if self.finished is not None else None}
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -281,93 +272,132 @@ class Erased:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "run": self.run,
-            "instances": list(self.instances),
-            "entries": self.entries,
-            "children": list(self.children),
-            "dead_letters": self.dead_letters,
-            "files": self.files,
-            "remains": list(self.remains),
-        }
+        return asdict(self)
+
+
+OF_ANOTHER_VERSION: Final = "of another version"
+
+
+@dataclass(frozen=True, slots=True)
+class ErasableRun:
+    """A run that has ended and holds something of instances."""
+
+    run: str
+    name: str | None
+    instances: tuple[str, ...]
+    """Those of the ones that are meant."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasableRuns:
+    """The runs that hold something of instances, and why others of these stay as they are."""
+
+    runs: tuple[ErasableRun, ...]
+    kept: Mapping[str, int]
+    """Why nothing can be deleted of runs that have them, too -> how many these are."""
 
 
 class Eraser:
-    """Deletes instances of one run. All of it raises `RedisError`."""
+    """Deletes instances of runs. All of it raises `RedisError`, `InfrastructureError`."""
 
-    def __init__(self, run: str, redis: Redis, settings: Settings) -> None:
-        self._keys = Keys(settings.key_prefix, run)
+    def __init__(self, redis: Redis, settings: Settings) -> None:
         self._redis = redis
         self._settings = settings
-        self._history = History(redis, self._keys)
-        self._letters = DeadLetters(redis, settings)
-        self._script = Script(redis, "keys", "forget")
+        self._prefix = settings.key_prefix
 
-    def erase(self, instances: Sequence[str], state: Mapping[str, str]) -> Erased:
-        """Delete these instances of the run, whose state this is. If it is interrupted nothing of the log has changed;
+    def choose(self, which: Which, instances: Sequence[str]) -> ErasableRuns:
+        """The runs that are meant and have one of these instances, the newest first. A run is found by the list of its
+        instances, in which the server looks for their names, a few runs in one step; a deleted one is not in it.
+        """
+        kept, found = Counter[str](), list[ErasableRun]()
+        runs = ((run, state) for run, state in Overview(self._redis, self._prefix).with_states() if which.admits(run))
+        for page in batches(runs, _AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for (summary, _), instance in product(page, instances):
+                    pipeline.lpos(Keys(self._prefix, summary.run).instances, instance)
+                places = iter(pipeline.execute())
+            for summary, state in page:
+                held = tuple(instance for instance in instances if next(places) is not None)
+                if held and summary.status != FOREIGN and state["status"] in ENDED_STATUSES:
+                    found.append(ErasableRun(summary.run, summary.name, held))
+                elif held:
+                    kept[OF_ANOTHER_VERSION if summary.status == FOREIGN else UNDER_WAY] += 1
+        return ErasableRuns(tuple(found), kept)
+
+    def erase(self, runs: Iterable[ErasableRun]) -> Iterator[Erased]:
+        """Delete the instances of these runs, and yield what was deleted of each; one that is gone meanwhile, or goes
+        on, is left out.
+        """
+        for run in runs:
+            with suppress(RunNotFound, RunOver, InstanceDeleted):
+                state = read_state(self._redis, Keys(self._prefix, run.run))
+                yield self.erase_one(run.run, run.instances, state)
+
+    def erase_one(self, run: str, instances: Sequence[str], state: Mapping[str, str]) -> Erased:
+        """Delete these instances of a run, whose state this is. If it is interrupted nothing of the log has changed;
         repeat it. Raises `RunOver`, `InstanceNotFound`, `InstanceDeleted`.
         """
-        run, chosen = self._keys.run, tuple(dict.fromkeys(instances))
+        chosen = tuple(dict.fromkeys(instances))
+        keys, letters = Keys(self._prefix, run), DeadLetters(self._redis, self._settings)
+        history = History(self._redis, keys)
         if state["status"] not in ENDED_STATUSES:
             raise RunOver(f"run {run} is {state['status']}: cancel it before an instance is deleted")
-        known = self._history.instances()
+        known = history.instances()
         for instance in chosen:
             if instance in deleted_instances(state.get("deleted")):
                 raise InstanceDeleted(run, instance)
             if instance not in known:
                 raise InstanceNotFound(run, instance, known)
-        kept = RunState(self._history.definition())
+        kept = RunState(history.definition())
         children, shown = list[str](), set[str]()
-        for _, lane in self._history.lanes(chosen):
+        for _, lane in history.lanes(chosen):
             children += [entry.child for entry in lane if entry.child is not None]
             shown |= _files_of(lane)
-        pictures: Any = self._redis.hkeys(self._keys.pictures)  # an attempt may have left one that nothing names
+        pictures: Any = self._redis.hkeys(keys.pictures)  # an attempt may have left one that nothing names
         shown |= {digest.decode() for digest in pictures}
         for child in dict.fromkeys(children):
-            self._delete_child(child)
-        count, last = self._write_anew(frozenset(map(lane_token, chosen)), kept, shown)
-        self._put_in_place(chosen, last, sorted(shown), state)
-        letters = self._letters.forget_instances(run, frozenset(chosen))
+            with suppress(RunNotFound):  # it is kept no longer
+                Deleter(self._redis, self._settings).delete_one(child)
+        count, last = self._write_anew(history, keys, frozenset(map(lane_token, chosen)), kept, shown)
+        self._put_in_place(keys, chosen, last, sorted(shown), state)
+        gone = letters.forget_instances(run, frozenset(chosen))
         audit_record(self._settings, "deleted", instances=list(chosen)).write_line(run)
-        return Erased(run, chosen, count, tuple(children), letters, len(shown), tuple(_remains(kept)))
+        return Erased(run, chosen, count, tuple(children), gone, len(shown), tuple(_remains(kept)))
 
-    def _delete_child(self, child: str) -> None:
-        with suppress(RunNotFound):  # it is kept no longer
-            Deleter(self._redis, self._settings).delete_one(child)
-
-    def _write_anew(self, lanes: frozenset[str], kept: RunState, shown: set[str]) -> tuple[int, str]:
+    def _write_anew(
+        self, history: History, keys: Keys, lanes: frozenset[str], kept: RunState, shown: set[str]
+    ) -> tuple[int, str]:
         """Write the log without these lanes beside it; returns how many entries that leaves out, and the last one's id.
         Of the files that were shown there, those stay that others show.
         """
-        self._redis.unlink(self._keys.log_kept)
-        left_out, last, page = 0, "0-0", list[tuple[str, dict[bytes, bytes]]]()
-        for id_, fields in self._history.raw():
-            last = id_.decode()
-            if fields.get(names.LANE, b"").decode() in lanes:
-                left_out += 1
-                continue
-            entry = read_entry(id_, fields)
-            if shown:
-                shown -= _files_of([entry])
-            if entry.instance is None:
-                kept.apply(entry)
-            page.append((last, fields))
-            if len(page) == _LANES_AT_ONCE:
-                self._append(page)
-                page.clear()
-        self._append(page)
+        self._redis.unlink(keys.log_kept)
+        left_out, last = 0, "0-0"
+        for page in batches(history.raw(), _LANES_AT_ONCE):
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for id_, fields in page:
+                    last = id_.decode()
+                    if fields.get(names.LANE, b"").decode() in lanes:
+                        left_out += 1
+                        continue
+                    entry = read_entry(id_, fields)
+                    if shown:
+                        shown -= _files_of([entry])
+                    if entry.instance is None:
+                        kept.apply(entry)
+                    pipeline.xadd(keys.log_kept, dict(fields), id=last)  # type: ignore[arg-type]  # redis wants it invariant
+                pipeline.expire(keys.log_kept, _KEPT_SECONDS)
+                pipeline.execute()
         return left_out, last
 
-    def _append(self, page: Sequence[tuple[str, dict[bytes, bytes]]]) -> None:
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for id_, fields in page:
-                pipeline.xadd(self._keys.log_kept, fields, id=id_)  # type: ignore[arg-type]  # redis wants it invariant
-            pipeline.expire(self._keys.log_kept, _KEPT_SECONDS)
-            pipeline.execute()
-
-    def _put_in_place(self, instances: Sequence[str], last: str, files: list[str], state: Mapping[str, str]) -> None:
+    def _put_in_place(
+        self, keys: Keys, instances: Sequence[str], last: str, files: list[str], state: Mapping[str, str]
+    ) -> None:
         lanes = [lane_token(instance) for instance in instances]
-        outbox: Any = self._redis.hkeys(self._keys.outbox)
+        outbox: Any = self._redis.hkeys(keys.outbox)
         request = {
             "instances": list(instances),
             "lanes": lanes,
@@ -377,9 +407,9 @@ class Eraser:
             "deleted": json.dumps([*deleted_instances(state.get("deleted")), *instances], ensure_ascii=False),
             "who": audit_record(self._settings, "deleted", instances=list(instances)).pack(),
         }
-        if not self._script(self._keys, request)["is_done"]:
-            self._redis.unlink(self._keys.log_kept)
-            raise RunOver(f"run {self._keys.run} goes on: something was added to it meanwhile")
+        if not Script(self._redis, "keys", "forget")(keys, request)["is_done"]:
+            self._redis.unlink(keys.log_kept)
+            raise RunOver(f"run {keys.run} goes on: something was added to it meanwhile")
 
 
 def _files_of(entries: Sequence[Entry]) -> set[str]:
@@ -403,84 +433,3 @@ def _remains(run: RunState) -> Iterator[str]:
             yield f"what call {index} ({call.tool}) has gathered, and what was made of that"
     if run.loop is not None:
         yield "what its model was shown and has answered"
-
-
-# One person's data over all runs: which runs have an instance of a name, and deleting it from each (see `erasure`).
-#
-# A run is found by the list of its instances, in which the server looks for their names, a few runs in one step. One
-# that was deleted stands there no more.
-
-_ERASED_AT_ONCE: Final = 20
-OF_ANOTHER_VERSION: Final = "of another version"
-
-
-@dataclass(frozen=True, slots=True)
-class ErasableRun:
-    """A run that has ended and holds something of instances."""
-
-    run: str
-    name: str | None
-    instances: tuple[str, ...]
-    """Those of the ones that are meant."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"run": self.run, "name": self.name, "instances": list(self.instances)}
-
-
-@dataclass(frozen=True, slots=True)
-class ErasableRuns:
-    """The runs that hold something of instances, and why others of these stay as they are."""
-
-    runs: tuple[ErasableRun, ...]
-    kept: Mapping[str, int]
-    """Why nothing can be deleted of runs that have them, too -> how many these are."""
-
-
-class InstanceEraser:
-    """Deletes instances of many runs. All of it raises `RedisError`, `InfrastructureError`."""
-
-    def __init__(self, redis: Redis, settings: Settings) -> None:
-        self._redis = redis
-        self._settings = settings
-
-    def choose(self, which: Which, instances: Sequence[str]) -> ErasableRuns:
-        """The runs that are meant and have one of these instances, the newest first."""
-        kept, found = Counter[str](), list[ErasableRun]()
-        meant = ((run, state) for run, state in self._overview() if which.admits(run))
-        for page in batches(meant, _ERASED_AT_ONCE):
-            for (summary, state), held in zip(page, self._instances_of(page, instances), strict=True):
-                if not held:
-                    continue
-                if summary.status == FOREIGN:
-                    kept[OF_ANOTHER_VERSION] += 1
-                elif state["status"] not in ENDED_STATUSES:
-                    kept[UNDER_WAY] += 1
-                else:
-                    found.append(ErasableRun(summary.run, summary.name, held))
-        return ErasableRuns(tuple(found), kept)
-
-    def erase(self, runs: Iterable[ErasableRun]) -> Iterator[Erased]:
-        """Delete the instances of these runs, and yield what was deleted of each; one that is gone meanwhile, or goes
-        on, is left out.
-        """
-        for run in runs:
-            with suppress(RunNotFound, RunOver, InstanceDeleted):
-                state = read_state(self._redis, Keys(self._settings.key_prefix, run.run))
-                yield Eraser(run.run, self._redis, self._settings).erase(run.instances, state)
-
-    def _overview(self) -> Iterator[tuple[Summary, State]]:
-        return Overview(self._redis, self._settings.key_prefix).with_states()
-
-    def _instances_of(
-        self, page: Sequence[tuple[Summary, State]], instances: Sequence[str]
-    ) -> Iterator[tuple[str, ...]]:
-        """Of each run those of the instances that it has."""
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for summary, _ in page:
-                for instance in instances:
-                    pipeline.lpos(Keys(self._settings.key_prefix, summary.run).instances, instance)
-            places = iter(pipeline.execute())
-        for _ in page:
-            found = zip(instances, islice(places, len(instances)), strict=True)
-            yield tuple(name for name, place in found if place is not None)

@@ -561,7 +561,7 @@ class Run(ReadableRun[OutputT]):
 
         state = self._state()
         with redis_errors(self._settings):
-            return Eraser(self.id, self._redis, self._settings).erase(instances, state)
+            return Eraser(self._redis, self._settings).erase_one(self.id, instances, state)
 
     def child(self, run: str) -> Run:
         """A child run, by the id that its call names (SPEC R9.3)."""
