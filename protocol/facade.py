@@ -26,7 +26,7 @@ from .plan.submission import WHOLE, Shape, read_submission, shaped
 from .state.context import Context
 
 if TYPE_CHECKING:
-    from .analysis.deployment import Cost
+    from .analysis.deployment import PlanCost
     from .analysis.findings import Finding
 
 
@@ -61,7 +61,7 @@ class Plan(Layout):
         }
 
     @cached_property
-    def cost(self) -> Cost:
+    def cost(self) -> PlanCost:
         """How much the run will take."""
         from .analysis.deployment import cost_of
 

@@ -57,6 +57,10 @@ class Coming:
     """How the code itself decides on parameters that are known, by the activity, where that is known."""
 
 
+Verdict = tuple[bool, str] | None
+"""Whether a refusal is certain, and why; None where nothing is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A call that will be refused by the code that is to come, or may be; or that its labels may hold."""
@@ -74,18 +78,13 @@ class Refusal:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "index": self.index,
-            "instance": self.instance,
-            "tool": self.tool,
-            "code": self.code,
-            "refused": "held" if self.is_hold else "will" if self.is_certain else "may",
-            "reason": self.reason,
-        }
+        refused = "held" if self.is_hold else "will" if self.is_certain else "may"
+        said = {name: getattr(self, name) for name in ("index", "instance", "tool", "code")}
+        return said | {"refused": refused, "reason": self.reason}
 
 
 @dataclass(frozen=True)
-class Part:
+class LanePart:
     """The open calls of one lane, as they stand now."""
 
     instance: str | None
@@ -114,8 +113,8 @@ class Forecast:
         self._kept: list[Sequence[Call]] = []
         self._plain: dict[int, tuple[Call, PlainParameters | None]] = {}
         self._settled: dict[tuple[int, int, Expression], bool] = {}
-        self._of_values: dict[tuple[Any, ...], tuple[bool, str] | None] = {}
-        self._of_results: dict[tuple[str, str], tuple[bool, str] | None] = {}
+        self._of_values: dict[tuple[Any, ...], Verdict] = {}
+        self._of_results: dict[tuple[str, str], Verdict] = {}
         self._taken: dict[tuple[str, str], Values] = {}
 
     def concerns(self, call: Call) -> bool:
@@ -128,7 +127,7 @@ class Forecast:
         contract, mark = self._coming.contracts.get(name), self._checked.contracts.get(name)
         return name in self._coming.gone or (contract is not None and mark is not None and not contract.is_of(mark))
 
-    def of(self, part: Part) -> Iterator[Refusal]:
+    def of(self, part: LanePart) -> Iterator[Refusal]:
         """The calls of a lane that will be refused, or may be."""
         concerned = [call for call in part.calls if self.concerns(call)]
         if not concerned:
@@ -141,7 +140,7 @@ class Forecast:
                 is_certain = is_certain and call.index not in part.at_work
                 yield Refusal(call.index, part.instance, call.tool, call.runner.name, is_certain, reason)
 
-    def _writing(self, part: Part) -> Writers:
+    def _writing(self, part: LanePart) -> Writers:
         """The open calls that may still write for a lane; lanes with the same ones share it."""
         key = tuple(map(id, (*part.calls, *part.shared)))
         if key not in self._writers:
@@ -150,108 +149,90 @@ class Forecast:
             self._writers[key] = Writers(part.calls, shared) if shared is not None else Writers(part.calls)
         return self._writers[key]
 
-    def _of_call(self, call: Call, part: Part, writers: Writers) -> tuple[bool, str] | None:
+    def _of_call(self, call: Call, part: LanePart, writers: Writers) -> Verdict:
         name = call.runner.name
         if name in self._coming.gone:
             return True, f"there is no code under the name {name!r} any more"
-        contract, mark = self._coming.contracts[name], self._checked.contracts[name]
-        found = self._of_parameters(call, part, writers, contract, mark)
+        case = _Case(call, part, writers, self._coming.contracts[name], self._checked.contracts[name])
+        found = self._of_parameters(case)
         if found is not None and found[0]:
             return found
-        of_result = self._of_result(call, contract)
+        of_result = self._of_result(call, case.contract)
         return of_result if found is None or (of_result is not None and of_result[0]) else found
 
-    def _of_parameters(
-        self, call: Call, part: Part, writers: Writers, contract: Contract, mark: str
-    ) -> tuple[bool, str] | None:
+    def _of_parameters(self, case: _Case) -> Verdict:
+        call, part, contract = case.call, case.part, case.contract
         given = part.given.get(call.index)
         if given is None:
-            known = partial(self._known, call, writers)
-            plain = self._plain_of(call, contract, mark)
+            known = partial(self._known, case)
+            plain = self._plain_of(case)
             if plain is not None and plain.misfit(part.fold, known) == "":
                 return None
             given = {key: _evaluated(value, known, part.fold) for key, value in call.parameters.items()}
-        for parameters in self._executions(call, given, part):
-            if not holds_expression(parameters):
-                why = self._refusal(call, parameters, contract, mark)
+        for parameters in self._executions(case, given):
+            with_them = call.with_parameters(parameters)
+            if (refuses := self._coming.refuses.get(contract.name)) and not holds_expression(parameters):
+                why = refuses(call, parameters, case.mark)
             else:
-                problems = contract.problems(call.with_parameters(parameters), mark, lenient=True)
+                problems = contract.problems(with_them, case.mark, lenient=holds_expression(parameters))
                 why = "; ".join(map(str, problems)) or None
-            if why is not None and not self._fails_anyway(call, parameters):
-                return True, why
-        if not holds_expression(given):
-            return None
-        return self._of_unknown(call, given, part, writers, contract)
+            tool = self._checked.tools.get(call.tool)
+            if why is not None and (tool is None or not tool.problems(with_them, lenient=True)):
+                return True, why  # else its own tool refuses it, whatever code there is
+        return self._of_unknown(case, given) if holds_expression(given) else None
 
-    def _plain_of(self, call: Call, contract: Contract, mark: str) -> PlainParameters | None:
+    def _plain_of(self, case: _Case) -> PlainParameters | None:
+        call = case.call
         if id(call) not in self._plain:
-            self._plain[id(call)] = call, PlainParameters.of(call, contract, mark)
+            self._plain[id(call)] = call, PlainParameters.of(call, case.contract, case.mark)
         return self._plain[id(call)][1]
 
-    def _refusal(self, call: Call, parameters: Mapping[str, Any], contract: Contract, mark: str) -> str | None:
-        if (refuses := self._coming.refuses.get(contract.name)) is not None:
-            return refuses(call, parameters, mark)
-        problems = contract.problems(call.with_parameters(parameters), mark)
-        return "; ".join(map(str, problems)) if problems else None
-
-    def _fails_anyway(self, call: Call, parameters: Mapping[str, Any]) -> bool:
-        """Whether the call's own tool refuses it, whatever code there is."""
-        tool = self._checked.tools.get(call.tool)
-        return tool is not None and bool(tool.problems(call.with_parameters(parameters), lenient=True))
-
-    def _executions(self, call: Call, given: Mapping[str, Any], part: Part) -> Iterator[Mapping[str, Any]]:
+    def _executions(self, case: _Case, given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """What the call is carried out with, once or for each element that has not ended; as far as it is known."""
+        call = case.call
         if not call.each or any(isinstance(given.get(name), Expression) for name in call.each):
             yield given
         elif not list(list_problems(call, given)):
-            ended = part.ended.get(call.index, ())
+            ended = case.part.ended.get(call.index, ())
             yield from (one for number, one in enumerate(elements_of(call, given)) if number not in ended)
 
-    def _known(self, call: Call, writers: Writers, expression: Expression) -> bool:
+    def _known(self, case: _Case, expression: Expression) -> bool:
         """Whether an expression can be read now, and no open call may write there any more."""
-        key = id(writers), call.index, expression
+        key = id(case.writers), case.call.index, expression
         if key not in self._settled:
             places = expression.references
-            is_settled = bool(places) and not call.gather and all(place.kind != ERROR for place in places)
-            self._settled[key] = is_settled and not any(_open(writers, place, call) for place in places)
+            is_settled = bool(places) and not case.call.gather and all(place.kind != ERROR for place in places)
+            self._settled[key] = is_settled and not any(map(case.open, places))
         return self._settled[key]
 
-    def _of_unknown(
-        self, call: Call, given: Mapping[str, Any], part: Part, writers: Writers, contract: Contract
-    ) -> tuple[bool, str] | None:
+    def _of_unknown(self, case: _Case, given: Mapping[str, Any]) -> Verdict:
         """What of the parameters that are not known yet need not fit."""
-        if not is_plain(contract):
+        if not is_plain(case.contract):
             return False, "what it takes hangs on several parameters at once, and not all are known yet"
-        doubt: tuple[bool, str] | None = None
+        doubt: Verdict = None
         for key, value in given.items():
-            if not holds_expression(value):
-                continue
-            found = self._kept_of_value(call, key, value, part, writers, contract)
+            found = self._kept_of_value(case, key, value) if holds_expression(value) else None
             if found is not None and found[0]:
                 return found
             doubt = doubt or found
         return doubt
 
-    def _kept_of_value(
-        self, call: Call, key: str, value: Any, part: Part, writers: Writers, contract: Contract
-    ) -> tuple[bool, str] | None:
+    def _kept_of_value(self, case: _Case, key: str, value: Any) -> Verdict:
         """`_of_value`, once for all instances for which it is the same."""
         if not isinstance(value, Expression):
-            return self._of_value(call, key, value, part, writers, contract)
-        is_there = tuple(map(part.fold.exists, value.references))
-        kept = id(writers), call.index, key, is_there
+            return self._of_value(case, key, value)
+        is_there = tuple(map(case.part.fold.exists, value.references))
+        kept = id(case.writers), case.call.index, key, is_there
         if kept not in self._of_values:
-            self._of_values[kept] = self._of_value(call, key, value, part, writers, contract)
+            self._of_values[kept] = self._of_value(case, key, value)
         return self._of_values[kept]
 
-    def _of_value(
-        self, call: Call, key: str, value: Any, part: Part, writers: Writers, contract: Contract
-    ) -> tuple[bool, str] | None:
-        wanted = contract.tool.compiled.excerpt_at((key,))
+    def _of_value(self, case: _Case, key: str, value: Any) -> Verdict:
+        wanted = case.contract.tool.compiled.excerpt_at((key,))
         if wanted is None:
             return None
-        values = self._values(value, call, part, writers) if key not in call.each else EVERYTHING
-        taken = self._algebra.both(values, self._admitted(call, key))
+        values = self._values(case, value) if key not in case.call.each else EVERYTHING
+        taken = self._algebra.both(values, self._admitted(case.call, key))
         told_of = f"{pointer(key)}: what comes is {told(taken)}, and {told(self._algebra.made_of(wanted))} is taken"
         if not self._algebra.fit(taken, self._algebra.made_of(wanted)):
             return True, told_of
@@ -265,39 +246,40 @@ class Forecast:
             self._taken[call.tool, key] = self._algebra.made_of(said) if said is not None else EVERYTHING
         return self._taken[call.tool, key]
 
-    def _values(self, value: Any, call: Call, part: Part, writers: Writers) -> Values:
+    def _values(self, case: _Case, value: Any) -> Values:
         """All that may come of a parameter."""
         if isinstance(value, Expression):
-            return self._of_expression(value, call, part, writers)
-        return self._algebra.made_of(self._schema(value, call, part, writers))
+            return self._of_expression(case, value)
+        return self._algebra.made_of(self._schema(case, value))
 
-    def _schema(self, value: Any, call: Call, part: Part, writers: Writers) -> Schema:
+    def _schema(self, case: _Case, value: Any) -> Schema:
         match value:
             case Expression():
-                return cast("Schema", self._of_expression(value, call, part, writers).schema.to_json_schema())
+                return cast("Schema", self._of_expression(case, value).schema.to_json_schema())
             case Template():
                 return {"type": "string"}
             case dict() if holds_expression(value):
-                below = {key: self._schema(item, call, part, writers) for key, item in value.items()}
+                below = {key: self._schema(case, item) for key, item in value.items()}
                 return {"type": "object", "properties": below, "required": [*below], "additionalProperties": False}
             case list() if holds_expression(value):
-                items = [self._schema(item, call, part, writers) for item in value]
+                items = [self._schema(case, item) for item in value]
                 return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
         return {"const": value}
 
-    def _of_expression(self, expression: Expression, call: Call, part: Part, writers: Writers) -> Values:
+    def _of_expression(self, case: _Case, expression: Expression) -> Values:
         """All that an expression may read; everything where that is not known."""
-        found = NOTHING
+        found, part = NOTHING, case.part
         for place in expression.references:
-            open_ = _open(writers, place, call)
-            if call.gather or place.kind == ERROR or part.fold.exists(place) or not 0 < len(open_) <= MOST_WRITERS:
+            open_ = case.open(place)
+            is_there = case.call.gather or place.kind == ERROR or part.fold.exists(place)
+            if is_there or not 0 < len(open_) <= MOST_WRITERS:
                 return EVERYTHING
             for writer in (one for one in (*part.calls, *part.shared) if one.index in open_):
                 for source in self._results.effects(writer, place):
                     found = Values(found.schema.union(source.values.schema))
         return found if expression.references else EVERYTHING
 
-    def _of_result(self, call: Call, contract: Contract) -> tuple[bool, str] | None:
+    def _of_result(self, call: Call, contract: Contract) -> Verdict:
         """What the run expects of the call's result and the code that is to come does not promise (SPEC R4.6)."""
         if call.output is None:
             return None
@@ -306,7 +288,7 @@ class Forecast:
             self._of_results[key] = self._compared(call, contract)
         return self._of_results[key]
 
-    def _compared(self, call: Call, contract: Contract) -> tuple[bool, str] | None:
+    def _compared(self, call: Call, contract: Contract) -> Verdict:
         tool = self._checked.tools.get(call.tool)
         if tool is None or tool.compiled_output is None:
             tool = self._checked.returns.get(contract.name)
@@ -323,9 +305,20 @@ class Forecast:
         return is_certain, f"/_output: it returns {told(given)}, and the run expects {told(wanted)}"
 
 
-def _open(writers: Writers, place: Reference, call: Call) -> set[int]:
-    """The open calls but for this one that may write at a place, below or above it."""
-    return {index for line in writers.lines(place) for index in line.calls} - {call.index}
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A call that is held against code that is to come."""
+
+    call: Call
+    part: LanePart
+    writers: Writers
+    contract: Contract
+    mark: str
+    """Of the contract that it was checked under."""
+
+    def open(self, place: Reference) -> set[int]:
+        """The open calls but for this one that may write at a place, below or above it."""
+        return {index for line in self.writers.lines(place) for index in line.calls} - {self.call.index}
 
 
 def _evaluated(value: Any, is_known: Callable[[Expression], bool], fold: Fold) -> Any:
@@ -353,7 +346,7 @@ def _meant(text: str, is_known: Callable[[Expression], bool], fold: Fold) -> Any
     return found
 
 
-# Cost: how much a run will take, known before it starts (SPEC R6.7).
+# PlanCost: how much a run will take, known before it starts (SPEC R6.7).
 #
 # Counted is a run without failures in which every call runs: what the sweep publishes again and what a limit of
 # concurrency or a pause publishes later come on top, skipped calls off. What instances that wait for global calls are
@@ -361,7 +354,7 @@ def _meant(text: str, is_known: Callable[[Expression], bool], fold: Fold) -> Any
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class PlanCost:
     """What a run takes, over all instances."""
 
     calls: int
@@ -389,7 +382,7 @@ class Cost:
         return asdict(self)
 
 
-def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[int, int] | None = None) -> Cost:
+def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[int, int] | None = None) -> PlanCost:
     """The cost of running the lanes; `queued` are the activities with a queue of their own, `joined` the levels of all
     calls where gather calls join the lanes.
 
@@ -401,8 +394,8 @@ def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[
     alike = Counter(id(lane.graph) for lane in lanes)
     global_calls = frozenset(call.index for call in shared.calls) if shared is not None else frozenset[int]()
     awaited: frozenset[int] = frozenset()
-    calls = delegates = models = background = remote = waiting = 0
-    levels: Counter[int] = Counter()
+    waiting = 0
+    counts, levels = Counter[str](), Counter[int]()
     for lane in {id(lane.graph): lane for lane in lanes}.values():
         times = alike[id(lane.graph)]
         level = joined if joined is not None else lane.graph.levels({} if lane is shared else known)
@@ -410,26 +403,32 @@ def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[
             waiting += times
             awaited |= waited_for
         for call in lane.calls:
-            if call.is_note:
-                continue
-            calls += times
-            levels[level[call.index]] += times
-            background += times if call.is_fire_and_forget else 0
-            if call.is_fire_and_forget:
-                continue
-            executor = call.runner.executor
-            delegates += times if executor is Executor.DELEGATE else 0
-            models += times if executor is Executor.LATENT and call.given is MISSING else 0
-            remote += times if executor is Executor.ACTIVITY and call.runner.name in queued else 0
-    return Cost(
-        calls=calls,
+            if not call.is_note:
+                counts["calls"] += times
+                counts[_sort_of(call, queued)] += times
+                levels[level[call.index]] += times
+    return PlanCost(
+        calls=counts["calls"],
         lanes=len(lanes),
-        tasks=len(lanes) + background + 2 * (delegates + models + remote),
+        tasks=len(lanes) + counts["sent"] + 2 * (counts["delegate"] + counts["model"] + counts["queued"]),
         wake_ups=waiting * len(awaited),
-        queued_activities=remote,
-        delegate_requests=delegates,
-        model_requests=models,
-        background_sends=background,
+        queued_activities=counts["queued"],
+        delegate_requests=counts["delegate"],
+        model_requests=counts["model"],
+        background_sends=counts["sent"],
         depth=len(levels),
         width=max(levels.values(), default=0),
     )
+
+
+def _sort_of(call: Call, queued: Container[str]) -> str:
+    """Which tasks a call takes besides that of its lane."""
+    if call.is_fire_and_forget:
+        return "sent"
+    match call.runner.executor:
+        case Executor.DELEGATE:
+            return "delegate"
+        case Executor.LATENT:
+            return "model" if call.given is MISSING else "own"
+        case Executor.ACTIVITY:
+            return "queued" if call.runner.name in queued else "own"

@@ -7,14 +7,14 @@ which call ends first (`order_races`).
 from __future__ import annotations
 
 import json
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from functools import reduce
 from itertools import chain, combinations, islice, zip_longest
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..calls.call import Call
 from ..calls.tools import Tool
@@ -29,7 +29,7 @@ from ..state.fold import Fold
 from ..state.operations import Method
 from .findings import Finding, listed
 from .type_flow import path_of
-from .worlds import Bits, View, Worlds, choices_of, views_of
+from .worlds import Bits, Refused, SeenCalls, Worlds, views_of
 
 # Effects: what a call's write does to its place, and which of them come out the same in either order (SPEC R3.2).
 
@@ -44,85 +44,49 @@ class How(Enum):
     CONCAT = auto()
     """A list or a text gets longer; which of the two is not known, or a text."""
     JOIN = auto()
-    """An object gets keys; which ones is not known."""
+    """An object gets keys, as far as is known others than those of the next one."""
 
 
-class WriteEffect(NamedTuple):
-    """What one alternative of a call does at one place."""
+_HOW: Final = {
+    Method.SET: How.SET,
+    Method.PUSH: How.ADD,
+    Method.CONCAT: How.CONCAT,
+    Method.MERGE: How.JOIN,
+    Method.ASSIGN: How.JOIN,
+}
+_COMMUTING: Final = (frozenset({How.ADD}), frozenset({How.ADD, How.CONCAT}), frozenset({How.JOIN}))
 
+
+class PlaceWrite(NamedTuple):
+    """What one call does at one place, and the worlds in which it does."""
+
+    call: int
     place: Reference
     how: How
-    alternative: int
-    value: str | None = None
-    """The new value as JSON, where it is known."""
+    worlds: Bits
+    value: str | None
+    """The new value as JSON, where a model has written it."""
 
+    def commutes(self, other: PlaceWrite, fold: Fold) -> bool:
+        """Whether both leave the same in either order; the order of elements does not matter."""
+        upper, lower = (self, other) if len(self.place.key) <= len(other.place.key) else (other, self)
+        if upper.place.key == lower.place.key:
+            is_same = self.how is other.how is How.SET and self.value is not None and self.value == other.value
+            return is_same or frozenset({self.how, other.how}) in _COMMUTING
+        return not upper.changes(lower.place, fold)
 
-_COMMUTING: Final = (frozenset({How.ADD}), frozenset({How.ADD, How.CONCAT}), frozenset({How.JOIN}))
-_DEPTH: Final = 4
-
-
-def commute(one: WriteEffect, other: WriteEffect, fold: Fold) -> bool:
-    """Whether two effects at overlapping places leave the same in either order; the order of elements is no matter."""
-    upper, lower = (one, other) if len(one.place.key) <= len(other.place.key) else (other, one)
-    if upper.place.key == lower.place.key:
-        same = one.how is other.how is How.SET and one.value is not None and one.value == other.value
-        return same or frozenset({one.how, other.how}) in _COMMUTING
-    if upper.how is How.JOIN:
-        return True  # as far as is known by other keys
-    return upper.how is not How.SET and _is_element(lower.place, len(upper.place.path), fold)
-
-
-def changes(effect: WriteEffect, place: Reference, fold: Fold) -> bool:
-    """Whether what is read at a place may be another thing after an effect."""
-    depth = len(effect.place.path)
-    if not effect.place.overlaps(place) or effect.how is How.SET or depth >= len(place.path):
-        return effect.place.overlaps(place)
-    return effect.how is not How.JOIN and not _is_element(place, depth, fold)
-
-
-def effects_of(call: Call, tools: Mapping[str, Tool], fold: Fold) -> Iterator[WriteEffect]:
-    """What a call does at each place that it may write."""
-    for number, group in enumerate(call.alternatives):
-        for place in group:
-            match call.method:
-                case Method.SET:
-                    yield WriteEffect(place, How.SET, number, _text(call.given))
-                case Method.PUSH:
-                    yield WriteEffect(place, How.ADD, number)
-                case Method.CONCAT:
-                    tool = tools.get(call.tool)
-                    yield WriteEffect(
-                        place, _concatenated(call.given, tool and tool.output_schema, fold, place), number
-                    )
-                case Method.MERGE | Method.ASSIGN:
-                    yield from _joined(place, number, call.given, _DEPTH if call.method is Method.MERGE else 1)
-
-
-def _joined(place: Reference, number: int, value: Any, depth: int) -> Iterator[WriteEffect]:
-    """The keys that joining an object replaces, as far as they are known."""
-    if value is not MISSING and (not isinstance(value, dict) or not depth):
-        yield WriteEffect(place, How.SET, number, _text(value))
-        return
-    yield WriteEffect(place, How.JOIN, number)
-    for key, part in value.items() if value is not MISSING else ():
-        yield from _joined(Reference(place.kind, (*place.path, key)), number, part, depth - 1)
-
-
-def _concatenated(value: Any, schema: Any, fold: Fold, place: Reference) -> How:
-    """What is joined end to end, a list or not: by the value, what the tool declares, or what the context holds."""
-    held = lookup(fold.root(place.kind), place.path)
-    declared = schema.get("type") if isinstance(schema, Mapping) else None
-    return How.ADD if isinstance(value, list) or declared == "array" or isinstance(held, list) else How.CONCAT
+    def changes(self, place: Reference, fold: Fold) -> bool:
+        """Whether another value may be read at an overlapping place afterwards."""
+        depth = len(self.place.path)
+        if self.how is How.SET or depth >= len(place.path):
+            return True
+        return self.how is not How.JOIN and not _is_element(place, depth, fold)
 
 
 def _is_element(place: Reference, depth: int, fold: Fold) -> bool:
     """Whether a path leads through an element that a list of the context has, wherever more are added to it."""
     held, index = lookup(fold.root(place.kind), place.path[:depth]), place.path[depth]
     return isinstance(held, list) and isinstance(index, int) and index < len(held)
-
-
-def _text(value: Any) -> str | None:
-    return json.dumps(value, sort_keys=True) if value is not MISSING else None
 
 
 # Races: what comes out differently by which call ends first (SPEC R3.6, R6.1, R6.4).
@@ -135,176 +99,118 @@ _MOST_PASSES: Final = 64
 _MOST_STEPS: Final = 1_000_000
 """So many calls are gone through for that in one view."""
 _MOST_HELD_AGAINST: Final = 4
-"""So many writes of each kind before it a write is held against."""
+"""A write is compared with so many of each kind before it."""
 _MOST_ABOVE: Final = 20
-"""Of the writers above a place so many are held against those at it."""
-_MOST_WAITS: Final = 16
+"""Of the writers above a place so many are compared with those at it."""
+_MOST_LOOKED_AT: Final = 100
+"""So many writes before a write are looked at for those that it may race with."""
 _MOST_LISTED: Final = 10
 
 Order = Mapping[int, Bits]
 """Call -> the calls that have ended before it starts, in one world."""
 
 
-class _Write(NamedTuple):
-    """What one call does at one place, and the worlds in which it does."""
+class _Meeting(NamedTuple):
+    """Two calls at one place, the first of which reads or writes there; and the worlds in which both do."""
 
-    call: int
-    effect: WriteEffect
-    worlds: Bits
-
-
-class _Read(NamedTuple):
-    """A place that a call reads, a call that may write there, and the worlds in which both happen."""
-
-    call: int
     place: Reference
-    writer: int
+    calls: tuple[int, int]
     worlds: Bits
+    is_read: bool
 
 
 class Races:
     """The writes and reads of one view."""
 
-    def __init__(self, view: View, worlds: Worlds, layout: Layout) -> None:
+    def __init__(self, view: SeenCalls, worlds: Worlds, layout: Layout) -> None:
         self._view = view
         self._worlds = worlds
-        self._effects = {index: list(effects_of(call, layout.tools, view.fold)) for index, call in view.calls.items()}
+        self._writes = {index: list(self._writes_of(call, layout)) for index, call in view.calls.items()}
         self._read_by_own = ReadPlaces(place for call in view.lanes[0].calls for place in places_seen(call))
-        self._known = self._known_results()
-        self._needed = {
-            index: {place.key for each in call.expressions if len(each.alternatives) == 1 for place in each.references}
-            for index, call in view.calls.items()
-        }
 
     def findings(self) -> Iterator[Finding]:
         """Races, one for each place; then reads that depend on timing."""
-        groups, reads = list(self._groups()), list(self._open_reads())
-        rivals: dict[int, set[int]] = {}
-        told: set[tuple[int, int]] = set()
-        timed: dict[tuple[int, Reference], dict[int, None]] = {}
-        sets = dict.fromkeys([*map(_twice, groups), *(read.worlds for read in reads)])
-        met = {write.call for group in groups for write in group} | {each for r in reads for each in (r.call, r.writer)}
-        for world, order in self._orders(sets, met):
-            for number, group in enumerate(groups):
-                if racing := self._racing(group, world, order, told):
-                    rivals.setdefault(number, set()).update(racing)
-            for read in reads:
-                one, other = self._bit[read.call], self._bit[read.writer]
-                if read.worlds >> world & 1 and not (order[read.call] & other or order[read.writer] & one):
-                    timed.setdefault((read.call, read.place), {})[read.writer] = None
-        for number, calls in rivals.items():
-            place = max((write.effect.place for write in groups[number]), key=lambda place: len(place.key))
+        left = [*self._rivals(), *self._open_reads()]
+        self._bit = self._asked({call for meeting in left for call in meeting.calls})
+        self._known = sum(bit for index, bit in self._bit.items() if self._is_known(index))
+        met, found = left, set[_Meeting]()
+        for world in self._tried(dict.fromkeys(meeting.worlds for meeting in left)):
+            order = self._worlds.before(world, self._bit)
+            found.update(m for m in left if m.worlds >> world & 1 and not self._is_ordered(m, order))
+            left = [meeting for meeting in left if meeting not in found]
+        told = set[tuple[int, int]]()
+        racing, timed = defaultdict[Reference, set[int]](set), defaultdict[tuple[int, Reference], set[int]](set)
+        for meeting in filter(found.__contains__, met):
+            one, other = meeting.calls
+            if meeting.is_read:
+                timed[one, meeting.place].add(other)
+            elif meeting.calls not in told:
+                told.add(meeting.calls)
+                racing[meeting.place] |= {one, other}
+        for place, calls in racing.items():
             yield _race(place, sorted(calls))
         for (index, place), writers in timed.items():
             yield _timing(index, place, sorted(writers))
 
-    def _orders(self, sets: Iterable[Bits], met: Iterable[int]) -> Iterator[tuple[int, Order]]:
-        """Worlds of these sets, the first and the last of each first, and who has ended before whom in them."""
-        waits = {each for index in met for each in self._known.get(index) or ()}
-        self._bit = {index: 1 << number for number, index in enumerate(sorted({*met, *waits}))}
-        most = max(1, min(_MOST_PASSES, _MOST_STEPS // (len(self._view.calls) + 1)))
-        worlds: dict[int, None] = {}
-        for turn in zip_longest(*map(_outermost, sets)):
-            worlds.update((world, None) for world in turn if world is not None)
-            if len(worlds) >= most:
-                break
-        for world in islice(worlds, most):
-            yield world, self._worlds.before(world, self._bit)
+    def _writes_of(self, call: Call, layout: Layout) -> Iterator[PlaceWrite]:
+        """What a call does at each place that it may write."""
+        value = json.dumps(call.given, sort_keys=True) if call.given is not MISSING else None
+        tool = layout.tools.get(call.tool)
+        schema = tool.output_schema if tool is not None else None
+        is_list = isinstance(call.given, list) or (isinstance(schema, Mapping) and schema.get("type") == "array")
+        for number, group in enumerate(call.alternatives):
+            for place in group:
+                how = _HOW[call.method]
+                if how is How.CONCAT:
+                    held = lookup(self._view.fold.root(place.kind), place.path)
+                    how = How.ADD if is_list or isinstance(held, list) else how
+                yield PlaceWrite(call.index, place, how, self._worlds.chose(call.index, number), value)
 
-    def _groups(self) -> Iterator[list[_Write]]:
-        """For each place the writes there and above it, if any two may race, in the order of the graph."""
-        at: dict[tuple[str, ...], list[_Write]] = defaultdict(list)
-        turns = {index: (self._turn(index), index) for index in self._view.calls}
-        for index in sorted(turns, key=turns.__getitem__):
-            for effect in self._effects[index]:
-                if effect.place.kind != ERROR:
-                    at[effect.place.key].append(_Write(index, effect, self._worlds.chose(index, effect.alternative)))
+    def _rivals(self) -> Iterator[_Meeting]:
+        """For each place the writes there and above it that may race."""
+        at: dict[tuple[str, ...], list[PlaceWrite]] = defaultdict(list)
+        for index in sorted(self._view.calls, key=self._view.position.__getitem__):
+            for write in self._writes[index]:
+                if write.place.kind != ERROR:
+                    at[write.place.key].append(write)
         for key, writes in at.items():
             above = [write for length in range(1, len(key)) for write in at.get(key[:length], ())[:_MOST_ABOVE]]
-            above = [write for write in above if write.effect.how is not How.JOIN]
-            hows = {write.effect.how for write in writes}
-            group = writes if not above else sorted(writes + above, key=lambda write: turns[write.call])
-            if (above or hows not in ({How.ADD}, {How.JOIN})) and _twice(group):
-                yield group
-
-    def _turn(self, index: int) -> int:
-        """Where a call stands in an order in which each stands behind those that surely write before it."""
-        waits, position = self._known.get(index), self._view.position
-        return 2 * position[index] if waits is None else 1 + max((2 * position[each] for each in waits), default=-2)
-
-    def _racing(self, group: Iterable[_Write], world: int, order: Order, told: set[tuple[int, int]]) -> set[int]:
-        """The calls of a group that race in a world: each is held against the last few before it of each kind."""
-        last: dict[tuple[How, int], deque[_Write]] = defaultdict(lambda: deque(maxlen=_MOST_HELD_AGAINST))
-        found: set[int] = set()
-        for write in group:
-            if not write.worlds >> world & 1:
+            above = [write for write in above if write.how is not How.JOIN]
+            if not above and {write.how for write in writes} in ({How.ADD}, {How.JOIN}):
                 continue
-            for other in chain.from_iterable(last.values()):
-                pair = (other.call, write.call)
-                if pair not in told and self._is_race(other, write, order):
-                    told.add(pair)
-                    found.update(pair)
-            last[write.effect.how, len(write.effect.place.key)].append(write)
-        return found
+            group = sorted(writes + above, key=lambda write: self._view.position[write.call]) if above else writes
+            for number, write in enumerate(group):
+                near = Counter[Hashable]()
+                for other in reversed(group[max(0, number - _MOST_LOOKED_AT) : number]):
+                    kind = other.how, len(other.place.key)
+                    both = write.worlds & other.worlds
+                    if both and other.call != write.call and near[kind] < _MOST_HELD_AGAINST:
+                        near[kind] += 1
+                        if not other.commutes(write, self._view.fold) and self._matters(other, write):
+                            yield _Meeting(writes[0].place, (other.call, write.call), both, is_read=False)
 
-    def _is_race(self, one: _Write, other: _Write, order: Order) -> bool:
-        if one.call == other.call or commute(one.effect, other.effect, self._view.fold):
-            return False
-        if self._precedes(one.call, other.call, order) or self._precedes(other.call, one.call, order):
-            return False
+    def _matters(self, one: PlaceWrite, other: PlaceWrite) -> bool:
+        """Whether an own reader can tell which of two writes came last."""
         shared = [write for write in (one, other) if write.call not in self._view.own]
         if len(shared) != 1:
             return not shared  # those of global calls are looked at for the global lane
-        own, place = (other if shared[0] is one else one).effect, shared[0].effect.place
+        own, place = other if shared[0] is one else one, shared[0].place
         is_on_top = own.how is How.SET and place.key[: len(own.place.key)] == own.place.key  # whichever ends first
         return not is_on_top and self._read_by_own.overlap(own.place)
 
-    def _precedes(self, one: int, other: int, order: Order) -> bool:
-        """Whether what one call writes is there before the other has ended, whatever happens."""
-        if order[other] & self._bit[one]:
-            return True
-        waits = self._known.get(one, ())
-        if waits is None:
-            return True  # it may, which is not looked at more closely
-        if one not in self._known or any(not order[other] & self._bit[index] for index in waits):
-            return False
-        if (one in self._view.own) != (other in self._view.own):
-            return not waits and self._known.get(other) == () and one < other
-        return other not in self._known or one < other or (not waits and self._known[other] != ())
-
-    def _known_results(self) -> dict[int, tuple[int, ...] | None]:
-        """Calls whose results models have written: they end at the moment all these others have ended (SPEC R4.8).
-
-        None where that is not so simple.
-        """
-        found: dict[int, tuple[int, ...] | None] = {}
-        for index in sorted(self._view.calls, key=self._view.position.__getitem__):
-            call = self._view.calls[index]
-            if call.given is MISSING:
-                continue
-            nodes = set(self._view.graph_of[index].directly_before(index))
-            is_plain = all(len(each.alternatives) == 1 for each in call.expressions) and len(nodes) <= _MOST_WAITS
-            if is_plain and all(node >= 0 and found.get(node, ()) is not None for node in nodes):
-                found[index] = tuple({each for node in nodes for each in found.get(node, (node,)) or ()})
-            else:
-                found[index] = None
-        return found
-
-    def _open_reads(self) -> Iterator[_Read]:
+    def _open_reads(self) -> Iterator[_Meeting]:
         """What calls read while another, listed after them and not waited for, writes it."""
-        view, worlds = self._view, self._worlds
+        view = self._view
         for call in view.lanes[0].calls:
             for place, bits in dict.fromkeys(self._read(call)) if call.given is MISSING else ():
                 for writer in view.late_writers(call.index, place) if bits else ():
-                    if self._known.get(writer) == () or (writer not in view.own and view.fold.has_own(place)):
+                    is_hidden = writer not in view.own and view.fold.has_own(place)
+                    if is_hidden or (self._is_known(writer) and not view.graph_of[writer].waits[writer]):
                         continue
-                    above = (each.key[:length] for each in call.written for length in range(1, len(each.key) + 1))
-                    if writer in view.own and not self._needed[writer].isdisjoint(above):  # it waits for this call
-                        continue
-                    changing = [each for each in self._effects[writer] if changes(each, place, view.fold)]
-                    wrote = reduce(or_, (worlds.chose(writer, each.alternative) for each in changing), 0)
+                    changing = (w for w in self._writes[writer] if w.place.overlaps(place))
+                    wrote = reduce(or_, (w.worlds for w in changing if w.changes(place, view.fold)), 0)
                     if both := bits & wrote:
-                        yield _Read(call.index, place, writer, both)
+                        yield _Meeting(place, (call.index, writer), both, is_read=True)
 
     def _read(self, call: Call) -> Iterator[tuple[Reference, Bits]]:
         """The places that a call reads, and the worlds without failures in which it does."""
@@ -314,16 +220,42 @@ class Races:
                 yield from ((place, bits & calm) for place in group if place.kind != ERROR)
         yield from ((scope, calm) for scope in call.slices)
 
+    def _is_known(self, index: int) -> bool:
+        """Whether a model has written the result of a call, which ends when what it waits for has (SPEC R4.8)."""
+        return self._view.calls[index].given is not MISSING
 
-def _twice(group: Iterable[_Write]) -> Bits:
-    """The worlds in which several calls of a group write."""
-    by_call: dict[int, Bits] = defaultdict(int)
-    for write in group:
-        by_call[write.call] |= write.worlds
-    once = twice = 0
-    for worlds in by_call.values():
-        once, twice = once | worlds, twice | once & worlds
-    return twice
+    def _asked(self, met: Iterable[int]) -> dict[int, Bits]:
+        """A bit for each of these calls, and for those that ones with a known result wait for."""
+        found, left = set[int](), [*met]
+        while left:
+            if (index := left.pop()) not in found:
+                found.add(index)
+                before = self._view.graph_of[index].directly_before(index) if self._is_known(index) else ()
+                left += [node for node in before if node >= 0]
+        return {index: 1 << number for number, index in enumerate(sorted(found))}
+
+    def _tried(self, sets: Iterable[Bits]) -> Iterator[int]:
+        """Worlds of these sets, the first and the last of each first."""
+        most = max(1, min(_MOST_PASSES, _MOST_STEPS // (len(self._view.calls) + 1)))
+        tried = set[int]()
+        for world in chain.from_iterable(zip_longest(*map(_outermost, sets))):
+            if len(tried) < most and world is not None and world not in tried:
+                tried.add(world)
+                yield world
+            elif len(tried) == most:
+                return
+
+    def _is_ordered(self, meeting: _Meeting, order: Order) -> bool:
+        """Whether one of two calls has surely ended before the other begins, or has written before it ends."""
+        pairs = meeting.calls, meeting.calls[::-1]
+        if any(order[later] & self._bit[one] for one, later in pairs):
+            return True
+        return not meeting.is_read and any(self._is_at_once(one, later, order) for one, later in pairs)
+
+    def _is_at_once(self, one: int, later: int, order: Order) -> bool:
+        """Whether a call with a known result waits for nothing that another one does not wait for."""
+        is_beside = (one in self._view.own) == (later in self._view.own)
+        return is_beside and self._is_known(one) and not order[one] & ~order[later] & ~self._known
 
 
 def _outermost(bits: Bits) -> Iterator[int]:
@@ -366,7 +298,7 @@ _MOST_KINDS: Final = 32
 _MOST_WAYS: Final = 64
 
 
-class _Kind(NamedTuple):
+class _ReaderKind(NamedTuple):
     """Readers of a value that take the same of it."""
 
     expression: Expression
@@ -379,29 +311,32 @@ class _Kind(NamedTuple):
         return self.expression.alternatives[0][-1]
 
 
-def refusals_of(
-    view: View, tools: Mapping[str, Tool], algebra: Algebra
-) -> tuple[list[tuple[frozenset[int], ...]], bool]:
+def refusals_of(view: SeenCalls, tools: Mapping[str, Tool], algebra: Algebra) -> tuple[list[tuple[Refused, ...]], bool]:
     """For each value that decides the ways it can: the readers that are refused; and whether these are all ways."""
-    values: dict[Hashable, dict[_Kind, list[int]]] = {}
+    values = defaultdict[Hashable, dict[_ReaderKind, list[int]]](lambda: defaultdict(list))
     for call in view.calls.values():
         for at, expression in call.reads if not call.is_note and call.tool in tools else ():
             if at not in call.templates and _is_settled(view, call, expression):
-                near = values.setdefault((id(view.graph_of[call.index]), expression.alternatives[0][-1].key[:2]), {})
-                near.setdefault(_Kind(expression, call.tool, path_of(call, at)), []).append(call.index)
+                near = id(view.graph_of[call.index]), expression.alternatives[0][-1].key[:2]
+                values[near][_ReaderKind(expression, call.tool, path_of(call, at))].append(call.index)
     found, is_exact = [], True
     for kinds in values.values():
         taken = {kind: algebra.along(algebra.described_by(tools[kind.tool].document), kind.path) for kind in kinds}
         picky = [kind for kind in kinds if taken[kind] != EVERYTHING] if len(kinds) > 1 else []
-        apart = [pair for pair in combinations(picky[:_MOST_KINDS], 2) if _are_apart(*pair, taken, algebra)]
-        ways = _ways(kinds, apart) if apart else []
+        apart = defaultdict[_ReaderKind, set[_ReaderKind]](set)
+        for one, other in combinations(picky[:_MOST_KINDS], 2):
+            if _are_apart(one, other, taken, algebra):
+                apart[one].add(other)
+                apart[other].add(one)
+        together = list(islice(_together(set(), list(apart), set(), apart), _MOST_WAYS + 1)) if apart else []
+        ways = [frozenset(call for kind in apart.keys() - taking for call in kinds[kind]) for taking in together]
         is_exact = is_exact and len(picky) <= _MOST_KINDS and len(ways) <= _MOST_WAYS
         if ways:
             found.append(tuple(dict.fromkeys(ways[:_MOST_WAYS])))
     return found, is_exact
 
 
-def _is_settled(view: View, call: Call, expression: Expression) -> bool:
+def _is_settled(view: SeenCalls, call: Call, expression: Expression) -> bool:
     """Whether a call waits for all who write what it reads, so that another call that does so reads the same."""
     for place in expression.references:
         lines = list(view.writers.lines(place))
@@ -412,7 +347,7 @@ def _is_settled(view: View, call: Call, expression: Expression) -> bool:
     return True
 
 
-def _are_apart(one: _Kind, other: _Kind, taken: Mapping[_Kind, Values], algebra: Algebra) -> bool:
+def _are_apart(one: _ReaderKind, other: _ReaderKind, taken: Mapping[_ReaderKind, Values], algebra: Algebra) -> bool:
     """Whether no value is taken by both. A part of a value is there only where the value itself is."""
     several = {kind: len(kind.expression.alternatives) > 1 for kind in (one, other)}  # another is read where it is not
     upper, lower = sorted((one, other), key=lambda kind: (len(kind.place.path), not several[kind]))
@@ -424,24 +359,12 @@ def _are_apart(one: _Kind, other: _Kind, taken: Mapping[_Kind, Values], algebra:
     return not algebra.fit(algebra.along(taken[upper], lower.place.path[len(upper.place.path) :]), taken[lower])
 
 
-def _ways(kinds: Mapping[_Kind, list[int]], apart: list[tuple[_Kind, _Kind]]) -> list[frozenset[int]]:
-    """The readers that are refused where as many kinds as possible take the value, for each set of such kinds."""
-    excluded: dict[_Kind, set[_Kind]] = {kind: set() for pair in apart for kind in pair}
-    for one, other in apart:
-        excluded[one].add(other)
-        excluded[other].add(one)
-    found = []
-    for taking in _together(set(), list(excluded), set(), excluded):
-        refused = excluded.keys() - taking
-        found.append(frozenset(index for kind in refused for index in kinds[kind]))
-        if len(found) > _MOST_WAYS:
-            break
-    return found
-
-
 def _together(
-    taking: set[_Kind], left: list[_Kind], done: set[_Kind], apart: Mapping[_Kind, set[_Kind]]
-) -> Iterator[set[_Kind]]:
+    taking: set[_ReaderKind],
+    left: list[_ReaderKind],
+    done: set[_ReaderKind],
+    apart: Mapping[_ReaderKind, set[_ReaderKind]],
+) -> Iterator[set[_ReaderKind]]:
     """Every largest set of kinds of which no two are apart (the algorithm of Bron and Kerbosch)."""
     if not left and not done:
         yield taking
@@ -462,7 +385,7 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
     """The findings about the order of calls, with the instances that they hold in where that is not all of them."""
     algebra = Algebra()
     holders: dict[Finding, list[str | None]] = {}
-    running: dict[int, int] = defaultdict(int)
+    running = Counter[int]()
     left = _MOST_CALLS
     for number, view in enumerate(views_of(layout)):
         left -= len(view.calls)
@@ -471,9 +394,8 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
                 "ACT299", "there are too many instances: the order of calls was examined in the first ones only"
             )
             break
-        for index in view.own:
-            running[index] += len(view.lanes)
-        for finding in _Order(view, layout, algebra).findings():
+        running.update(dict.fromkeys(view.own, len(view.lanes)))
+        for finding in _of_view(view, layout, algebra):
             holders.setdefault(finding, []).extend(lane.instance for lane in view.lanes)
     for finding, instances in holders.items():
         is_everywhere = len(instances) >= min(running[index] for index in finding.calls)
@@ -481,52 +403,44 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
         yield finding if is_everywhere else replace(finding, message=where + finding.message)
 
 
-class _Order:
-    """One view, and what its worlds say."""
+def _of_view(view: SeenCalls, layout: Layout, algebra: Algebra) -> Iterator[Finding]:
+    """Calls that never run, then races."""
+    refusals, is_exact = refusals_of(view, layout.tools, algebra)
+    worlds = Worlds(view, refusals, is_exact=is_exact)
+    never = {missing.call for missing in view.lanes[0].unsatisfiable}
+    idle = {index for index in view.own if _reads(view.calls[index]) and not worlds.ran[index]} - never
+    for index in sorted(idle, key=view.position.__getitem__)[:_MOST_PROVED]:
+        if never.isdisjoint(view.graph_of[index].before(index)) and _is_proved(index, view, worlds, layout, refusals):
+            call = view.calls[index]
+            read = ", ".join(dict.fromkeys(str(place) for place in places_read_first(call)))
+            yield Finding(
+                "ACT101",
+                f"call {index} ({call.tool}) can never run: the values that it reads never exist in one and the same "
+                f"run: {read}",
+                (index,),
+                remedy="write || between values that exclude each other, or make two calls of it",
+            )
+        never.add(index)
+    if not any(call.gather for call in view.calls.values()):  # which waits for calls that are not in view
+        yield from Races(view, worlds, layout).findings()
 
-    def __init__(self, view: View, layout: Layout, algebra: Algebra) -> None:
-        self._view = view
-        self._layout = layout
-        self._refusals, self._is_exact = refusals_of(view, layout.tools, algebra)
-        self._worlds = Worlds(view, choices_of(view, self._refusals, is_exact=self._is_exact))
 
-    def findings(self) -> Iterator[Finding]:
-        """What is found, calls that never run first."""
-        yield from self._unreachable()
-        if not any(call.gather for call in self._view.calls.values()):  # which waits for calls that are not in view
-            yield from Races(self._view, self._worlds, self._layout).findings()
+def _reads(call: Call) -> bool:
+    return bool(call.expressions) and not call.is_note
 
-    def _unreachable(self) -> Iterator[Finding]:
-        never = {missing.call for missing in self._view.lanes[0].unsatisfiable}
-        position = self._view.position
-        own = (self._view.calls[index] for index in self._view.own)
-        idle = {
-            call.index for call in own if call.expressions and not call.is_note and not self._worlds.ran[call.index]
-        }
-        for index in sorted(idle - never, key=position.__getitem__)[:_MOST_PROVED]:
-            graph = self._view.graph_of[index]
-            if never.isdisjoint(graph.before(index)) and self._is_proved(index):
-                call = self._view.calls[index]
-                read = ", ".join(dict.fromkeys(str(place) for place in places_read_first(call)))
-                yield Finding(
-                    "ACT101",
-                    f"call {index} ({call.tool}) can never run: the values that it reads never exist in one and the "
-                    f"same run: {read}",
-                    (index,),
-                    remedy="write || between values that exclude each other, or make two calls of it",
-                )
-            never.add(index)
 
-    def _is_proved(self, index: int) -> bool:
-        """Whether a call that ran in no world can run in none at all: whatever it hangs on has been gone through."""
-        view, alone = self._view, self._view.behind(index)
-        for reader, call in alone.calls.items():
-            for place in chain.from_iterable(each.references for each in call.expressions):
-                is_open = place.kind == ERROR or view.late_writers(reader, place) or is_promised(self._layout, place)
-                if is_open and not view.holds(reader, place):
-                    return False
-        if self._worlds.is_exhaustive:
-            return True
-        refusals = [tuple(dict.fromkeys(way & alone.calls.keys() for way in ways)) for ways in self._refusals]
-        worlds = Worlds(alone, choices_of(alone, refusals, is_exact=self._is_exact))
-        return worlds.is_exhaustive and not worlds.ran[index]
+def _is_proved(
+    index: int, view: SeenCalls, worlds: Worlds, layout: Layout, refusals: Sequence[Sequence[Refused]]
+) -> bool:
+    """Whether a call that ran in no world can run in none at all: whatever it hangs on has been gone through."""
+    alone = view.behind(index)
+    for reader, call in alone.calls.items():
+        for place in call.read:
+            is_open = place.kind == ERROR or view.late_writers(reader, place) or is_promised(layout, place)
+            if is_open and not view.holds(reader, place):
+                return False
+    if worlds.is_exhaustive or not worlds.is_exact:
+        return worlds.is_exhaustive
+    own = [tuple(dict.fromkeys(way & alone.calls.keys() for way in ways)) for ways in refusals]
+    worlds = Worlds(alone, own)
+    return worlds.is_exhaustive and not worlds.ran[index]

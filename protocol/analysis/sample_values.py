@@ -7,6 +7,7 @@ that (a `pattern`, a `not`): the value is validated where that matters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import chain, islice
 from math import floor, isfinite
 from typing import Any, Final
@@ -14,15 +15,15 @@ from typing import Any, Final
 from ..calls.call import Call, list_schema
 from ..calls.outputs import Write, verify_writes
 from ..calls.tools import Executor
-from ..errors import Conflict, OutputError, segments
-from ..paths import MISSING, copied, index_or_key, lookup, nest
+from ..errors import Conflict, OutputError
+from ..paths import MISSING, copied, lookup, nest
 from ..plan.layout import Layout
 from ..references import Path, Reference
 from ..schemas import compiled, referred
-from ..schemas.algebra import Algebra
 from ..schemas.walk import spread
 from ..state.fold import Fold
 from ..state.operations import Method
+from .type_flow import path_of
 
 PLACEHOLDER: Final = "…"
 """Stands for a value that no schema describes."""
@@ -192,7 +193,6 @@ class DemandedShapes:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._algebra = Algebra()
         self._bases = _bases(layout)
         self._reads = _reads_of(layout)
 
@@ -233,23 +233,14 @@ class DemandedShapes:
         schemas = [schema for schema in schemas if schema not in (True, {})]
         if not schemas:
             return otherwise
-        found = sample(schemas[0])
-        for schema in schemas[1:]:
-            found = _joined(found, sample(schema))
-        if len(schemas) > 1 and not _fits(found, schemas):
-            values = self._algebra.described_by(schemas[0])
-            for schema in schemas[1:]:
-                values = self._algebra.both(values, self._algebra.described_by(schema))
-            both = sample(values.schema.to_json_schema())
-            return both if _fits(both, schemas) else sample(schemas[0])
-        return found
+        samples = [sample(schema) for schema in schemas]
+        return next((each for each in (reduce(_joined, samples), *samples, [], {}) if _fits(each, schemas)), samples[0])
 
     def _delegated(self, call: Call) -> Any:
         """The schema of a delegate's result."""
-        definition = self._layout.submission.delegates.get(call.runner.name)
-        if call.runner.executor is not Executor.DELEGATE or not isinstance(definition, Mapping):
-            return None
-        schema = definition.get("schema") or None
+        is_one = call.runner.executor is Executor.DELEGATE
+        definition = self._layout.submission.delegates.get(call.runner.name) if is_one else None
+        schema = (definition.get("schema") or None) if isinstance(definition, Mapping) else None
         return list_schema(schema) if schema is not None and call.each else schema
 
     def _is_set(self, call: Call, target: Reference, here: Fold) -> bool:
@@ -291,18 +282,13 @@ def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
     found: dict[tuple[Key, bool], list[_Read]] = {}
     for call in layout.calls:
         longer = {at for at, template in call.templates.items() if len(template.parts) > 1}
-        paths = [(each, () if at in longer else _segments(at)) for at, each in call.reads]
+        paths = [(each, () if at in longer else path_of(call, at)) for at, each in call.reads]
         reads = {(place, path): None for each, path in paths for place in each.references}
         for place, path in chain(reads, ((scope, ()) for scope in call.slices)):
             found.setdefault((place.key, True), []).append((call, place, path))
             for length in range(1, len(place.key) + 1):
                 found.setdefault((place.key[:length], False), []).append((call, place, path))
     return found
-
-
-def _segments(at: str) -> Path:
-    """The path that a JSON pointer leads along."""
-    return tuple(map(index_or_key, segments(at)))
 
 
 def _bases(layout: Layout) -> dict[Key, dict[Path, str]]:

@@ -9,6 +9,7 @@ Of very many instances only the first are run: they differ in their data alone.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -141,7 +142,7 @@ class _Run:
             )
             for name, lane in self._lanes.items()
         }
-        self._guests = {
+        self._guests: dict[str | None, Guests] = {
             name: Guests(lane.gathers, self._context.fold(name))
             for name, lane in self._lanes.items()
             if name is not None and lane.gathers is not None
@@ -152,7 +153,11 @@ class _Run:
             if call.gather
         }
         """Gather call -> the instances in which it has still something to wait for (SPEC R10.4)."""
-        self._awaiting = self._waits_for_global_calls()
+        self._awaiting = defaultdict[int, list[str | None]](list)
+        """Global call -> the instances that wait for it."""
+        for name, lane in self._lanes.items():
+            for index in lane.awaited if name is not None else ():
+                self._awaiting[index].append(name)
         self._undecided = dict.fromkeys(self._lanes)
         self._started: list[tuple[str | None, Call]] = []
         self._ends: dict[tuple[str | None, int], Outcome] = {}
@@ -188,15 +193,6 @@ class _Run:
             self._results[call.index] = Success(Output(_path(call, number), value))
         return self._results[call.index]
 
-    def _waits_for_global_calls(self) -> dict[int, list[str | None]]:
-        """Global call -> the instances that wait for it."""
-        found: dict[int, list[str | None]] = {}
-        shared = {call.index for call in self._lanes[None].calls} if None in self._lanes else set()
-        for instance, lane in self._lanes.items():
-            for index in lane.awaited & shared if instance is not None else ():
-                found.setdefault(index, []).append(instance)
-        return found
-
     def _decide(self) -> bool:
         """Start what can be started, in the first lane where something may be decided."""
         if not self._undecided:
@@ -225,7 +221,7 @@ class _Run:
         for message in outcome.messages:
             self._context.append(message)
         self._ends[instance, outcome.index] = outcome
-        others = self._awaiting.get(outcome.index, ()) if instance is None else ()
+        others = self._awaiting[outcome.index] if instance is None else ()
         for name in (instance, *others):
             for event in outcome.events:
                 self._executions[name].apply(event)
@@ -234,8 +230,7 @@ class _Run:
 
     def _settle(self, instance: str | None, ended: int) -> None:
         """Note which gather calls have nothing to wait for in a lane any more, now that a call has ended."""
-        guests = self._guests.get(instance) if instance is not None else None
-        if instance is None or guests is None:
+        if (guests := self._guests.get(instance)) is None:
             return
         guests.end(ended)
         for index, unsettled in self._unsettled.items():

@@ -50,7 +50,7 @@ _ERROR: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """One of the origins of what stands at a place."""
 
     values: Values
@@ -103,7 +103,7 @@ class Results:
                 self._promises[key] = self._algebra.both(self._promises[key], promised)
         return self._promises[key]
 
-    def effects(self, call: Call, place: Reference) -> Iterator[Source]:
+    def effects(self, call: Call, place: Reference) -> Iterator[ValueSource]:
         """What a call may leave at a place, by each of its output paths there."""
         result, groups = self.result(call), call.alternatives
         for group in groups:
@@ -114,7 +114,7 @@ class Results:
                 if own.overlaps(place):
                     for values in given:
                         inside = place.path[len(own.path) + (call.method is Method.PUSH) :]
-                        yield Source(self.effect(values, call.method, own, place), call, values, inside)
+                        yield ValueSource(self.effect(values, call.method, own, place), call, values, inside)
 
     def effect(self, result: Values, method: Method, own: Reference, place: Reference) -> Values:
         """What is at a place, as far as it comes from a result that is written at an output path."""
@@ -149,16 +149,16 @@ class TypeFlow(Results):
         self._inputs = Promises(layout.submission.context)
         self._announced: dict[tuple[int, Reference], Values] = {}
 
-    def announced(self, place: Reference, instance: str | None) -> Iterator[Source]:
+    def announced(self, place: Reference, instance: str | None) -> Iterator[ValueSource]:
         """What the schemas of input messages say of a value that comes later (SPEC R6.3)."""
         for promise in self._inputs.seen_by(instance):
             key = promise.at, place
             if key not in self._announced and promise.names(place):
                 self._announced[key] = self._algebra.made_of(promise.schema_of(place))
             if key in self._announced:
-                yield Source(self._announced[key], promised=self._announced[key])
+                yield ValueSource(self._announced[key], promised=self._announced[key])
 
-    def sources(self, lane: Lane, writers: Writers, reader: Call, place: Reference) -> tuple[Source, ...]:
+    def sources(self, lane: Lane, writers: Writers, reader: Call, place: Reference) -> tuple[ValueSource, ...]:
         """All origins of what a call may read at a place, by all who write in its lane; none where they are too many,
         or one promises nothing.
         """
@@ -175,7 +175,9 @@ class TypeFlow(Results):
                 value = self._layout.context.fold(lane.instance).value(place)
             except Conflict:
                 return ()
-            held = [Source(EVERYTHING, value=value)] if value is not MISSING else self.announced(place, lane.instance)
+            held = (
+                [ValueSource(EVERYTHING, value=value)] if value is not MISSING else self.announced(place, lane.instance)
+            )
             sources.extend(held)
         return tuple(sources)
 
@@ -215,7 +217,7 @@ _MOST_KNOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldFault:
     """Why nothing is at a place, and what to write instead."""
 
     code: str
@@ -232,7 +234,7 @@ class Fields:
         self._flow = flow
         self._speller = Speller(likeness=0.6)
 
-    def fault(self, reader: Call, place: Reference, source: Source) -> Fault | None:
+    def fault(self, reader: Call, place: Reference, source: ValueSource) -> FieldFault | None:
         """Why a source never has anything at a place, or hardly means to."""
         values, above = source.promised, len(place.path) - len(source.inside)
         if source.writer is None or source.promised == EVERYTHING:
@@ -246,18 +248,18 @@ class Fields:
                 depth, what = above + position, Reference(place.kind, place.path[: above + position])
                 if "object" not in types and (types != {"array"} or isinstance(segment, int)):
                     instead = f"write {what}" if isinstance(segment, int) else f"read {what}"
-                    return Fault("ACT205", f"{what} is {told(values)} and has no part {segment!r}", instead)
+                    return FieldFault("ACT205", f"{what} is {told(values)} and has no part {segment!r}", instead)
                 if "object" not in types:
                     return _of_list(place, depth)
                 if isinstance(segment, int) and "array" not in types and str(segment) not in names:
                     why = f"{what} is an object, and {segment} is an index"
-                    return Fault("ACT205", why, f"write {_with(place, depth)}")
+                    return FieldFault("ACT205", why, f"write {_with(place, depth)}")
                 if str(segment) not in names and (is_empty(below) or self._is_slip(reader, place, depth, names)):
                     near, some = self._nearest(str(segment), names), ", ".join(names[:_MOST_NAMES])
                     some += ", …" * (len(names) > _MOST_NAMES)
                     why = f"{what} has no field {str(segment)!r}; it has {some or 'none'}"
                     instead = f"name one of its fields: {some}" if names else f"read {what}"
-                    return Fault("ACT204", why, instead if near is None else f"write {_with(place, depth, near)}")
+                    return FieldFault("ACT204", why, instead if near is None else f"write {_with(place, depth, near)}")
             values = below
         return None
 
@@ -297,10 +299,10 @@ class Fields:
         return plain.get(key.replace("_", "").lower()) or self._speller.nearest(key, names)
 
 
-def _of_list(place: Reference, depth: int) -> Fault:
+def _of_list(place: Reference, depth: int) -> FieldFault:
     """A list is read by a key."""
     why = f"{Reference(place.kind, place.path[:depth])} is a list, and {place.path[depth]!r} is a key"
-    return Fault("ACT205", why, f"write {_with(place, depth, 0, place.path[depth])} to read the first element")
+    return FieldFault("ACT205", why, f"write {_with(place, depth, 0, place.path[depth])} to read the first element")
 
 
 def _with(place: Reference, depth: int, *instead: str | int) -> Reference:

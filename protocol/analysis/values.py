@@ -35,7 +35,7 @@ from ..schemas.algebra import (
 from ..schemas.walk import DEFINITIONS, rewritten
 from ..state.operations import Method
 from .findings import Finding, listed, on_call
-from .type_flow import Fields, Source, TypeFlow, flows, path_of
+from .type_flow import Fields, TypeFlow, ValueSource, flows, path_of
 
 _MOST_ELEMENTS: Final = 20
 """Elements of a list that are looked at."""
@@ -56,7 +56,7 @@ def value_findings(layout: Layout) -> Iterator[Finding]:
     algebra = Algebra()
     flow = TypeFlow(layout, algebra)
     yield from _Reads(layout, algebra, flow).findings()
-    kinds = _Kinds(layout, algebra, flow)
+    kinds = _KindSchemas(layout, algebra, flow)
     for lane in {id(lane.calls): lane for lane in layout.lanes.values()}.values():
         for call in lane.calls:
             yield from kinds.refused(lane, call)
@@ -132,7 +132,7 @@ class _Reads:
                         break  # it is the same in all of them
 
     def _judge(
-        self, lane: Lane, call: Call, at: str, place: Reference, sources: Sequence[Source], wanted: list[_Demand]
+        self, lane: Lane, call: Call, at: str, place: Reference, sources: Sequence[ValueSource], wanted: list[_Demand]
     ) -> None:
         reads = f"call {call.index} ({call.tool}) reads {place} at {at}"
         faults = [self._fields.fault(call, place, source) for source in sources]
@@ -156,7 +156,7 @@ class _Reads:
                 return
 
     def _note(
-        self, code: str, why: str, remedy: str, lane: Lane, call: Call, at: str, sources: Sequence[Source]
+        self, code: str, why: str, remedy: str, lane: Lane, call: Call, at: str, sources: Sequence[ValueSource]
     ) -> None:
         writers = [source.writer for source in sources if source.writer is not None]
         calls = tuple(sorted({call.index, *(writer.index for writer in writers)}))
@@ -166,7 +166,7 @@ class _Reads:
         group.calls[calls] = None
         group.instances[lane.instance] = None
 
-    def _fits(self, source: Source, demand: _Demand) -> bool:
+    def _fits(self, source: ValueSource, demand: _Demand) -> bool:
         if demand.is_of_elements and isinstance(source.value, list):
             return not source.value or any(
                 self._algebra.fit(self._algebra.only(one), demand.values) for one in source.value[:_MOST_ELEMENTS]
@@ -182,14 +182,12 @@ class _Reads:
         is_list = path[0] in call.each
         key = (call.tool, call.runner.name, path, is_list)
         if key not in self._demanded:
-            made = [(each, self._algebra.along(each.values, path)) for each in self._whole(call)]
-            lists = [_Demand("ACT201", f"the _each of {call.tool} takes", of_types(["array"]))] if is_list else []
-            if is_list:
-                made = [
-                    (replace(one, whose=f"for each element {one.whose}", is_of_elements=True), part)
-                    for one, part in made
-                ]
-            self._demanded[key] = lists + [replace(each, values=part) for each, part in made if part != EVERYTHING]
+            found = [_Demand("ACT201", f"the _each of {call.tool} takes", of_types(["array"]))] if is_list else []
+            for each in self._whole(call):
+                whose = f"for each element {each.whose}" if is_list else each.whose
+                if (part := self._algebra.along(each.values, path)) != EVERYTHING:
+                    found.append(_Demand(each.code, whose, part, is_list))
+            self._demanded[key] = found
         return self._demanded[key]
 
     def _whole(self, call: Call) -> Iterator[_Demand]:
@@ -206,7 +204,7 @@ class _Reads:
 
 
 @dataclass(frozen=True)
-class _Kinds:
+class _KindSchemas:
     """What the schemas of kinds say of results."""
 
     layout: Layout

@@ -39,7 +39,7 @@ from .findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Sight:
     """A call that can see a value: `how` names the parameters and scopes (or, derived, the results) it comes by."""
 
     index: int
@@ -51,7 +51,7 @@ class Access:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return asdict(self) | {"executor": self.executor.value, "how": list(self.how)}
+        return asdict(self) | {"how": list(self.how)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Visibility:
     """Who can see a place: `direct` its value itself, `derived` what was made from it."""
 
     place: Reference
-    direct: tuple[Access, ...]
-    derived: tuple[Access, ...]
+    direct: tuple[Sight, ...]
+    derived: tuple[Sight, ...]
     note: str | None = None
     """What is wrong with the place, where nothing is ever there: then that no call sees it says nothing."""
 
@@ -204,9 +204,9 @@ class _Derivation:
         return f"{place} of call {writer.index}" + ("" if is_value else " (only whether it is there)")
 
 
-def _accesses(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -> tuple[Access, ...]:
+def _accesses(calls: Mapping[int, Call], found: Mapping[int, tuple[str, ...]]) -> tuple[Sight, ...]:
     return tuple(
-        Access(index, calls[index].tool, calls[index].runner.executor, calls[index].runner.name, found[index])
+        Sight(index, calls[index].tool, calls[index].runner.executor, calls[index].runner.name, found[index])
         for index in sorted(found)
     )
 
@@ -266,16 +266,8 @@ class Reach:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "model": self.model,
-            "tools": [tool.to_dict() for tool in self.tools],
-            "calls": self.calls,
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "money": self.money,
-            "first_request_bytes": self.first_bytes,
-            "unenforced": self.unenforced,
-        }
+        said = {name: getattr(self, name) for name in ("model", "calls", "requests", "tokens", "money", "unenforced")}
+        return {**said, "tools": [tool.to_dict() for tool in self.tools], "first_request_bytes": self.first_bytes}
 
     def passed(self, place: Reference) -> tuple[str, ...]:
         """The tools that a model, which is shown all of the context, may pass a value to: as a parameter, or where a

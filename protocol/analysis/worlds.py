@@ -12,6 +12,7 @@ The rules are those of `engine.readiness`, applied to sets of worlds; a law hold
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -39,7 +40,7 @@ _MOST_RIVALS: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class SeenCalls:
     """What lanes see that run the same calls by the same graph: their own calls, and the global ones they meet."""
 
     lanes: tuple[Lane, ...]
@@ -75,7 +76,7 @@ class View:
         """Whether the context holds a value at a place, as the call sees it."""
         return place in self.held if index in self.own else self.shared.exists(place)
 
-    def behind(self, index: int) -> View:
+    def behind(self, index: int) -> SeenCalls:
         """The same with a call and all that it hangs on alone."""
         wanted, parts = {index}, list[tuple[int, ...]]()
         for graph, nodes in zip(reversed(self.graphs), reversed(self.nodes), strict=True):
@@ -93,7 +94,7 @@ class View:
         return [call for call in dict.fromkeys(later) if call in self.calls]
 
 
-def views_of(layout: Layout) -> Iterator[View]:
+def views_of(layout: Layout) -> Iterator[SeenCalls]:
     """What the lanes see, the global one first; lanes that hold the same of what is read are one view."""
     context, lanes = layout.context, layout.lanes
     shared = lanes.get(None, Lane(None, (), Graph({})))
@@ -118,7 +119,7 @@ def views_of(layout: Layout) -> Iterator[View]:
             met = sorted(_met(lane, shared.graph, of_all, order.keys()), key=order.__getitem__)
             calls = {call.index: call for call in shared.calls if call.index in set(met)} | calls if met else calls
             graphs, nodes, writers = (shared.graph, *graphs), (tuple(met), *nodes), Writers(lane.calls, of_all)
-        yield View(tuple(members), calls, graphs, nodes, writers, fold, held, context.fold())
+        yield SeenCalls(tuple(members), calls, graphs, nodes, writers, fold, held, context.fold())
 
 
 def _met(lane: Lane, graph: Graph, writers: Writers, known: Set[int]) -> set[int]:
@@ -139,60 +140,37 @@ _NEVER_FAILING: Final = (1 << MOST_WORLDS // 8) - 1
 
 Bits = int
 """A set of worlds, or of calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What is chosen: by calls between alternatives, by values between their readers, and which calls may fail."""
-
-    alternatives: Mapping[int, int]
-    refusals: Sequence[Sequence[frozenset[int]]]
-    """For each value that decides, the ways it can: the readers that are refused."""
-    failing: Sequence[int]
-    is_exact: bool = True
-    """Whether the refusals are all that can be."""
-
-
-def choices_of(view: View, refusals: Sequence[Sequence[frozenset[int]]] = (), *, is_exact: bool = True) -> Choices:
-    """The choices there are in a view; see `order_switches` for the refusals."""
-    outputs = {index: call.output.alternatives for index, call in view.calls.items() if call.output is not None}
-    alternatives = {index: len(groups) for index, groups in outputs.items() if len(groups) > 1}
-    reads = [each for call in view.calls.values() for each in call.expressions]
-    fallible = ReadPlaces(place for each in reads for group in each.alternatives[:-1] for place in group)
-    is_told = any(place.kind == ERROR for each in reads for place in each.references)
-    failing = [
-        index
-        for index, call in view.calls.items()
-        if index in outputs and index not in alternatives and call.given is MISSING
-        if is_told or any(map(fallible.overlap, call.written))
-    ]
-    return Choices(alternatives, refusals, failing, is_exact)
+Refused = frozenset[int]
+"""The readers that do not take a value."""
 
 
 class Worlds:
     """Who runs and who writes what in each world of a view."""
 
-    def __init__(self, view: View, choices: Choices) -> None:
+    def __init__(self, view: SeenCalls, refusals: Sequence[Sequence[Refused]] = (), *, is_exact: bool = True) -> None:
+        """`refusals` has the ways in which each value decides between its readers; `is_exact` if those are all."""
         self._view = view
-        sizes = [*choices.alternatives.values(), *map(len, choices.refusals), *(2 for _ in choices.failing)]
+        choosing = {index: len(call.alternatives) for index, call in view.calls.items() if len(call.alternatives) > 1}
+        failing = list(_failing(view))
+        sizes = [*choosing.values(), *map(len, refusals), *(2 for _ in failing)]
         number = reduce(lambda product, size: min(product * size, MOST_WORLDS + 1), sizes, 1)
-        self.is_exhaustive = number <= MOST_WORLDS and choices.is_exact
+        self.is_exact = is_exact
+        self.is_exhaustive = number <= MOST_WORLDS and is_exact
         self.number = min(number, MOST_WORLDS)
         self.all: Bits = (1 << self.number) - 1
         dice = partial(next, map(_half, count()))
         parts = iter(_divided(sizes, self.number) if number <= MOST_WORLDS else _sampled(sizes, dice))
-        self._chosen = {index: next(parts) for index in choices.alternatives}
-        self._refused: dict[int, Bits] = {}
-        for ways in choices.refusals:
+        self._chosen = {index: next(parts) for index in choosing}
+        self._refused = defaultdict[int, Bits](int)
+        for ways in refusals:
             for refused, bits in zip(ways, next(parts), strict=True):
                 for index in refused:
-                    self._refused[index] = self._refused.get(index, 0) | bits
-        failed = {index: next(parts)[1] for index in choices.failing}
+                    self._refused[index] |= bits
+        self._failed = {index: next(parts)[1] for index in failing}
         if number > MOST_WORLDS:
             rare = dice() & dice() & ~_NEVER_FAILING
-            failed = {index: bits & (rare | dice() & ~_NEVER_FAILING) for index, bits in failed.items()}
-        self._failed = failed
-        self.calm: Bits = self.all & ~reduce(or_, failed.values(), 0)
+            self._failed = {index: bits & (rare | dice() & ~_NEVER_FAILING) for index, bits in self._failed.items()}
+        self.calm: Bits = self.all & ~reduce(or_, self._failed.values(), 0)
         """The worlds in which no call fails."""
         self.ran: dict[int, Bits] = {}
         """Call -> the worlds in which it is carried out."""
@@ -203,12 +181,8 @@ class Worlds:
         """The worlds in which a call writes at a place, above or below it; in `error`, in which it fails."""
         if place.kind == ERROR:
             return self.ran[index] & self._failed.get(index, 0)
-        groups = self._view.calls[index].output
-        found = 0
-        for number, group in enumerate(groups.alternatives if groups is not None else ()):
-            if any(map(place.overlaps, group)):
-                found |= self.chose(index, number)
-        return found
+        groups = enumerate(self._view.calls[index].alternatives)
+        return reduce(or_, (self.chose(index, n) for n, group in groups if any(map(place.overlaps, group))), 0)
 
     def chose(self, index: int, number: int) -> Bits:
         """The worlds in which a call writes one of its alternatives."""
@@ -292,6 +266,17 @@ class Worlds:
                         self._there[node, place] = there
                     ran &= reduce(or_, self.taken(node, expression))
                 self.ran[node] = 0 if call.is_note else ran & ~self._refused.get(node, 0)
+
+
+def _failing(view: SeenCalls) -> Iterator[int]:
+    """The calls of which it matters that they may fail: something else is read then."""
+    reads = [each for call in view.calls.values() for each in call.expressions]
+    fallible = ReadPlaces(place for each in reads for group in each.alternatives[:-1] for place in group)
+    is_told = any(place.kind == ERROR for each in reads for place in each.references)
+    for index, call in view.calls.items():
+        is_alone = len(call.alternatives) == 1 and call.given is MISSING
+        if is_alone and (is_told or any(map(fallible.overlap, call.written))):
+            yield index
 
 
 def _behind(graph: Graph) -> dict[int, Reference]:

@@ -16,9 +16,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Plan, Rejected, check_submission
-from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, Part, Refusal
+from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, LanePart, Refusal
 from acts_celery.protocol.analysis.order import order_findings
-from acts_celery.protocol.analysis.worlds import View, Worlds, choices_of, views_of
+from acts_celery.protocol.analysis.worlds import SeenCalls, Worlds, views_of
 from acts_celery.protocol.calls.call import call_of, element_index, element_of
 from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED, Contract
 from acts_celery.protocol.calls.tools import GRANTED, PLAIN
@@ -529,7 +529,7 @@ class LiveRun:
         forecast = Forecast(checked, Coming({self.name: self.new}))
         return [found for instance in self.lanes for found in forecast.of(self._part(instance))]
 
-    def _part(self, instance: str | None) -> Part:
+    def _part(self, instance: str | None) -> LanePart:
         execution = self.lanes[instance]
         calls = [call for call in self.plan.lanes[instance].calls if execution.status(call.index) not in FINAL]
         running = {call.index for call in calls if execution.status(call.index) is Status.RUNNING}
@@ -538,7 +538,7 @@ class LiveRun:
         for index in list(execution._calls):
             if (number := element_of(index)) is not None and execution.status(index) in (*FINAL, Status.RUNNING):
                 ended.setdefault(call_of(index), set()).add(number)
-        return Part(instance, self.folds[instance], calls, given=given, ended=ended, at_work=running - given.keys())
+        return LanePart(instance, self.folds[instance], calls, given=given, ended=ended, at_work=running - given.keys())
 
 
 def tried(seeds: range) -> Counter[str]:
@@ -639,13 +639,13 @@ def plans(draw: st.DrawFn, most: int = 7) -> Plan:
         raise
 
 
-def has_strays(view: View) -> bool:
+def has_strays(view: SeenCalls) -> bool:
     """Whether a call may read what one writes that it does not wait for."""
     places = ((call.index, place) for call in view.calls.values() for e in call.expressions for place in e.references)
     return any(view.late_writers(*read) for read in places)
 
 
-def ends_in(worlds: Worlds, view: View, world: int) -> dict[int, int | None]:
+def ends_in(worlds: Worlds, view: SeenCalls, world: int) -> dict[int, int | None]:
     """What each call chooses in a world."""
     ends: dict[int, int | None] = {}
     for index, each in view.calls.items():
@@ -661,7 +661,7 @@ def test_a_run_with_the_choices_of_a_world_is_as_that_world_says(plan: Plan, num
     for view in (shared, *others):
         if has_strays(view) or has_strays(shared):
             continue
-        worlds = Worlds(view, choices_of(view))
+        worlds = Worlds(view)
         world = number % worlds.number
         run = Run(plan, ends_in(worlds, view, world), Random(seed))
         statuses = {index: s for lane in run.run().statuses.values() for index, s in lane.items()}

@@ -31,7 +31,7 @@ _HAS_NO_PART: Final = "what it wrote has no such part"
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class AbsentWriter:
     """A call that was to write a place, and what became of it."""
 
     index: int
@@ -53,7 +53,7 @@ class Writer:
 class Absence:
     """Why nothing is at a place."""
 
-    writers: tuple[Writer, ...]
+    writers: tuple[AbsentWriter, ...]
     near: str | None
     """A place where something is, or is to be written, that was probably meant."""
     instances: tuple[str, ...]
@@ -63,12 +63,8 @@ class Absence:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "writers": [writer.to_dict() for writer in self.writers],
-            "near": self.near,
-            "instances": list(self.instances),
-            **({"promised": True} if self.is_promised else {}),
-        }
+        found = asdict(self)
+        return found | {"promised": True} if found.pop("is_promised") else found
 
 
 def absence(
@@ -120,7 +116,7 @@ def _writing(lane: LaneState, place: Reference) -> Iterator[Call]:
 
 def _writers(
     lanes: Sequence[LaneState], place: Reference, at_work: Collection[tuple[str | None, int]]
-) -> Iterator[Writer]:
+) -> Iterator[AbsentWriter]:
     """Those of a place, then those of what they were skipped for or wait for, breadth first."""
     wanted: list[tuple[Reference, int | None]] = [(place, None)]
     seen = set[tuple[str | None, int]]()
@@ -138,7 +134,7 @@ def _writers(
                     wanted += [(one, call.index) for one in call.read if not lanes[-1].fold.exists(one)]
 
 
-def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None) -> Writer:
+def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None) -> AbsentWriter:
     end = lane.end(call.index)
     status, reason = (end.status, end.reason) if end is not None else (Status.WAITING, None)
     if lane.call(call.index).is_held:
@@ -148,4 +144,4 @@ def _writer(lane: LaneState, call: Call, place: Reference, needed_by: int | None
         reason = _IS_THERE if lane.fold.exists(place) else _HAS_NO_PART if has_written else _WENT_ELSEWHERE
     error = end.error if end is not None else None
     places = tuple(map(str, call.written))
-    return Writer(call.index, call.tool, lane.instance, status.value, places, reason, error, needed_by)
+    return AbsentWriter(call.index, call.tool, lane.instance, status.value, places, reason, error, needed_by)

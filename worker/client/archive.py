@@ -156,7 +156,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
         raise missing(redis, keys)
     require_format(int(state[b"format"]))
     history = History(redis, keys)
-    yield _line(
+    yield json_text(
         {
             "acts_run": VERSION,
             "format": FORMAT,
@@ -171,7 +171,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
     )
     for key in (keys.files, keys.pictures):
         for digest, content in redis.hscan_iter(key):
-            yield _line({"file": _text(digest), "content": _encoded(content)})
+            yield json_text({"file": _text(digest), "content": _encoded(content)})
     for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
         fields = dict(raw)
@@ -179,7 +179,7 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
             entry |= {"lane": _text(fields.pop(names.LANE)), "before": _text(fields.pop(names.BEFORE))}
         entry |= {"message": unpack(fields.pop(names.MESSAGE))} if names.MESSAGE in fields else {}
         others = {_text(key): _encoded(value) for key, value in fields.items()}
-        yield _line(entry | ({"fields": others} if others else {}))
+        yield json_text(entry | ({"fields": others} if others else {}))
 
 
 def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes], read: Callable[[str], object]) -> str:
@@ -373,10 +373,6 @@ def _is_number(key: str) -> bool:
 
 def _refused(number: int, text: str) -> Rejected:
     return Rejected([Problem("", f"line {number}: {text}")])
-
-
-def _line(value: Mapping[str, Any]) -> str:
-    return json_text(value)
 
 
 def _text(value: bytes) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
 from redis import Redis
 
-from ...protocol.analysis.deployment import Checked, Coming, Forecast, Part, Refusal
+from ...protocol.analysis.deployment import Checked, Coming, Forecast, LanePart, Refusal
 from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.calls.tools import Tool
 from ...protocol.calls.trust import said_of
@@ -36,8 +36,6 @@ from ..store.scripts import date_of, server_ms
 from ..store.state import LaneState, RunState
 from .results import FOREIGN, RunStatus, counts_of, run_status
 from .submitting import ID, LATEST, collecting_seldom
-
-_AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Deployments:
         )
         yield from self._of_model(reading.run)
         yield from self._of_outbox(keys, reading, forecast)
-        at_work = self._at_work(keys)
+        at_work = self._at_work(history)
         shared = [reading.run.shared.known[index] for index in reading.run.shared.open]
         for instance, lane in reading.run.lanes.items():
             if lane.left:
@@ -147,17 +145,12 @@ class Deployments:
         marks = definition.contracts
         return any(not one.is_of(marks[name]) for name, one in self._code.contracts.items() if name in marks)
 
-    def _at_work(self, keys: Keys) -> dict[str | None, set[int]]:
+    def _at_work(self, history: History) -> dict[str | None, set[int]]:
         """The calls that code is at work on now, by instance."""
         found = defaultdict[str | None, set[int]](set)
-        for member, entry in self._redis.hscan_iter(keys.calls, count=_AT_ONCE):
-            condition = Condition.read(entry)
-            if condition is not None and (
-                condition.kind in (Kind.RUNNING, Kind.CHILD)
-                or (condition.kind is Kind.SENT and condition.holder.endswith("/"))
-            ):
-                id_ = CallId.of_member(keys.run, member.decode())
-                found[id_.instance].add(id_.index)
+        for (instance, index), how in history.at_work().items():
+            if how.kind in (Kind.RUNNING, Kind.CHILD) or (how.kind is Kind.SENT and how.holder.endswith("/")):
+                found[instance].add(index)
         return found
 
     def _of_model(self, run: RunState) -> Iterator[Refusal]:
@@ -189,7 +182,7 @@ class Deployments:
             body = unpack(unpack_task(task).body)
             at_work = {id_.index} if condition.kind is Kind.RUNNING else set[int]()
             lane = reading.run.lane(id_.instance)
-            part = Part(id_.instance, lane.fold, [call], given={id_.index: body["parameters"]}, at_work=at_work)
+            part = LanePart(id_.instance, lane.fold, [call], given={id_.index: body["parameters"]}, at_work=at_work)
             yield from forecast.of(part)
 
 
@@ -207,7 +200,7 @@ class _Reading:
         if entry.message is not None and marks_of(entry.message):
             self.marked.append(entry.message)
 
-    def part(self, instance: str | None, lane: LaneState, shared: list[Call], at_work: Iterable[int]) -> Part:
+    def part(self, instance: str | None, lane: LaneState, shared: list[Call], at_work: Iterable[int]) -> LanePart:
         """The open calls of a lane."""
         calls = [lane.known[index] for index in lane.open]
         resolved = ((call.index, lane.call(call.index).parameters) for call in calls)
@@ -220,7 +213,7 @@ class _Reading:
             begun = {_number(one) for one in at_work if element_of(one) is not None and call_of(one) == index}
             if elements is not None and elements.total == len({*numbers, *begun}):
                 at_work.add(index)  # all that have not ended have begun
-        return Part(instance, lane.fold, calls, above, given, ended, at_work)
+        return LanePart(instance, lane.fold, calls, above, given, ended, at_work)
 
 
 def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> Proof:
@@ -262,18 +255,9 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """As `acts runs --json` prints it."""
-        return {
-            "run": self.run,
-            "name": self.name,
-            "tags": list(self.tags),
-            "status": self.status,
-            "calls": dict(self.calls),
-            "submitted": date_of(self.submitted),
-            "finished": date_of(self.finished) if self.finished is not None else None,
-            "age_seconds": self.age_seconds,
-            "duration_seconds": self.duration_seconds,
-            **({"cost": dict(self.cost)} if self.cost is not None else {}),
-        }
+        finished = date_of(self.finished) if self.finished is not None else None
+        found = asdict(self) | {"submitted": date_of(self.submitted), "finished": finished}
+        return {key: value for key, value in found.items() if key != "cost" or value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,17 +75,8 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {
-            "case": self.case,
-            "model": self.model,
-            "repeat": self.repeat,
-            "passed": self.has_passed,
-            "difference": self.difference,
-            "output": self.output,
-            "run": self.run,
-            "cost": self.cost.to_dict(),
-            "seconds": round(self.seconds, 3),
-        }
+        said = {name: getattr(self, name) for name in ("case", "model", "repeat", "difference", "output", "run")}
+        return said | {"passed": self.has_passed, "cost": self.cost.to_dict(), "seconds": round(self.seconds, 3)}
 
 
 def case_of(value: Any, name: str, functions: Functions, base: Any) -> Case:

@@ -144,7 +144,8 @@ def content_of(part: Any) -> Any:
 def require_files(plan: Plan, contents: Mapping[str, bytes], settings: Settings) -> None:
     """Raise `Rejected` where a plan names a file that was not given, or more than one request may have."""
     contexts: list[Place] = [("/context", list(plan.context.messages))]
-    contexts += [(f"/delegates/{name}/context", own.get("context", [])) for name, own in _delegates(plan)]
+    delegates = plan.submission.delegates.items()
+    contexts += [(f"/delegates/{name}/context", own.get("context", [])) for name, own in delegates]
     require_given(contexts, contents)
     most = int(settings.limit_call_bytes)
     if problems := [problem for each in contexts if (problem := size_problem(*each, most)) is not None]:
@@ -171,25 +172,16 @@ def size_problem(where: str, messages: Iterable[Any], most_bytes: int) -> Proble
     return Problem(where, text)
 
 
-def _delegates(plan: Plan) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    return plan.submission.delegates.items()
-
-
 def _media_type(name: str, content: bytes) -> str:
     """What a file is, by how it begins. Raises `ValueError` where no model takes it, or its name says otherwise."""
-    found = picture_type(content) or _other_type(content)
+    found = picture_type(content) or ("application/pdf" if content.startswith(b"%PDF-") else None)
+    found = found or ("text/plain" if _is_text(content) else None)
     said = mimetypes.guess_type(name)[0] or ""
     if found is None:
         raise ValueError(f"{name}: models take {_KINDS}, and this is none of them")
     if said != found and said.startswith(_FORMS):
         raise ValueError(f"{name}: by its name it is {said}, and it holds {found}")
     return found
-
-
-def _other_type(content: bytes) -> str | None:
-    if content.startswith(b"%PDF-"):
-        return "application/pdf"
-    return "text/plain" if _is_text(content) else None
 
 
 def _is_text(content: bytes) -> bool:

@@ -456,18 +456,18 @@ def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _SpentToday:
     calls: int = 0
     tokens: int = 0
     money: Decimal = Decimal(0)
 
 
-def _spent_today(redis: Redis, prefix: str, owner: str) -> _Spent:
+def _spent_today(redis: Redis, prefix: str, owner: str) -> _SpentToday:
     """What the runs have taken that an owner has begun today. What child runs cost is in the runs above them, and their
     calls are not.
     """
     now = server_ms(redis)
-    today, spent = now - now % _DAY_MS, _Spent()
+    today, spent = now - now % _DAY_MS, _SpentToday()
     runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
     for some in batches(runs, _AT_ONCE):
         for whose, imported, total, elements, *paid in _states(redis, prefix, some, _FIELDS):

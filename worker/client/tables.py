@@ -55,7 +55,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
         entries = list(history.entries())
         run.feed(entries)
         for instance in run.lanes:
-            yield from lane_rows(instance, (entry for entry in entries if _is_of(entry, instance)))
+            yield from lane_rows(instance, [entry for entry in entries if entry.instance == instance])
         yield from (("ticks", _tick(summary.run, tick)) for tick in run.loop.ticks if tick.solution is not None)
     else:
         shared = history.lane(None)
@@ -70,10 +70,6 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
                     yield from lane_rows(instance, lane)
                     del run.lanes[instance]
     yield "runs", _run(summary, state, len(instances))
-
-
-def _is_of(entry: Entry, instance: str | None) -> bool:
-    return entry.instance == instance
 
 
 def _run(summary: Summary, state: State, instances: int) -> Row:

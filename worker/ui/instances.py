@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...protocol import ExpressionError
 from ...protocol.analysis.provenance import Explanation, Logged, Origin, Read, explain
-from ...protocol.analysis.visibility import Access, judged_kinds, sights
+from ...protocol.analysis.visibility import Sight, judged_kinds, sights
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import FINAL, Status
 from ...protocol.paths import MISSING
@@ -326,7 +326,7 @@ def _tool(origin: Origin, calls: Mapping[int, Call]) -> str | None:
     return calls[index].tool if index is not None and index in calls else None
 
 
-def _accesses(found: Sequence[Access], *, is_derived: bool) -> Iterable[dict[str, Any]]:
+def _accesses(found: Sequence[Sight], *, is_derived: bool) -> Iterable[dict[str, Any]]:
     for access in found[:MOST_LISTED]:
         who = f"{access.executor.value} {access.name}"
         about = {"index": access.index, "tool": access.tool, "derived": is_derived}
