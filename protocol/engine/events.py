@@ -2,8 +2,8 @@
 
 `Execution.apply` takes those in that change what can be done. The messages of events go into the lane's fold before.
 
-What an event means for its call is said here once: its `kind` names it for readers, and its `status` is how the call
-(or the element) stands since. A log is read by these; `worker.store.state` reduces it to the state of a run.
+Each event says what it means for its call: `kind` names it for readers, `status` is the status that the call (or the
+element) has since. `worker.store.state` reduces a log to the state of a run.
 """
 
 from __future__ import annotations

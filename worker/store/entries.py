@@ -129,7 +129,7 @@ class Entry(NamedTuple):
 
     @property
     def status(self) -> Status | None:
-        """How the call is since this entry, until what is at work says more; None where the entry does not say it."""
+        """The status of the call since this entry; None where the entry does not change it. A waiting call may run."""
         event = self.event
         return None if isinstance(event, RunStatusChanged | ElementEnded) else getattr(event, "status", None)
 

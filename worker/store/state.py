@@ -1,7 +1,7 @@
 """What the log says of one lane: the one fold that results, forks, amendments, retries, explanations and the loop read.
 
-A new kind of entry is one class of events, one line in `entries`, and one line in the table below. Who keeps no state
-of a lane, as a page that counts or a trace, reads each entry by what `Entry` says of its call.
+A new kind of entry is one class of events, one line in `entries`, and one line in the table below. Readers that keep no
+state of a lane, such as traces, read each entry by what `Entry` says of its call.
 """
 
 from __future__ import annotations
