@@ -414,14 +414,14 @@ def jotted(n: int, *, state: dict) -> None: ...
 DYING = f"""{NEW_GIVEN_BACK}
 import os, signal
 
-from acts_celery.worker.lanes.deciding import Decider
+from acts_celery.worker.runner.deciding import Decider
 
 Decider._given_back = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 """
 RESTING = f"""{NEW_GIVEN_BACK}
-from acts_celery.worker.wire import giving_back
+from acts_celery.worker.broker import messages
 
-giving_back._SHORTEST_SECONDS = giving_back._LONGEST_SECONDS = 3600.0
+messages._SHORTEST_SECONDS = messages._LONGEST_SECONDS = 3600.0
 """
 WIDER = (
     OLD_GIVEN_BACK.replace("twofold(n: int)", "twofold(n: int, note: str = '')")
