@@ -179,6 +179,10 @@ class Fold:
         """The operations that could not be applied and were not replaced since (SPEC R3.4)."""
         return tuple(conflict for _, kind in self._all() for conflict in kind.conflicts())
 
+    def conflict_places(self) -> tuple[tuple[tuple[str, ...], Conflict], ...]:
+        """The conflicts (see `conflicts`), each with its place as kind and path."""
+        return tuple(pair for _, kind in self._all() for pair in zip(kind.conflicted(), kind.conflicts(), strict=True))
+
     def conflicted(self, kind: str) -> tuple[tuple[str, ...], ...]:
         """The places in a kind, as kind and path, of the operations that could not be applied; see `conflicts`."""
         found = self._kind(kind)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from acts_celery import Run
+from acts_celery.protocol.state.scopes import read_scope
 
 from .chromium import Window
 from .runs import open_view
@@ -147,3 +148,30 @@ def test_the_file_asks_nobody(desk: Window, shop: Run, shop_file: str) -> None:
     for parts in ((), ("call", "1"), ("instance", "order-3"), ("global",), ("instances",), ("held",)):
         open_view(desk, shop_file, shop, *parts)
     assert {address.partition("#")[0] for address in desk.asked if not address.startswith("data:")} == {shop_file}
+
+
+def test_numbers_and_keys_that_javascript_would_take_otherwise_are_shown_as_they_are(
+    desk: Window, shop: Run, shop_file: str
+) -> None:
+    open_view(desk, shop_file, shop)
+    shown = "(text) => line(parsed(text))"
+    text = "[9223372036854775807, 1000, -9007199254740993, 0.5, 12]"
+    assert desk.page.evaluate(shown, text) == text
+    text = '{"__proto__": {"polluted": 1}, "constructor": {"a": 1}}'
+    assert desk.page.evaluate(shown, text) == text
+    assert desk.page.evaluate("(text) => [tree(parsed(text)).textContent, {}.polluted ?? null]", text) == [
+        '▾object of 2 fields__proto__: {"polluted": 1}constructor: {"a": 1}',
+        None,
+    ]
+
+
+@pytest.mark.parametrize("path", ['†state.user["a b"].0', '†data["0"]', '†state["x\\"y].z"].w', "†error"])
+def test_a_path_is_taken_apart_and_put_together_as_the_core_does(
+    desk: Window, shop: Run, shop_file: str, path: str
+) -> None:
+    open_view(desk, shop_file, shop)
+    reference = read_scope(path)
+    segments = [[str(segment), isinstance(segment, int)] for segment in reference.path]
+    together = "([kind, segments]) => segments.reduce((path, [key, is]) => inside(path, key, is), '†' + kind)"
+    assert desk.page.evaluate("keysOf", path) == list(reference.key)
+    assert desk.page.evaluate(together, [reference.kind, segments]) == str(reference) == path

@@ -37,7 +37,7 @@ from acts_celery.worker.runner.scheduler import Scheduler
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.log import History
-from acts_celery.worker.ui import Page
+from acts_celery.worker.ui import Page, opened
 from acts_celery.worker.ui import server as documents
 from acts_celery.worker.ui.drawing import MOST_DRAWN, Node, draw, layers_of, place
 from acts_celery.worker.ui.opened import CUT, SHOW_BYTES, alike, shown, size_of
@@ -106,6 +106,7 @@ def test_a_retry_takes_back_what_had_failed(backend: Backend, meeting: Meeting) 
     assert page.ask("calls/0")["errors"][0]["instances"] == ["b"]
     undone = [entry for entry in page.ask("log", instance="a")["entries"] if "undone" in entry]
     assert [entry["undone"] for entry in undone] == [[0, 1]]
+    assert "error" not in undone[0]["data"]
     assert "undone" not in str(page.ask("log", instance="b"))
 
 
@@ -589,16 +590,34 @@ def test_a_value_that_is_missing_says_which_call_was_to_write_it_and_why_it_did_
     assert "value" not in page.ask("place", path="state.a")  # it is there in an instance only
 
 
-def test_at_each_moment_the_log_folds_to_the_value_that_the_place_had(backend: Backend) -> None:
+def test_at_each_moment_the_log_has_the_values_that_a_reader_saw(backend: Backend) -> None:
     page = planned_page_values(backend, CALLS, "a", "b")
-    entries = page.all("log", "entries", instance="a")
+    logged = [*page.run.log(instance="a"), *(entry for entry in page.run.log() if entry.instance is None)]
+    messages = {entry.id: entry for entry in logged}
     shared = Fold()
     own = Fold(shared)
+    entries = page.all("log", "entries", instance="a")
     for entry in entries:
-        (shared if entry["instance"] is None else own).append(entry["message"], entry["id"], entry["call"])
+        one = messages[entry["id"]]
+        (shared if one.instance is None else own).append(one.message, one.id)
+        assert entry["data"] == own.snapshot()
+        assert page.ask("log", instance="a", at=entry["id"])["entries"] == [entry]
         place = page.ask("place", path="state.log", instance="a", at=entry["id"])
-        assert place.get("value") == own.snapshot().get("state", {}).get("log")
-    assert own.snapshot() == page.run.result().data("a")
+        assert place.get("value") == entry["data"].get("state", {}).get("log")
+    assert entries[-1]["data"] == page.run.result().data("a")
+
+
+def test_a_message_that_does_not_fit_leaves_the_value_before_it_and_says_where(backend: Backend) -> None:
+    context: list[dict[str, Any]] = [
+        {"type": "state", "count": 1},
+        {"type": "state", "count": 2, "_path": "†state.count", "_outputMethod": "push"},
+    ]
+    run = backend.client.submit(context, {"calls": [echo(1, "†state.one")]})
+    backend.wait(run.id)
+    last = Asking(backend, run).ask("log")["entries"][-1]
+    assert last["data"]["state"] == {"count": 1, "one": 1}
+    assert [one["place"] for one in last["conflicts"]] == [["state", "count"]]
+    assert "cannot push" in last["conflicts"][0]["message"]
 
 
 def test_what_a_call_was_given_is_made_again_from_the_log(backend: Backend) -> None:
@@ -660,8 +679,6 @@ def test_a_large_value_is_cut_everywhere_and_its_size_is_said(backend: Backend) 
     cut = page.ask("place", path="state.copy", instance="a")["value"][CUT]
     assert cut["bytes"] == len(large) + 2
     assert cut["tail"].endswith("END")
-    logged = page.ask("log", instance="a")["entries"]
-    assert sorted(entry.get("cut", False) for entry in logged) == [False, False, True, True]
 
 
 def test_what_is_small_stays_whole_beside_what_is_cut() -> None:
@@ -679,15 +696,25 @@ def test_law_what_is_shown_is_bounded_and_a_value_that_fits_is_not_changed(value
     assert (found == value) if size_of(value) <= most else size_of(found) <= 3 * most + 500
 
 
-def test_a_page_of_the_log_is_bounded_and_the_next_goes_on_behind_it(backend: Backend) -> None:
-    calls = [echo("y" * 15_000, f"†state.v{number}") for number in range(60)]
+def test_what_the_log_has_no_room_for_is_asked_for_by_its_moment(backend: Backend) -> None:
+    calls = [echo("y" * 15_000, f"†state.v{number}") for number in range(20)]
     page = planned_page_values(backend, calls, "a")
-    first = page.ask("log", instance="a")
-    assert first["next"] is not None
-    assert len(json.dumps(first)) < 1_000_000
-    entries = page.all("log", "entries", instance="a")
+    answer = page.ask("log", instance="a")
+    assert len(json.dumps(answer)) < 1_000_000
     both = [*page.run.log(instance="a"), *(entry for entry in page.run.log() if entry.instance is None)]
-    assert [entry["id"] for entry in entries] == sorted({entry.id for entry in both}, key=id_key)
+    assert [entry["id"] for entry in answer["entries"]] == sorted({entry.id for entry in both}, key=id_key)
+    assert ["data" in entry for entry in answer["entries"]][::21] == [True, False]
+    (last,) = page.ask("log", instance="a", at=answer["entries"][-1]["id"])["entries"]
+    assert last["data"] == page.ask("instance", name="a")["data"]
+
+
+def test_a_long_log_has_pages(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = planned_page_values(backend, CALLS, "a")
+    whole = page.ask("log", instance="a")
+    monkeypatch.setattr(opened, "MOMENTS_AT_ONCE", 2)
+    first = page.ask("log", instance="a")
+    assert (len(first["entries"]), first["next"]) == (2, first["entries"][-1]["id"])
+    assert page.all("log", "entries", instance="a") == whole["entries"]
 
 
 def test_no_answer_is_much_above_a_megabyte(backend: Backend) -> None:

@@ -25,14 +25,13 @@ from ..store.definition import Definition
 from ..store.entries import moment_ms
 from ..store.scripts import iso_date
 from .opened import (
-    LIST_BYTES,
     MOST_CALLS,
     NAMED,
-    SHOW_BYTES,
     CallTally,
     ErrorGroup,
     OpenedRun,
     shown,
+    shown_values,
     within,
 )
 from .sent import Counts, described_call, given_to, read_and_written
@@ -107,15 +106,13 @@ def instance(run: OpenedRun) -> dict[str, Any]:
     own = [one for one in result.calls if one.instance == name]
     given = given_to(run, entries, name, {one.index for one in own[:_MOST_CALLS]})
     calls = within(_call(one, *given[one.index]) for one in own[:_MOST_CALLS])
-    data = result.data(name)
-    most = min(SHOW_BYTES, LIST_BYTES // max(1, len(data)))
     status = result.instance_status[name] if name is not None else run.status
     return {
         "instance": name,
         "status": status,
         "calls": calls,
         "more": len(own) - len(calls),
-        "data": {kind: shown(value, most) for kind, value in data.items()},
+        "data": shown_values(result.data(name)),
     }
 
 
@@ -257,6 +254,7 @@ def place(run: OpenedRun) -> dict[str, Any]:
     reading = [call for call in calls.values() if ReadPlaces(places_read(call)).overlap(reference)]
     return {
         "path": str(reference),
+        "above": [str(Reference(reference.kind, reference.path[:depth])) for depth in range(len(reference.path))],
         "instance": instance,
         "at": at,
         **_value(run, explained, instance, at),

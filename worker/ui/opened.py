@@ -473,41 +473,54 @@ def _order(id_: bytes, fields: Any) -> dict[str, Any]:
     return {**about, **order, "about": shown(order["about"])}
 
 
-# The log as one reader sees it, message by message: what a page folds to show the values of any moment.
+# The log as one reader sees it, moment by moment, each with the values that the reader sees then.
 
 MOMENTS_AT_ONCE: Final = 500
-_PAGE_BYTES: Final = 500_000
+_VALUES_BYTES: Final = 100_000
+"""Of the values in one answer: moments beyond have none, and are asked for one by one."""
 
 
 def log(run: OpenedRun) -> dict[str, Any]:
-    """The answer `runs/RUN/log`: the messages that an instance sees, or without one the global ones, oldest first.
-
-    Raises `BadQuery`, `InstanceNotFound`.
+    """The answer `runs/RUN/log`: the moments that an instance sees, or without one the global ones, oldest first; with
+    `at` that moment alone. Raises `BadQuery`, `InstanceNotFound`.
     """
-    instance, after = run.query.text("instance"), run.query.moment("after")
+    instance, after, at = run.query.text("instance"), run.query.moment("after"), run.query.moment("at")
     run.require_instance(instance)
-    found: list[dict[str, Any]] = []
-    size = 0
+    state = RunState(run.definition)
+    fold = state.lane(instance).fold
+    found, left = list[dict[str, Any]](), _VALUES_BYTES
     for entry in run.entries(None, instance):
-        is_one = entry.message is not None or entry.undone is not None
-        if not is_one or (after is not None and id_key(entry.id) <= id_key(after)):
+        state.apply(entry)
+        is_moment = entry.message is not None or entry.undone is not None
+        if not is_moment or at not in (None, entry.id) or (after is not None and id_key(entry.id) <= id_key(after)):
             continue
-        if len(found) == MOMENTS_AT_ONCE or size > _PAGE_BYTES:
+        if len(found) == MOMENTS_AT_ONCE:
             return {"entries": found, "next": found[-1]["id"]}
-        found.append(_entry(entry))
-        size += min(found[-1]["bytes"], SHOW_BYTES)
+        found.append(_moment(entry, state))
+        if left > 0:
+            data = fold.snapshot()
+            left -= size_of(data)
+            conflicts = [{"place": [*place], "message": str(one)} for place, one in fold.conflict_places()]
+            found[-1] |= {"data": shown_values(data), "conflicts": conflicts}
     return {"entries": found, "next": None}
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _moment(entry: Entry, state: RunState) -> dict[str, Any]:
+    """What happened: a message came, or calls are done again."""
+    call = state.lane(entry.instance).known.get(entry.call) if entry.call is not None else None
+    message = entry.message or {}
     about = {
         "id": entry.id,
         "moment": iso_date(moment_ms(entry.id)),
         "instance": entry.instance,
         "call": entry.call if entry.message is not None else None,
+        "tool": call.tool if call is not None else None,
+        "method": message.get("_outputMethod"),
     }
-    if entry.undone is not None:
-        return about | {"message": None, "bytes": 0, "undone": list(entry.undone.calls)}
-    size = size_of(entry.message)
-    cut = {"cut": True} if size > SHOW_BYTES else {}
-    return about | {"message": shown(entry.message), "bytes": size, **cut}
+    return about | ({"undone": list(entry.undone.calls)} if entry.undone is not None else {})
+
+
+def shown_values(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all kinds, as much of each as an answer has room for."""
+    most = min(SHOW_BYTES, LIST_BYTES // max(1, len(data)))
+    return {kind: shown(value, most) for kind, value in data.items()}

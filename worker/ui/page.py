@@ -9,7 +9,7 @@
 | `runs/RUN/instances` | its instances (`status`, `search`, `after`) |
 | `runs/RUN/instance` | one of them, or without `name` what is global |
 | `runs/RUN/place` | a value (`path`, `instance`, `at`) |
-| `runs/RUN/log` | the messages that an instance sees, or the global ones (`instance`, `after`) |
+| `runs/RUN/log` | the moments that an instance sees, or the global ones, with values (`instance`, `after`, `at`) |
 | `runs/RUN/conversation` | a loop (`tick`) |
 | `runs/RUN/sent` | what a call was given (`call`) |
 | `runs/RUN/held` | what waits for a person |

@@ -11,6 +11,24 @@ class Refusal extends Error {
   }
 }
 
+/** A number as it was written, where JavaScript's numbers are too coarse for it. */
+class Exact {
+  constructor(source) {
+    this.source = source;
+  }
+}
+
+/** JSON, with numbers as exact as they are written. */
+function parsed(text) {
+  return JSON.parse(text, (key, value, context) => {
+    const isCoarse = typeof value === "number" && context && Number.isInteger(value) && !Number.isSafeInteger(value);
+    return isCoarse ? new Exact(context.source) : value;
+  });
+}
+
+const isObject = (value) =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Exact);
+
 const embedded = (() => {
   const element = document.getElementById("acts-data");
   if (element === null) return null;

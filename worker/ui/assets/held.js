@@ -58,7 +58,9 @@ const holdsCut = (value) =>
 function decisionCommands(run, one) {
   const call = quoted(String(one.call));
   const shown = `--shown ${one.shown}`;
-  const approve = one.question ? `acts answer ${run} ${call} ${shown} --value JSON` : `acts approve ${run} ${call} ${shown}`;
+  const approve = one.question
+    ? `acts answer ${run} ${call} ${shown} --value JSON`
+    : `acts approve ${run} ${call} ${shown}`;
   return [command(approve), command(`acts reject ${run} ${call} ${shown} --reason TEXT`)];
 }
 

@@ -9,7 +9,7 @@ async function instanceView({ run, parts }) {
   const bad = calls.filter((call) => call.status === "failed");
   const data = Object.keys(answer.data ?? {});
   const bar = bars(calls);
-  const link = (place) => valueAddress(run, printed(place), name);
+  const link = (place) => valueAddress(run, place, name);
   return {
     title: instanceName(name),
     current: bad[0]?.index ?? null,
@@ -34,12 +34,7 @@ async function instanceView({ run, parts }) {
         "Values now",
         data.length
           ? data.map((kind) =>
-              tree(answer.data[kind], {
-                place: { kind, path: [] },
-                link,
-                whole: wholeOf(run, name),
-                label: "†" + kind,
-              }),
+              tree(answer.data[kind], { place: "†" + kind, link, whole: wholeOf(run, name), label: "†" + kind }),
             )
           : quiet("There is none."),
       ),
@@ -73,19 +68,16 @@ function late(label, read) {
 
 async function past(run, instance) {
   const log = await logOf(run, instance);
-  const link = (place) => valueAddress(run, printed(place), instance);
-  const show = (kinds, entry) => {
-    const values = snapshot(kinds);
-    const names = Object.keys(values);
-    const conflicts = [...kinds.values()].flatMap((kind) => kind.conflicts.map((one) => make("li", {}, one.sentence)));
+  const link = (place) => valueAddress(run, place, instance);
+  const show = ({ id, data, conflicts }) => {
+    const [names, whole] = [Object.keys(data), wholeOf(run, instance, id)];
     return [
-      names.map((kind) => tree(values[kind], { place: { kind, path: [] }, link, label: "†" + kind })),
+      names.map((kind) => tree(data[kind], { place: "†" + kind, link, whole, label: "†" + kind })),
       names.length ? null : quiet("There is no value yet."),
-      conflicts.length ? notice("error", make("p", {}, "What could not be applied:"), make("ul", {}, conflicts)) : null,
-      forkHere(run, entry),
+      misfits(conflicts),
     ];
   };
-  return moments({ run, log, instance, concerns: (entry) => entry.message !== null, show });
+  return moments({ run, log, instance, show });
 }
 
 /** A failed call at the top: what it was given, why it failed, how that is mended. */

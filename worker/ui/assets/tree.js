@@ -21,23 +21,19 @@ function tree(
   const key = label === null ? null : make("span", { class: "key" }, name, ": ");
   if (isCutValue(value)) return make("div", { class: "leaf" }, key, abridged(value[CUT], place, whole));
   if (isShort(value)) return make("div", { class: "leaf" }, key, scalar(value));
-  const segments = Array.isArray(value)
-    ? value.map((_, index) => ({ key: String(index), index: true }))
-    : Object.keys(value).map((one) => ({ key: one, index: false }));
-  const isSmall = segments.length <= OPEN_ENTRIES;
-  const size = Array.isArray(value)
-    ? `list of ${counted(value.length)}`
-    : `object of ${plural(segments.length, "field")}`;
+  const keys = Object.keys(value);
+  const isSmall = keys.length <= OPEN_ENTRIES;
+  const size = Array.isArray(value) ? `list of ${counted(keys.length)}` : `object of ${plural(keys.length, "field")}`;
   const entries = make("div", { class: "entries", hidden: true });
   const more = (from) => {
-    const to = Math.min(from + AT_ONCE, segments.length);
-    for (const segment of segments.slice(from, to)) {
-      const inner = place && { kind: place.kind, path: [...place.path, segment] };
-      entries.append(tree(value[segment.key], { place: inner, link, whole, label: segment.key, open: isSmall, left }));
+    const to = Math.min(from + AT_ONCE, keys.length);
+    for (const key of keys.slice(from, to)) {
+      const inner = place && inside(place, key, Array.isArray(value));
+      entries.append(tree(value[key], { place: inner, link, whole, label: key, open: isSmall, left }));
     }
     const go = (event) => (event.target.remove(), more(to));
-    const rest = `${counted(segments.length - to)} more`;
-    if (to < segments.length) entries.append(make("button", { type: "button", on: { click: go } }, rest));
+    const rest = `${counted(keys.length - to)} more`;
+    if (to < keys.length) entries.append(make("button", { type: "button", on: { click: go } }, rest));
   };
   const turn = () => {
     entries.hidden = !entries.hidden;
@@ -57,6 +53,28 @@ function tree(
     turn();
   }
   return make("div", { class: "branch" }, toggle, key, make("span", { class: "size" }, size), entries);
+}
+
+// Paths, as the server writes them. Numbers in brackets are keys of objects, those behind a dot are places in a list.
+
+const PLAIN = /^(?!(?:0|[1-9]\d{0,17})$)[^\s\x1c-\x1f\x85.[\]|&†}]+$/u;
+
+/** The path of a part of what is at a path. */
+const inside = (path, key, isElement) => path + (isElement || PLAIN.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`);
+
+/** The keys of a path, its kind the first. */
+const keysOf = (path) =>
+  [...path.matchAll(/\[("(?:[^"\\]|\\.)*")\]|[^.[†]+/g)].map(([key, quoted]) => (quoted ? JSON.parse(quoted) : key));
+
+/** What is at a place: `{value}`, `{isCut}` where something above it came cut, or nothing. */
+function valueAt(data, keys) {
+  let value = data;
+  for (const key of keys) {
+    if (isCutValue(value)) return { isCut: true };
+    if (typeof value !== "object" || value === null || !Object.keys(value).includes(key)) return {};
+    value = value[key];
+  }
+  return { value };
 }
 
 const isCutValue = (value) => isObject(value) && Object.hasOwn(value, CUT) && isObject(value[CUT]);

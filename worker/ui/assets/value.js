@@ -4,39 +4,39 @@
 
 async function valueView({ run, parts }) {
   const [path, , instance = null] = parts;
-  const place = placeOf(path);
-  const log = late("Read the log", () => placeHistory(run, place, instance));
+  const log = late("Read the log", () => placeHistory(run, path, instance));
+  let answer = { path, above: [] };
   let known;
   try {
-    known = placeParts(run, await ask(`runs/${run}/place`, { path: printed(place), instance }), place, instance);
+    answer = await ask(`runs/${run}/place`, { path, instance });
+    known = placeParts(run, answer, instance);
   } catch (error) {
     if (error.type !== "NotInTheFile") throw error;
-    const text = `acts explain ${run} ${quoted(printed(place))}${laneOption(instance)}`;
+    const text = `acts explain ${run} ${quoted(path)}${laneOption(instance)}`;
     known = notice("quiet", make("p", {}, error.message), command(text));
     log.open = true;
   }
-  const above = place.path.map((_, depth) => printed({ kind: place.kind, path: place.path.slice(0, depth) }));
   const reader = instance === null ? "a global reader" : make("a", { href: instanceAddress(run, instance) }, instance);
   return {
-    title: printed(place),
+    title: answer.path,
     nodes: [
-      heading("Value ", make("code", {}, printed(place))),
+      heading("Value ", make("code", {}, answer.path)),
       quiet("As ", reader, " sees it."),
-      above.length ? quiet("Inside of ", paths(run, above, instance)) : null,
+      answer.above.length ? quiet("Inside of ", paths(run, answer.above, instance)) : null,
       known,
       section("What it was at any moment", log),
     ],
   };
 }
 
-function placeParts(run, answer, place, instance) {
-  const link = (inner) => valueAddress(run, printed(inner), instance);
+function placeParts(run, answer, instance) {
+  const link = (inner) => valueAddress(run, inner, instance);
   const calls = (list, nothing) => (list.length ? rows(list, (one) => callLink(run, one)) : quiet(nothing));
   const sight = ({ who, how }) => make("div", { class: "row" }, make("span", { class: "tool" }, who), quiet(how));
   const { missing: absence, seen_by: seers, provenance } = answer;
   return [
     absence === undefined
-      ? section("Now", tree(answer.value, { place, link, whole: wholeOf(run, instance) }))
+      ? section("Now", tree(answer.value, { place: answer.path, link, whole: wholeOf(run, instance) }))
       : section("It has no value", missing(absence, run, instance)),
     section("Who writes it", calls(answer.writers, "No call: it was given.")),
     section("Who reads it", calls(answer.readers, "No call.")),
@@ -105,39 +105,32 @@ function callLink(run, one) {
   );
 }
 
-async function placeHistory(run, place, instance) {
+/** A slider over the moments at which a value has changed, or may have. */
+async function placeHistory(run, path, instance) {
   const log = await logOf(run, instance);
-  const concerns = (entry) => entry.cut || touches(entry, place);
-  const link = (inner) => valueAddress(run, printed(inner), instance);
-  const shown = (value, at) => tree(value, { place, link, whole: wholeOf(run, instance, at) });
-  const show = (kinds, entry) => {
-    const found = valueAt(kinds, place);
-    if (found.conflict) return notice("error", make("p", {}, found.conflict));
-    return ["value" in found ? shown(found.value, entry.id) : quiet("There was no value."), forkHere(run, entry)];
+  const keys = keysOf(path);
+  const isNear = ({ place }) => keys.every((key, depth) => depth >= place.length || key === place[depth]);
+  const at = ({ data, conflicts }) => [valueAt(data, keys), conflicts.filter(isNear)];
+  const chosen = (entries) => {
+    let before = JSON.stringify([{}, []]);
+    return entries.filter((entry) => {
+      const now = entry.data ? JSON.stringify(at(entry)) : null;
+      const isOther = now === null || now !== before;
+      before = now;
+      return isOther;
+    });
   };
-  const large = async (entry) => {
-    const answer = await ask(`runs/${run}/place`, { path: printed(place), instance, at: entry.id });
-    const value = answer.missing === undefined ? shown(answer.value, entry.id) : quiet(answer.missing.sentence);
-    return [value, forkHere(run, entry)];
+  const link = (inner) => valueAddress(run, inner, instance);
+  const show = async (entry) => {
+    let [found, conflicts] = at(entry);
+    if (found.isCut) found = await ask(`runs/${run}/place`, { path, instance, at: entry.id });
+    const told =
+      "value" in found
+        ? tree(found.value, { place: path, link, whole: wholeOf(run, instance, entry.id) })
+        : quiet(found.missing?.sentence ?? "There was no value.");
+    return [told, misfits(conflicts)];
   };
-  return moments({ run, log, instance, concerns, show, large: isLive ? large : null });
-}
-
-/** Whether a message can make a difference to a place. */
-function touches(entry, place) {
-  const operation = operationOf(entry);
-  if (operation === null || operation.kind !== place.kind) return false;
-  const [mine, theirs] = [keyOf(place), keyOf(operation)];
-  if (isWithin(mine, theirs)) return true;
-  if (!isWithin(theirs, mine)) return false;
-  let value = operation.value;
-  if (operation.method !== "merge" && operation.method !== "assign") return true;
-  for (const segment of place.path.slice(operation.path.length)) {
-    if (!isObject(value)) return true;
-    value = below(value, { key: segment.key });
-    if (value === MISSING) return false;
-  }
-  return true;
+  return moments({ run, log, instance, chosen, show });
 }
 
 /** What fetches a whole value as a file, where a server can give it. */
@@ -146,7 +139,7 @@ function wholeOf(run, instance, at = null) {
   return async (place) => {
     const asked = new URLSearchParams({
       run,
-      path: printed(place),
+      path: place,
       ...(instance === null ? {} : { instance }),
       ...(at === null ? {} : { at }),
     });
