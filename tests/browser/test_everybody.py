@@ -25,7 +25,7 @@ SHOP_VIEWS: Final = ((), ("call", "1", "failed"), ("instances",), ("instance", "
 View = tuple[Any, ...]
 """The address of a file, its run, and the parts of a view's address."""
 LEAST_CONTRAST: Final = 4.5
-ON_PAGE: Final = (*("ink", "quiet", "link", "done", "failed", "held", "running", "waiting", "skipped", "sent"),)
+ON_PAGE: Final = (*("ink", "quiet", "link", "done", "failed", "held", "running", "waiting", "sent"),)
 """What is written on the page, and on its panels."""
 
 

@@ -29,6 +29,20 @@ function parsed(text) {
 const isObject = (value) =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Exact);
 
+/** A question's parts that were given, in their order. */
+const asked = (query) =>
+  Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+
+const keyOfQuestion = (path, query) =>
+  JSON.stringify([
+    path,
+    asked(query)
+      .map((one) => one.map(String))
+      .sort(),
+  ]);
+
+const queryOf = (query) => `?${new URLSearchParams(asked(query))}`;
+
 const embedded = (() => {
   const element = document.getElementById("acts-data");
   if (element === null) return null;
@@ -38,11 +52,6 @@ const embedded = (() => {
 })();
 const isLive = embedded === null;
 const TOKEN = "acts-token";
-
-function keyOfQuestion(path, query) {
-  const asked = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return JSON.stringify([path, asked.map(([name, value]) => [name, String(value)]).sort()]);
-}
 
 /** The answer to a question of the page. Throws `Refusal`. */
 async function ask(path, query = {}) {
@@ -54,10 +63,7 @@ async function ask(path, query = {}) {
       { type: "NotInTheFile" },
     );
   }
-  const asked = new URLSearchParams(
-    Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== ""),
-  );
-  return answerOf(await fetched(`${pathInUrl(path)}${asked.size ? "?" + asked : ""}`));
+  return answerOf(await fetched(pathInUrl(path) + (asked(query).length ? queryOf(query) : "")));
 }
 
 /** Do something to a run. Throws `Refusal`. */

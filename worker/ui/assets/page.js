@@ -92,19 +92,15 @@ const mapWasAsked = (asked) => asked.view === "plan" || asked.view === "tick";
 
 /** What stands above the view: the way here, and the run. */
 function showTop(asked) {
-  const crumbs = [
-    isLive ? make("a", { class: "brand", href: "#/" }, "acts") : make("span", { class: "brand" }, "acts"),
-  ];
-  if (asked.run !== null)
-    crumbs.push(make("a", { href: address("run", asked.run) }, followed.overview?.name ?? asked.run));
+  const crumbs = [isLive ? make("a.brand", { href: "#/" }, "acts") : wrap("span.brand", "acts")];
+  if (asked.run !== null) crumbs.push(anchor(address("run", asked.run), followed.overview?.name ?? asked.run));
   if (asked.run !== null && !mapWasAsked(asked))
     crumbs.push(make("span", { "aria-current": "page" }, [asked.view, ...asked.parts.slice(0, 1)].join(" ")));
   refill(
     part("crumbs"),
-    make(
+    wrap(
       "ol",
-      {},
-      crumbs.map((one) => make("li", {}, one)),
+      crumbs.map((one) => wrap("li", one)),
     ),
   );
   refill(
@@ -195,26 +191,16 @@ async function showMap(asked, current) {
   const choice = ticks.length > 1 ? tickChoice(run, ticks, mapped.answer.tick) : null;
   const drawn = calls.length ? planPicture(svg, current ?? asked.parts[0], go) : quiet("The plan has no calls.");
   const said = more ? quiet(`The picture holds ${plural(more, "more call")} than can be listed.`) : null;
-  refill(map, choice, reading(mapped.answer), make("div", { class: "plan", tabindex: "-1" }, drawn), said);
+  refill(map, choice, reading(mapped.answer), make("div.plan", { tabindex: "-1" }, drawn), said);
   if (focused !== undefined)
     map.querySelector(`[data-call="${CSS.escape(focused)}"][tabindex]`)?.focus({ preventScroll: true });
 }
 
 function tickChoice(run, ticks, tick) {
-  const links = ticks.slice(-200).map((number) => {
-    const isChosen = number === tick;
-    return make(
-      "li",
-      {},
-      make("a", { href: address("run", run, "tick", number), "aria-current": isChosen ? "true" : null }, number),
-    );
-  });
-  return make(
-    "nav",
-    { class: "ticks", "aria-label": "Ticks" },
-    make("span", {}, "Tick "),
-    make("ul", { class: "inline" }, links),
-  );
+  const links = ticks
+    .slice(-200)
+    .map((number) => wrap("li", choice(address("run", run, "tick", number), number, number === tick)));
+  return make("nav.ticks", { "aria-label": "Ticks" }, wrap("span", "Tick "), wrap("ul.inline", links));
 }
 
 /** What is shown where a view could not be had. */
@@ -231,8 +217,8 @@ function trouble(error, asked) {
     title: "Not shown",
     nodes: [
       heading(isGone ? "It is not there" : "This could not be shown"),
-      notice("error", make("p", {}, said)),
-      isLive ? make("p", {}, make("a", { href: "#/" }, "All runs")) : null,
+      notice("error", wrap("p", said)),
+      isLive ? wrap("p", anchor("#/", "All runs")) : null,
     ],
   };
 }
@@ -249,17 +235,16 @@ function tokenForm(error) {
     heading("A token is needed"),
     notice(
       had ? "error" : "",
-      make(
+      wrap(
         "p",
-        {},
         had
           ? error.message
           : "acts ui has printed a link that holds it; tokens for others are made with ACTS_UI_TOKENS.",
       ),
     ),
     make(
-      "form",
-      { class: "filter", on: { submit: take } },
+      "form.filter",
+      { on: { submit: take } },
       field("Token", token),
       make("button", { type: "submit", class: "primary" }, "Go on"),
     ),
@@ -305,22 +290,12 @@ function showKeys() {
     ["Tab, arrows", "through the plan, from call to call"],
     ["Enter", "opens a call"],
     ["Escape", "closes a dialog"],
-  ];
-  const close = () => box.close();
-  const box = make(
-    "dialog",
-    { class: "dialog", "aria-label": "Keys" },
-    make("h2", {}, "Keys"),
-    make(
-      "dl",
-      { class: "facts keys" },
-      rows.map(([key, what]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, what))),
-    ),
-    make("p", { class: "buttons" }, make("button", { type: "button", on: { click: close } }, "Close")),
+  ].map(([key, what]) => wrap("div", wrap("dt", wrap("kbd", key)), wrap("dd", what)));
+  const close = wrap(
+    "p.buttons",
+    pushButton("Close", () => box.close()),
   );
-  box.addEventListener("close", () => box.remove());
-  document.body.append(box);
-  box.showModal();
+  const box = popup("Keys", wrap("h2", "Keys"), wrap("dl.facts.keys", rows), close);
 }
 
 function onKey(event) {
@@ -340,20 +315,16 @@ async function start() {
       const forget = () => (sessionStorage.removeItem(TOKEN), location.reload());
       refill(
         part("foot"),
-        make(
+        wrap(
           "p",
-          {},
           `${me.name ? me.name + " may " : "You may "}${me.may.join(", ")}. `,
-          sessionStorage.getItem(TOKEN)
-            ? make("button", { type: "button", on: { click: forget } }, "Forget the token")
-            : null,
+          sessionStorage.getItem(TOKEN) ? pushButton("Forget the token", forget) : null,
         ),
       );
     } catch {
       // The view says what is wrong.
     }
-  } else
-    refill(part("foot"), make("p", {}, "Written ", moment(embedded.made), ". ", (embedded.sentences ?? []).join(" ")));
+  } else refill(part("foot"), wrap("p", "Written ", moment(embedded.made), ". ", (embedded.sentences ?? []).join(" ")));
   await render();
 }
 

@@ -4,14 +4,14 @@
 
 async function conversationView({ run, parts }) {
   const answer = await ask(`runs/${run}/conversation`, { tick: parts[0] });
-  const ticks = answer.ticks.map((tick) => make("li", {}, tickPart(run, tick)));
+  const ticks = answer.ticks.map((tick) => wrap("li", tickPart(run, tick)));
   const nothing = quiet("The model has not been asked yet.");
-  const told = ticks.length ? make("ol", { class: "conversation" }, ticks) : nothing;
+  const told = ticks.length ? wrap("ol.conversation", ticks) : nothing;
   return { title: "Conversation", nodes: [heading("Conversation"), told, answer.ended && ending(answer.ended)] };
 }
 
 function ending({ status, reason }) {
-  return notice(status === "failed" ? "error" : "", make("p", {}, badge(status), reason ? [": ", reason] : null));
+  return notice(status === "failed" ? "error" : "", wrap("p", badge(status), reason ? [": ", reason] : null));
 }
 
 function tickPart(run, tick) {
@@ -28,17 +28,17 @@ function tickPart(run, tick) {
     "asked for": tick.seconds === null ? null : duration(tick.seconds),
   });
   return make(
-    "article",
-    { class: "tick", "aria-label": `Tick ${tick.tick}` },
-    make("h3", {}, make("a", { href: address("run", run, "tick", tick.tick) }, `Tick ${tick.tick}`)),
+    "article.tick",
+    { "aria-label": `Tick ${tick.tick}` },
+    wrap("h3", anchor(address("run", run, "tick", tick.tick), `Tick ${tick.tick}`)),
     told,
-    make("h4", {}, tick.tick ? "What was added to the request" : "What was asked"),
+    wrap("h4", tick.tick ? "What was added to the request" : "What was asked"),
     tick.asked.length ? tick.asked.map(spoken) : quiet("Nothing."),
-    make("h4", {}, "What was answered"),
+    wrap("h4", "What was answered"),
     answered(tick),
-    tick.set_aside ? notice("", make("p", {}, `The output was set aside: ${tick.set_aside}`)) : null,
+    tick.set_aside ? notice("", wrap("p", `The output was set aside: ${tick.set_aside}`)) : null,
     tickErrors(tick.errors),
-    tick.calls.length ? [make("h4", {}, "What its calls brought"), tickCalls(run, tick)] : null,
+    tick.calls.length ? [wrap("h4", "What its calls brought"), tickCalls(run, tick)] : null,
   );
 }
 
@@ -46,7 +46,7 @@ function answered(tick) {
   if (tick.answer !== null && tick.answer !== undefined) return fields(tick.answer);
   if (tick.writing === undefined) return quiet("Nothing yet.");
   const text = typeof tick.writing === "string" ? tick.writing : written(tick.writing);
-  return [quiet("It is being written:"), make("pre", { class: "said", tabindex: "0" }, text)];
+  return [quiet("It is being written:"), make("pre.said", { tabindex: "0" }, text)];
 }
 
 function tickErrors(errors) {
@@ -54,19 +54,18 @@ function tickErrors(errors) {
   if (!errors.length) return null;
   return notice(
     "error",
-    make("h4", {}, "Errors"),
+    wrap("h4", "Errors"),
     errors.map((error) => errorText(error.error ?? error)),
   );
 }
 
 function tickCalls(run, tick) {
   const one = (call) =>
-    make(
-      "div",
-      { class: "row" },
-      make("span", { class: "state" }, badge(call.status)),
-      make("a", { class: "name", href: address("run", run, "call", call.index) }, callName(call)),
-      call.child ? make("a", { href: address("run", call.child) }, "step into its run") : null,
+    statusRow(
+      call.status,
+      address("run", run, "call", call.index),
+      callName(call),
+      call.child ? anchor(address("run", call.child), "step into its run") : null,
     );
   return [
     rows(tick.calls, one),
@@ -81,16 +80,11 @@ function spoken(message) {
   if (Object.hasOwn(message, CUT)) return tree(message);
   const content = message.content ?? message;
   const text = typeof content === "string" ? content : written(content);
-  const role = make("span", { class: "role" }, message.role ?? message.type ?? "message");
-  const body = make("pre", { class: "said", tabindex: "0" }, text);
-  if (text.length <= SHOWN_CHARACTERS) return make("div", { class: "message" }, make("p", {}, role), body);
+  const role = wrap("span.role", message.role ?? message.type ?? "message");
+  const body = make("pre.said", { tabindex: "0" }, text);
+  if (text.length <= SHOWN_CHARACTERS) return wrap("div.message", wrap("p", role), body);
   const start = `${counted(text.length)} characters: ${text.slice(0, 90).replace(/\s+/g, " ")} …`;
-  return make(
-    "details",
-    { class: "message" },
-    make("summary", {}, role, " ", make("span", { class: "quiet" }, start)),
-    body,
-  );
+  return wrap("details.message", wrap("summary", role, " ", wrap("span.quiet", start)), body);
 }
 
 async function sentView({ run, parts }) {
@@ -100,9 +94,9 @@ async function sentView({ run, parts }) {
   return {
     title: "What it was given",
     nodes: [
-      heading("What call ", make("code", {}, parts[0]), " was given"),
+      heading("What call ", wrap("code", parts[0]), " was given"),
       quiet(answer.note ?? "This, and nothing else of the run."),
-      answer.child ? make("p", {}, make("a", { href: address("run", answer.child) }, "Step into its run")) : null,
+      answer.child ? wrap("p", anchor(address("run", answer.child), "Step into its run")) : null,
       answer.messages.length ? section("Messages", answer.messages.map(spoken)) : null,
       piece("Parameters", answer.parameters),
       piece("What its scopes gave it", answer.scopes),

@@ -1,0 +1,342 @@
+"use strict";
+
+// Doing something to a run. Each deed is a method of the client and a command: where the page may not do it, because it
+// is a file or the token has no right to it, it shows the command.
+
+let rights = new Set();
+const mayDecide = () => rights.has("decide");
+const mayControl = () => rights.has("control");
+
+/** Ask in a dialog; `fields` stand above the buttons. `deed()` is what confirming does: it closes where that succeeds. */
+function dialog({ title, fields, confirm, deed, kind = "" }) {
+  const error = make("div.errors", { role: "alert" });
+  const confirming = make("button", { type: "submit", class: `confirm ${kind}` }, confirm);
+  const submit = async (event) => {
+    event.preventDefault();
+    confirming.disabled = true;
+    refill(error);
+    try {
+      await deed();
+      box.close();
+    } catch (failure) {
+      refill(error, wrap("p", failure.message));
+    }
+    confirming.disabled = false;
+  };
+  const buttons = wrap(
+    "p.buttons",
+    confirming,
+    pushButton("Leave it", () => box.close()),
+  );
+  const box = popup(title, make("form", { on: { submit } }, wrap("h2", title), fields, error, buttons));
+}
+
+async function done(run, deed, body, sentence) {
+  const answer = await act(run, deed, body);
+  announce(sentence);
+  refresh();
+  return answer;
+}
+
+/** A button that asks in a dialog, and does a deed where that is confirmed. */
+const asking = (label, run, deed, { body = () => ({}), said, selector, ...more }) =>
+  pushButton(label, () => dialog({ ...more, deed: () => done(run, deed, body(), said) }), selector);
+
+const laneOption = (instance) => (instance === null || instance === undefined ? "" : ` --instance ${quoted(instance)}`);
+
+/** The way to mend a failed call: what a retry does again and what it leaves stale is shown before it is done. */
+function mending(run, call) {
+  const text = `acts retry ${run} --call ${call.index}${laneOption(call.instance)}`;
+  const again = "When its cause is mended, do the call again, and what was skipped for it";
+  const taken = "Where its input was wrong, take it as done with the value that it should have brought";
+  if (!mayControl())
+    return wrap(
+      "div.mend",
+      wrap("p", `${again}:`),
+      command(text),
+      wrap("p", `${taken}, as JSON in place of VALUE:`),
+      command(`${text} --skip VALUE`),
+    );
+  const buttons = wrap(
+    "p.buttons",
+    pushButton("Do it again …", () => openRetry(run, { call: call.index, instance: call.instance }), "button.primary"),
+    skipping(run, call),
+  );
+  return wrap("div.mend", wrap("p", `${again}. ${taken}.`), buttons);
+}
+
+function openRetry(run, choice) {
+  const reach = make("div.reach", { role: "status" }, "Reading what this does …");
+  const downstream = make("input", { type: "checkbox" });
+  const effects = make("input", { type: "checkbox" });
+  const body = () => ({ ...choice, downstream: downstream.checked, effects: effects.checked && downstream.checked });
+  const look = async () => {
+    effects.disabled = !downstream.checked;
+    try {
+      refill(reach, retryReach(await act(run, "retry", { ...body(), dry: true })));
+    } catch (error) {
+      refill(reach, refused(error));
+    }
+  };
+  const boxes = [
+    wrap("label.check", downstream, "also what has read what these write (--downstream)"),
+    wrap("label.check", effects, "among that also calls with effects, and what was sent and forgotten (--effects)"),
+  ];
+  for (const box of [downstream, effects]) box.addEventListener("change", look);
+  const title =
+    choice.call === undefined
+      ? "Do failed calls again"
+      : `Do call ${choice.call} again${choice.instance ? ` in ${choice.instance}` : ""}`;
+  dialog({
+    title,
+    fields: [reach, boxes],
+    confirm: "Do it again",
+    kind: "primary",
+    deed: () => done(run, "retry", { ...body(), dry: false }, "Retried"),
+  });
+  look();
+}
+
+/** What a retry would do, by ids of calls: `counts` has all of them, the lists the first ones. */
+function retryReach({ counts, ...lists }) {
+  const words = {
+    retried: "done again",
+    reconsidered: "decided anew: skipped before",
+    downstream: "done again, since they have read what these write",
+    stale: "left stale: they have read what may change",
+  };
+  const named = (name) => `${lists[name].slice(0, 20).join(", ")}${counts[name] > 20 ? ", …" : ""}`;
+  const groups = Object.keys(words).filter((name) => counts[name] > 0);
+  return wrap(
+    "ul",
+    groups.map((name) => wrap("li", `${plural(counts[name], "call")} ${words[name]}: `, wrap("code.ids", named(name)))),
+  );
+}
+
+function skipping(run, { index, instance = null }) {
+  const value = make("textarea", { rows: "4", spellcheck: "false" });
+  value.value = "null";
+  return asking("Take it as done …", run, "skip", {
+    title: `Take call ${index} as done`,
+    fields: field("With this value, as JSON", value),
+    confirm: "Take it as done",
+    body: () => withJson({ call: index, instance }, "value", value.value),
+    said: "Taken as done",
+  });
+}
+
+/** A body with one more part that a person wrote as JSON: that is handed on as it is written. */
+function withJson(body, name, text) {
+  try {
+    JSON.parse(text);
+  } catch (error) {
+    throw new Refusal(`This is not JSON: ${error.message}`);
+  }
+  return `${JSON.stringify(body).slice(0, -1)},${JSON.stringify(name)}:${text}}`;
+}
+
+/** What can be done to a whole run now. */
+function runDeeds(overview) {
+  const { run, status } = overview;
+  const isOver = ["completed", "failed", "cancelled"].includes(status);
+  const simple = (deed, label, said) =>
+    pushButton(label, () => done(run, deed, {}, said).catch((error) => dialogOf(error)));
+  const cancel = () =>
+    asking("Cancel", run, "cancel", {
+      title: "Cancel this run? Results that come later do not count.",
+      fields: [],
+      confirm: "Cancel",
+      kind: "danger",
+      said: "Cancelled",
+    });
+  const failed = (overview.counts?.failed ?? 0) > 0 && status !== "cancelled";
+  if (!mayControl()) {
+    const words = [
+      failed && `acts retry ${run}`,
+      status === "paused" && `acts resume ${run}`,
+      !isOver && `acts cancel ${run}`,
+      `acts fork ${run}`,
+    ].filter(Boolean);
+    return wrap("details.commands", wrap("summary", "Commands for this run"), words.map(command));
+  }
+  return wrap(
+    "p.buttons",
+    failed ? pushButton("Do failed calls again …", () => openRetry(run, {})) : null,
+    status === "running" ? simple("pause", "Pause", "Paused") : null,
+    status === "paused" ? simple("resume", "Resume", "Resumed") : null,
+    isOver ? null : cancel(),
+    overview.loop ? openTicks(run) : null,
+    pushButton("Fork …", () => openFork(run, null)),
+  );
+}
+
+function dialogOf(error) {
+  dialog({ title: "This was not done", fields: wrap("p", error.message), confirm: "Good", deed: async () => {} });
+}
+
+function openTicks(run) {
+  const ticks = make("input", { type: "number", min: "1", value: "4" });
+  return asking("More ticks …", run, "resume", {
+    title: "More ticks",
+    fields: field("So many times more the model may be asked", ticks),
+    confirm: "Go on",
+    body: () => ({ ticks: Number(ticks.value) }),
+    said: "Resumed",
+  });
+}
+
+/** A fork from the moment of an entry of the log. */
+function forkHere(run, entry) {
+  if (!mayControl()) return command(`acts fork ${run} --at ${entry.id}`);
+  return wrap(
+    "p",
+    pushButton("Fork here …", () => openFork(run, entry.id)),
+  );
+}
+
+/** A new run that goes on from a moment of this one. */
+function openFork(run, at) {
+  dialog({
+    title: at === null ? "Fork this run" : `Fork this run at ${at}`,
+    fields: wrap("p", "A new run goes on from there. Calls that had ended are not done again; all others are."),
+    confirm: "Fork",
+    kind: "primary",
+    deed: async () => {
+      const answer = await act(run, "fork", at === null ? {} : { at });
+      location.hash = address("run", answer.run);
+    },
+  });
+}
+
+// What waits for a person: exactly what will run, and deciding on it.
+
+async function heldView({ run }) {
+  const held = await ask(`runs/${run}/held`);
+  const cards = held.map((one) => (one.plan ? planCard(run, one) : heldCard(run, one)));
+  const nothing = quiet("Nothing waits for a person.");
+  return { title: "Held", nodes: [heading("What waits for a person"), cards.length ? cards : nothing] };
+}
+
+function heldCard(run, one) {
+  const owner = one.run ?? run; // a child run may hold it
+  const hasScopes = Object.keys(one.scopes).length > 0;
+  const where = one.instance ? [" in ", anchor(instanceAddress(owner, one.instance), one.instance)] : null;
+  const call = anchor(address("run", owner, "call", one.index), `Call ${callName(one)}`);
+  return make(
+    "article.card",
+    { "aria-label": `Call ${callName(one)}` },
+    wrap("h3", badge("held"), " ", call, where),
+    facts({ since: moment(one.since), "rejected by itself": one.until ? moment(one.until) : null }),
+    wrap("h4", one.question ? "What it asks" : "What it will be given"),
+    fields(one.parameters),
+    hasScopes ? [wrap("h4", "What it will be shown"), fields(one.scopes)] : null,
+    one.messages
+      ? [wrap("h4", "Messages"), Array.isArray(one.messages) ? one.messages.map(spoken) : tree(one.messages)]
+      : null,
+    "output" in one ? [wrap("h4", "What it will write"), tree(one.output)] : null,
+    mayDecide() ? decisions(run, one, hasScopes) : decisionCommands(run, one),
+  );
+}
+
+/** The buttons for a call. A decision names what was shown: if another call waits there by then, it is refused. */
+function decisions(run, one, hasScopes) {
+  const about = { call: one.call, shown: one.shown };
+  const kind = "primary";
+  const json = (rows, value = "") => Object.assign(make("textarea", { rows, spellcheck: "false" }), { value });
+  const rejecting = () => {
+    const reason = make("input", { type: "text", autocomplete: "off" });
+    const body = () => {
+      if (!reason.value.trim())
+        throw new Refusal("Say why: the reason stands in the log, and whoever handles the error reads it.");
+      return { ...about, reason: reason.value.trim() };
+    };
+    const title = `Reject call ${callName(one)}`;
+    const more = { title, fields: field("Reason", reason), confirm: "Reject", kind: "danger", body, said: "Rejected" };
+    return asking("Reject …", run, "reject", { ...more, selector: "button.danger" });
+  };
+  const answering = () => {
+    const text = json("6");
+    return asking("Answer …", run, "answer", {
+      title: `Answer call ${callName(one)}`,
+      fields: field("Answer, as JSON (a text in quotes)", text),
+      confirm: "Answer",
+      body: () => withJson(about, "value", text.value),
+      kind,
+      said: "Answered",
+      selector: "button.primary",
+    });
+  };
+  const approving = () =>
+    asking("Approve as shown …", run, "approve", {
+      title: `Approve call ${callName(one)}?`,
+      fields: wrap("p", "It runs with exactly what was shown."),
+      confirm: "Approve",
+      body: () => about,
+      kind,
+      said: "Approved",
+      selector: "button.primary",
+    });
+  const changing = () => {
+    const text = json("12", written(one.parameters));
+    return asking("Change …", run, "approve", {
+      title: `Approve call ${callName(one)} with other parameters`,
+      fields: field("Parameters, as JSON", text),
+      confirm: "Approve with these",
+      body: () => withJson(about, "parameters", text.value),
+      kind,
+      said: "Approved with other parameters",
+    });
+  };
+  const narrowing = () => {
+    const boxes = Object.keys(one.scopes).map((name) => [name, make("input", { type: "checkbox", checked: true })]);
+    const labels = boxes.map(([name, box]) => wrap("label.check", box, name));
+    const scopes = () => boxes.filter(([, box]) => box.checked).map(([name]) => name);
+    return asking("Show it less …", run, "approve", {
+      title: `Approve call ${callName(one)}, shown less`,
+      fields: wrap("fieldset", wrap("legend", "What it is shown"), labels),
+      confirm: "Approve with these",
+      body: () => ({ ...about, scopes: scopes() }),
+      kind,
+      said: "Approved, shown less",
+    });
+  };
+  if (one.question) return wrap("p.buttons", answering(), rejecting());
+  return wrap(
+    "p.buttons",
+    approving(),
+    holdsCut(one.parameters) ? wrap("span.quiet", "Too large to be changed here.") : changing(),
+    hasScopes && !isCutValue(one.scopes) ? narrowing() : null,
+    rejecting(),
+  );
+}
+
+const holdsCut = (value) =>
+  isCutValue(value) || ((isObject(value) || Array.isArray(value)) && Object.values(value).some(holdsCut));
+
+function decisionCommands(run, one) {
+  const call = quoted(String(one.call));
+  const shown = `--shown ${one.shown}`;
+  const approve = one.question
+    ? `acts answer ${run} ${call} ${shown} --value JSON`
+    : `acts approve ${run} ${call} ${shown}`;
+  return [command(approve), command(`acts reject ${run} ${call} ${shown} --reason TEXT`)];
+}
+
+function planCard(run, { plan, calls, tick }) {
+  const approve = asking("Approve the plan …", run, "approve_plan", {
+    title: "Let the calls of this plan run?",
+    fields: wrap("p", `${plural(calls.length, "call")}, as shown: plan ${plan}.`),
+    confirm: "Approve the plan",
+    body: () => ({ plan }),
+    kind: "primary",
+    said: "Approved",
+    selector: "button.primary",
+  });
+  return make(
+    "article.card",
+    { "aria-label": "Plan" },
+    wrap("h3", badge("held"), " The plan", (tick ?? null) === null ? null : ` of tick ${tick}`),
+    tree(calls),
+    mayDecide() ? wrap("p.buttons", approve) : command(`acts approve ${run} --plan ${plan}`),
+  );
+}
