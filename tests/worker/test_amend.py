@@ -31,13 +31,13 @@ from .test_commit_script import Log, done
 from .test_control import alone, echo, first_ended_call, gate, wait_at
 from .test_control_cli import command
 from .test_gathering import CONTEXT, MARKS, gather, plan
+from .test_r14_people import DEED
 
 __all__ = ["alone", "gate"]
 
 # Amendments: what has not begun is replaced while the run is under way (SPEC R11.1).
 
 MARKS_AMEND = ["①", "②"]
-DEED = AuditRecord("amended", Actor("another", "elsewhere")).pack()
 CONTEXT_AMEND = [{"type": "state", "_instance": mark, "mark": mark} for mark in MARKS_AMEND]
 
 

@@ -23,7 +23,6 @@ from acts_celery.worker.store.keys import Keys, due_runs
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_for
 from .test_control_cli import command
-from .test_forgetting import ends_told
 from .test_liveness import RECOVERY_SECONDS
 
 # What is sent and forgotten is done all the same, or becomes a dead letter (SPEC R5.1, R5.3).
@@ -68,6 +67,13 @@ def wait_until_done(backend: Backend, run: str) -> None:
     with writes_to(backend, outbox) as writes:
         while backend.redis.exists(outbox):
             next(writes)
+
+
+def ends_told(backend: Backend, keys: Keys) -> int:
+    """Of how many calls of a run that were sent and forgotten it was noted that they are done."""
+    sent: Any = backend.redis.hget(keys.state, "n:sent")
+    left: Any = backend.redis.hlen(keys.outbox)
+    return int(sent or 0) - int(left)
 
 
 def acts_dead(backend: Backend, *arguments: str, afresh: bool = False) -> tuple[int, list[Any]]:

@@ -40,7 +40,7 @@ from tests.protocol.driver import Driver
 from tests.protocol.test_against_naive import adapted
 
 from .backend import Backend, Meeting, ended, meeting_url, settings_apart, settings_for
-from .test_dead_letters import wait_until_done, writes_to
+from .test_dead_letters import ends_told, wait_until_done, writes_to
 from .test_delegates import argument, queued
 
 # What is sent and forgotten, and waits for nothing, has ended with its submission (SPEC R5.1).
@@ -617,10 +617,3 @@ def test_a_worker_that_is_killed_while_ends_are_reported_makes_only_what_was_at_
                 wait_until_done(backend, run.id)  # while the run goes on, what is sent may be done before more is
         at_work = threads if killed == "who carries out" else 0
         assert count <= backend.meeting.count("told") <= count + at_work
-
-
-def ends_told(backend: Backend, keys: Keys) -> int:
-    """Of how many calls of a run that were sent and forgotten it was noted that they are done."""
-    sent: Any = backend.redis.hget(keys.state, "n:sent")
-    left: Any = backend.redis.hlen(keys.outbox)
-    return int(sent or 0) - int(left)

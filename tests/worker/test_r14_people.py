@@ -35,18 +35,19 @@ from acts_celery.worker.cli.options import Failed
 from acts_celery.worker.cli.run import Decider
 from acts_celery.worker.client.amendment import AmendmentSteps
 from acts_celery.worker.recovery.overdue import next_delay_ms
+from acts_celery.worker.store.held_calls import Actor, AuditRecord
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.run_list import child_id
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, settings_apart, status_of
 from .loops import Asked, answer
-from .test_amend import DEED
 from .test_control import alone, echo, gate, wait_at
 from .test_control_cli import command
 from .test_r9_3_children import Told
 
 __all__ = ["alone", "gate"]
 
+DEED = AuditRecord("amended", Actor("another", "elsewhere")).pack()
 # Calls that wait for a person, and what the person decides, on real workers (SPEC R14).
 
 

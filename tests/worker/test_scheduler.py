@@ -737,11 +737,9 @@ def test_what_a_thread_raises_is_raised() -> None:
 INSTANCES = 60
 BLIND = """
 from acts_celery.worker.recovery import overdue
-from acts_celery.worker.storage import formats
+from acts_celery.worker.store import definition, log
 
-from acts_celery.worker.storage import log
-
-formats.READ = log.READ = overdue.READ = (99,)
+definition.FORMAT = log.FORMAT = overdue.FORMAT = 99
 """
 """What a worker loads that is to read none of our runs, as one of another version does."""
 
