@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("protocol", "broker_config", "worker")
@@ -279,3 +280,60 @@ def test_a_package_names_what_is_public(package: str) -> None:
         if isinstance(target, ast.Name)
     }
     assert "__all__" in assigned
+
+
+COMMANDS = {name for name in dir(Redis) if not name.startswith("_")} - {"close", "lock", "ping", "pubsub"}
+CLIENTS = {"redis", "_redis", "pipeline"}
+OF_THE_STORE = {"AsyncScript", "Keys", "Script"}
+OUTSIDE_THE_STORE = {
+    "worker/client/amendment.py": 3,
+    "worker/client/archive.py": 19,
+    "worker/client/call_results.py": 7,
+    "worker/client/control.py": 6,
+    "worker/client/deleting.py": 15,
+    "worker/client/deployments.py": 7,
+    "worker/client/dispatcher.py": 1,
+    "worker/client/fork.py": 34,
+    "worker/client/people.py": 3,
+    "worker/client/progress.py": 9,
+    "worker/client/results.py": 14,
+    "worker/client/retrying.py": 1,
+    "worker/client/run.py": 2,
+    "worker/client/submitting.py": 8,
+    "worker/client/tables.py": 1,
+    "worker/recovery/heartbeats.py": 6,
+    "worker/recovery/overdue.py": 16,
+    "worker/recovery/sweep.py": 20,
+    "worker/runner/remote.py": 2,
+    "worker/telemetry/figures.py": 6,
+    "worker/telemetry/sending.py": 1,
+    "worker/ui/page.py": 1,
+    "worker/ui/sent.py": 1,
+}
+"""How often modules still make a key, a script or a command to Redis. No module comes in, and no number grows."""
+
+
+def test_only_the_store_and_the_broker_talk_to_redis() -> None:
+    found = {
+        name: number
+        for path in sources("worker")
+        if (name := str(path.relative_to(ROOT))).split("/")[1] not in ("store", "broker")
+        and (number := uses_of_redis(path)) > OUTSIDE_THE_STORE.get(name, 0)
+    }
+    assert found == {}, "give `RunStore`, `RunList` or another class of worker/store/ a method for it"
+
+
+def uses_of_redis(path: Path) -> int:
+    """How many commands, keys and scripts a module makes."""
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return sum(
+        called.id in OF_THE_STORE
+        if isinstance(called, ast.Name)
+        else isinstance(called, ast.Attribute) and called.attr in COMMANDS and last_name(called.value) in CLIENTS
+        for called in calls
+    )
+
+
+def last_name(of: ast.expr) -> str | None:
+    """`redis` of `self.redis`."""
+    return of.attr if isinstance(of, ast.Attribute) else of.id if isinstance(of, ast.Name) else None

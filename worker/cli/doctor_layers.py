@@ -393,30 +393,29 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
     them nobody goes on with, and calls that failed for good.
     """
     from ..store.connections import connect
-    from ..store.keys import active_runs, processes, recovery
-    from ..store.living import silent_processes
+    from ..store.living import read_silent
     from ..store.run_list import RunList
     from ..store.scripts import date_of, server_ms
     from ..store.waiting import DeadLetters
 
     layer, letters = Layer("runs"), Layer("dead letters")
     with asked(layer, "look at the server of the log"), connect(settings) as redis:
-        heard: Any = redis.hget(recovery(settings.key_prefix), "heard")
-        left: Any = redis.zcard(active_runs(settings.key_prefix))
-        if heard is not None and left and server_ms(redis) - float(heard) > ALONE_SECONDS * 1000:
-            since = date_of(datetime.fromtimestamp(float(heard) / 1000, UTC))
+        runs = RunList(redis, settings.key_prefix)
+        heard, left = runs.last_sweep(), runs.count_under_way()
+        if heard is not None and left and server_ms(redis) - heard > ALONE_SECONDS * 1000:
+            since = date_of(datetime.fromtimestamp(heard / 1000, UTC))
             layer.warn(
                 f"no worker has looked after them since {since}: {counted(left, 'run')} as of then",
                 "start workers; if the log was restored, calls that were at work then, or done since, are "
                 "done again: `acts runs --status running`",
             )
-        for silent in silent_processes(redis.hgetall(processes(settings.key_prefix)), server_ms(redis)):
+        for silent in read_silent(redis, settings.key_prefix):
             layer.warn(
                 f"calls wait for {silent}",
                 "a call keeps Python's lock, or its connections are lost: `acts status RUN` names its calls; if it "
                 "does not come back, end that process, and they go on elsewhere",
             )
-        if foreign := RunList(redis, settings.key_prefix).count_foreign():
+        if foreign := runs.count_foreign():
             layer.warn(
                 f"{counted(foreign, 'run')} of another version, which no worker of this one goes on with",
                 "start workers of that version, or `acts delete RUN --foreign`: `acts runs --status foreign`",
@@ -429,13 +428,13 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
 
 def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bool = False) -> Mapping[str, Any]:
     """Look how soon the server answers, and return what it says of itself. Raises what redis-py raises."""
-    from ..store.connections import connect_once
+    from ..store.connections import connect_once, server_facts
     from ..store.scripts import server_ms
 
     with connect_once(settings, url, timeout_seconds=CONNECT_SECONDS) as redis:
         ahead_seconds = server_ms(redis) / 1000 - time.time()
         latency_seconds = min(timeit.repeat(redis.time, number=1, repeat=PINGS))  # a full disk has PING refused
-        facts: Mapping[str, Any] = redis.info()
+        facts = server_facts(redis)[0]
     name = str(facts.get("server_name") or "redis")
     shown = str(facts.get(f"{name}_version") or facts.get("redis_version"))
     layer.add(f"{name} {shown}, {latency_seconds * 1000:.2f} ms")

@@ -41,9 +41,9 @@ from ..store.definition import (
 )
 from ..store.entries import counting
 from ..store.held_calls import AuditRecord, audit_record
-from ..store.keys import ENDED_STATUSES, Keys, active_runs
+from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
-from ..store.run_list import PARENT
+from ..store.run_list import PARENT, RunList, RunStore
 from ..store.scripts import Script
 from ..store.state import LaneState, RunState
 from .submitting import admitted
@@ -58,8 +58,7 @@ _AT_ONCE: Final = 200
 
 def refuse_a_copy(redis: Redis, keys: Keys) -> None:
     """Raise `RunOver` for a run that is only read here, or that answers another one's call (SPEC R11.7)."""
-    fields: Any = redis.hmget(keys.state, "imported", PARENT)
-    imported, parent = fields
+    imported, parent = RunStore(redis, keys).fields("imported", PARENT)
     if imported is not None:
         raise RunOver(f"run {keys.run} is imported: it can be read and forked, but it does not go on")
     if parent is not None:
@@ -84,23 +83,22 @@ class AmendmentSteps:
         """Opening a run again that has ended, which was submitted then: it is listed before and after. A sweep that is
         about to let it expire takes it from the list.
         """
-        listing = {self._keys.run: submitted}
-        self._redis.zadd(active_runs(self._keys.prefix), listing)
+        runs = RunList(self._redis, self._keys.prefix)
+        runs.add(self._keys.run, submitted)
         yield
-        self._redis.zadd(active_runs(self._keys.prefix), listing)
+        runs.add(self._keys.run, submitted)
 
     def opened(self, refused: str) -> tuple[int, str]:
         """When a run was submitted that is to go on, also where it has ended, and which change of it was written in
         part. Raises `RunOver` for one that is cancelled, of which what is `refused` cannot be done.
         """
         refuse_a_copy(self._redis, self._keys)
-        fields: Any = self._redis.hmget(self._keys.state, "status", "submitted", "amending:by")
-        status, submitted, by = fields
+        status, submitted, by = RunStore(self._redis, self._keys).fields("status", "submitted", "amending:by")
         if status is None:
             raise RunNotFound(self._keys.run)
-        if status == b"cancelled":
+        if status == "cancelled":
             raise RunOver(f"run {self._keys.run} is cancelled: {refused}; fork it")
-        return int(submitted or 0), (by or b"").decode()
+        return int(submitted or 0), by or ""
 
     @contextmanager
     def begun(self, resume: Callable[[], None], *, adds: bool) -> Iterator[dict[str, Any]]:

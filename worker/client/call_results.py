@@ -24,8 +24,9 @@ from ..store.connections import connect
 from ..store.definition import Definition, LaneRecord, places_in
 from ..store.entries import Entry, Spent, id_key, moment_ms
 from ..store.held_calls import AuditRecord
-from ..store.keys import Condition, Keys, active_runs
+from ..store.keys import Condition, Keys
 from ..store.log import History
+from ..store.run_list import RunList
 from ..store.scripts import Code, server_ms
 from ..store.state import Elements, End, LaneState, RunState
 from ..store.waiting import DeadLetter, DeadLetters, Waiting
@@ -497,8 +498,8 @@ def await_background(
 
 def _pending(redis: Any, prefix: str) -> int:
     """How many calls lie in the outboxes of runs."""
-    runs = redis.zrange(active_runs(prefix), 0, -1)
-    return sum(redis.hlen(Keys(prefix, run.decode()).outbox) for run in runs)
+    runs = RunList(redis, prefix)
+    return sum(sent for *_, sent in runs.loads([*runs.under_way()], "status"))
 
 
 # Which calls of a lane wait for what a schema has promised, as its log says it (SPEC R6.3, R11.6).

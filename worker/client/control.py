@@ -37,10 +37,11 @@ from ..store.connections import read_tokens, redis_errors
 from ..store.definition import Definition
 from ..store.entries import counting, id_key
 from ..store.held_calls import AuditRecord, audit_record
-from ..store.keys import ENDED_STATUSES, Keys, active_runs
+from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
 from ..store.loop_entries import LOOP, LoopStep
 from ..store.loop_view import LoopView, loop_limits, plan_of
+from ..store.run_list import RunList, RunStore
 from ..store.scripts import Script
 from .dispatcher import publish_lanes
 from .files import require_given, size_problem
@@ -95,8 +96,8 @@ class Control:
         """End the run as it stands, whatever is at work. Raises as `pause` does."""
         self._change("cancelled")
         with redis_errors(self._settings):
-            born: Any = self._redis.hget(self._keys.state, "submitted")
-            tokens = read_tokens(self._redis, self._keys.prefix).of_run((born or b"").decode())
+            [born] = RunStore(self._redis, self._keys).fields("submitted")
+            tokens = read_tokens(self._redis, self._keys.prefix).of_run(born or "")
             key = tokens.cancelling(self._run)
         self._publisher().tell_cancelled(key)
         self._follow(Control.cancel)
@@ -104,10 +105,10 @@ class Control:
     def _follow(self, order: Callable[[Control], None]) -> None:
         """Give the same order to the child runs that calls wait for, as far as they are not over (SPEC R9.3)."""
         with redis_errors(self._settings):
-            found: Any = self._redis.smembers(self._keys.children)
-        for run in sorted(found):
+            found = RunStore(self._redis, self._keys).children()
+        for run in found:
             with suppress(RunOver, RunNotFound):
-                order(Control(run.decode(), self._redis, self._settings, self._publisher))
+                order(Control(run, self._redis, self._settings, self._publisher))
 
     def _go_on(self, lanes: list[str]) -> None:
         while lanes:
@@ -418,8 +419,8 @@ class LoopControl:
         return view
 
     def _list(self) -> None:
-        submitted: Any = self._redis.hget(self._keys.state, "submitted")
-        self._redis.zadd(active_runs(self._keys.prefix), {self._keys.run: int(submitted or 0)})
+        [submitted] = RunStore(self._redis, self._keys).fields("submitted")
+        RunList(self._redis, self._keys.prefix).add(self._keys.run, int(submitted or 0))
 
 
 def _no_ticks(view: LoopView, left: int) -> OverLimit:

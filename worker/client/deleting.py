@@ -30,7 +30,7 @@ from ..store.entries import Entry, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
 from ..store.log import History
-from ..store.run_list import PARENT, Parent
+from ..store.run_list import PARENT, Parent, RunList, RunStore
 from ..store.run_writer import Holding, delete_runs, measure_runs
 from ..store.scripts import Script, date_of
 from ..store.state import RunState
@@ -120,12 +120,12 @@ class Deleter:
         whatever its status is. Raises `RunNotFound`, `RunOver`.
         """
         keys = self._keys(run)
-        fields: Any = self._redis.hmget(keys.state, "name", PARENT, "format")
-        field, above, number = fields
+        name, above, number = RunStore(self._redis, keys).fields("name", PARENT, "format")
         is_read = number is None or int(number) == FORMAT
         parent = Parent.read(above)
-        if parent is not None and self._status(parent.call.run) not in (None, *ENDED_STATUSES):
-            raise RunOver(f"run {run} answers a call of run {parent.call.run}, which is under way: cancel that first")
+        of_run = parent.call.run if parent is not None else None
+        if of_run is not None and RunStore(self._redis, self._keys(of_run)).status() not in (None, *ENDED_STATUSES):
+            raise RunOver(f"run {run} answers a call of run {of_run}, which is under way: cancel that first")
         family = (*self._below(run), run)
         holdings = measure_runs(self._redis, [self._keys(each) for each in family])
         if (status := holdings[-1].status) is None:
@@ -134,12 +134,11 @@ class Deleter:
             if holding.status not in (None, *ENDED_STATUSES) and not (foreign and not is_read):
                 if not is_read:
                     raise RunOver(
-                        f"run {run} has format {int(number)}, which this version does not read, and is not over there: "
+                        f"run {run} has format {number}, which this version does not read, and is not over there: "
                         "end it with the version that submitted it, or delete it as it is (`--foreign`)"
                     )
                 which = f"run {run}" if each == run else f"run {each}, which run {run} has begun,"
                 raise RunOver(f"{which} is {holding.status}: cancel it before it is deleted")
-        name = field.decode("utf-8", "replace") if field is not None else None
         found = _with(DeletableRun(run, name, status, None, family[:-1]), holdings, self._letters.counts())
         for deleted in self._delete([found], keeps_outstanding=False, foreign=foreign):
             return deleted
@@ -209,19 +208,12 @@ class Deleter:
             for listed in lists
             for name, _ in self._redis.zscan_iter(listed, match=alike, count=_LOOKED_AT)
         }
-        below = defaultdict[str, list[str]](list)
+        below, runs = defaultdict[str, list[str]](list), RunList(self._redis, self._settings.key_prefix)
         for some in batches(sorted(names), _LOOKED_AT):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for each in some:
-                    pipeline.hget(self._keys(each).state, PARENT)
-                for each, field in zip(some, pipeline.execute(), strict=True):
-                    if (parent := Parent.read(field)) is not None:
-                        below[parent.call.run].append(each)
+            for each, [field] in zip(some, runs.fields(some, PARENT), strict=True):
+                if (parent := Parent.read(field)) is not None:
+                    below[parent.call.run].append(each)
         return list(_descendants(run, below))
-
-    def _status(self, run: str) -> str | None:
-        found: Any = self._redis.hget(self._keys(run).state, "status")
-        return found.decode() if found is not None else None
 
     def _keys(self, run: str) -> Keys:
         return Keys(self._settings.key_prefix, run)

@@ -37,6 +37,7 @@ from ..store.entries import Entry
 from ..store.held_calls import AuditRecord, HeldCall, audit_record, pack_ruling, read_held
 from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
+from ..store.run_list import RunStore
 from ..store.scripts import Script, iso_date
 from ..store.state import RunState
 from .amendment import Replacement, placed_calls
@@ -63,6 +64,7 @@ class People:
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
+        self._store = RunStore(redis, self._keys)
         self._history = History(redis, self._keys)
         self._publisher = publisher
         self._due = DueRuns(redis, settings.key_prefix)
@@ -162,8 +164,8 @@ class People:
                 raise NotHeld(_not_held(id_))
 
         if self._seen(id_, shown) is None:
-            decision, fields = self._same(id_, ruling), self._redis.hget(self._keys.state, "amending:by")
-            if fields is None:
+            decision, fields = self._same(id_, ruling), self._store.fields("amending:by")
+            if fields == [None]:
                 return decision
         instead = Replacement(id_, pack_ruling(ruling), self._audited(id_, ruling, by), refuse)
         with suppress(NotHeld):  # it was decided on a moment ago: that may be the same
@@ -228,7 +230,7 @@ class People:
     def _same(self, id_: CallId, ruling: Ruling) -> str:
         """The id of the decision that was made already, where it is the same. Raises what speaks against this one."""
         name = id_.name
-        status = (self._redis.hget(self._keys.state, "status") or b"").decode()  # type: ignore[union-attr]
+        status = self._store.status()
         entries = self._history.lane(id_.instance)
         decided = [(entry, made) for entry in entries if entry.call == id_.index and (made := entry.ruling)]
         if not decided and status in ENDED_STATUSES:
@@ -254,7 +256,7 @@ class People:
             raise NotHeld(f"{call!r} is neither a call's id nor its index: see `acts held`")
         if instance:
             return CallId(self._keys.run, instance, int(index))
-        for found in (self._held_ids(), self._decided_ids()):
+        for found in (self._store.held(), self._decided_ids()):
             ids = dict.fromkeys(id_ for id_ in found if id_.index == int(index))
             if len(ids) == 1:
                 return next(iter(ids))
@@ -263,10 +265,6 @@ class People:
                 more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
                 raise NotHeld(f"several calls have the index {index}: say which, {', '.join(names[:_NAMED])}{more}")
         return CallId(self._keys.run, None, int(index))
-
-    def _held_ids(self) -> Iterator[CallId]:
-        members: Any = self._redis.zrange(self._keys.held, 0, -1)
-        return (CallId.of_member(self._keys.run, member.decode()) for member in members)
 
     def _decided_ids(self) -> Iterator[CallId]:
         for entry in self._history.entries():
@@ -334,6 +332,7 @@ class PlanControl:
         self._redis = redis
         self._settings = settings
         self._keys = Keys(settings.key_prefix, run)
+        self._store = RunStore(redis, self._keys)
         self._history = History(redis, self._keys)
         self._loop = loop
         self._control = control
@@ -343,7 +342,7 @@ class PlanControl:
 
         Raises `RedisError`.
         """
-        is_loop, is_waiting = self._redis.hmget(self._keys.state, "loop", "plan")
+        is_loop, is_waiting = self._store.fields("loop", "plan")
         if is_loop is not None:
             return self._loop.plan()
         if is_waiting is None:
@@ -356,14 +355,14 @@ class PlanControl:
 
         Raises `PlanChanged` where another plan waits, or none; `RunNotFound`, `RunOver`, `BeingAmended`, `RedisError`.
         """
-        if self._redis.hexists(self._keys.state, "loop"):
+        if self._store.fields("loop") != [None]:
             self._loop.approve(digest, by=by)
             with suppress(RunOver):  # it was approved before, and has ended since
                 self._control.resume()
             return
         done = audit_record(self._settings, "approved", plan=digest).by(by)
         while True:
-            amended: Any = self._redis.hget(self._keys.state, "amended")
+            [amended] = self._store.fields("amended")
             run = self._read()
             if run.status in ENDED_STATUSES:
                 raise RunOver(f"run {self._keys.run} is {run.status}: nothing of it can be approved any more")
@@ -373,7 +372,7 @@ class PlanControl:
             if waiting != digest:
                 known = f"the plan {waiting}" if waiting else "no plan"
                 raise PlanChanged(f"run {self._keys.run} has {known} to be approved, and not {digest}: see `acts held`")
-            if self._control.approve((amended or b"").decode(), done):
+            if self._control.approve(amended or "", done):
                 return
 
     def _read(self) -> RunState:

@@ -27,7 +27,7 @@ from ..store.held_calls import HeldCall, read_held
 from ..store.keys import ENDED_STATUSES, Condition, Keys, is_at_work
 from ..store.log import History, missing
 from ..store.loop_entries import LOOP
-from ..store.run_list import PARENT, Parent
+from ..store.run_list import PARENT, Parent, RunStore
 from ..store.scripts import Code, codes_of, read_codes
 from ..store.state import RunState
 from ..store.waiting import read_unanswered, read_waiting
@@ -170,8 +170,7 @@ class Descendants:
             return None, call
         above: str | None = run
         while above is not None and above != self._keys.run:
-            field: Any = self._redis.hget(self._of(above).state, PARENT)
-            parent = Parent.read(field)
+            parent = RunStore(self._redis, self._of(above)).parent()
             above = parent.call.run if parent is not None else None
         if above is None or run == self._keys.run:
             raise NotHeld(f"run {run} is no child run of {self._keys.run}: see `acts held` for what waits for a person")

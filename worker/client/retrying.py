@@ -37,6 +37,7 @@ from ..store.held_calls import Actor, audit_record
 from ..store.keys import Keys, Kind
 from ..store.lane import Found, LaneView, RunView, gathers_among
 from ..store.log import History
+from ..store.run_list import RunStore
 from ..store.scripts import date_now
 from ..store.state import LaneState
 from ..store.waiting import DeadLetters
@@ -429,17 +430,17 @@ class Retrier:
         if not by and (view := self._read_one(choice)) is not None:
             return view, defaultdict(set)
         view = self._view(self._history.instances())
-        since: Any = self._redis.hget(self._keys.state, "amending:since")
+        [since] = RunStore(self._redis, self._keys).fields("amending:since")
         undone = defaultdict[str | None, set[int]](set)
         for entry in self._history.entries():
             view.state.apply(entry)
-            if since is not None and entry.undone is not None and id_key(entry.id) > id_key(since.decode()):
+            if since is not None and entry.undone is not None and id_key(entry.id) > id_key(since):
                 undone[entry.instance].update(entry.undone.calls)
         return view, undone
 
     def _read_one(self, choice: Choice) -> RunView | None:
         """The instance that was chosen alone; None where others may be reached. They meet in gather calls only."""
-        if choice.instance is None or not self._redis.hexists(self._keys.lanes, lane_token(choice.instance)):
+        if choice.instance is None or not RunStore(self._redis, self._keys).has_lane(choice.instance):
             return None
         view = self._view([choice.instance])
         lanes = (entry for lane in (None, choice.instance) for entry in self._history.lane(lane))

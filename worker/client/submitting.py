@@ -39,14 +39,13 @@ from ..store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
 from ..store.keys import (
     ENDED_STATUSES,
     Keys,
-    active_runs,
     admission,
     claim,
     owned_children,
     owned_runs,
 )
 from ..store.log import missing
-from ..store.run_list import OWNER, TRACE, top_of
+from ..store.run_list import OWNER, TRACE, RunList, top_of
 from ..store.scripts import server_ms
 from .files import File, Given, content_of
 
@@ -448,9 +447,8 @@ def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
     found, start = 0, 0
     while page := _names(redis.zrange(owned_runs(prefix, owner), start, start + _AT_ONCE - 1)):
         start += len(page)
-        listed: Any = redis.zmscore(active_runs(prefix), page)
-        active = [run for run, since in zip(page, listed, strict=True) if since is not None and run != but]
-        states = _states(redis, prefix, active, (OWNER, "status"))
+        runs = RunList(redis, prefix)
+        states = runs.fields([run for run in runs.submitted(page) if run != but], OWNER, "status")
         found += sum(whose == owner and status is not None and status not in ENDED_STATUSES for whose, status in states)
     return found
 
@@ -470,7 +468,7 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _SpentToday:
     today, spent = now - now % _DAY_MS, _SpentToday()
     runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
     for some in batches(runs, _AT_ONCE):
-        for whose, imported, total, elements, *paid in _states(redis, prefix, some, _FIELDS):
+        for whose, imported, total, elements, *paid in RunList(redis, prefix).fields(some, *_FIELDS):
             if whose != owner or imported:  # what an import has taken was taken elsewhere
                 continue
             cost, tokens, money = paid
@@ -479,24 +477,14 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _SpentToday:
             spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
             spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
     below = _names(redis.zrangebyscore(owned_children(prefix, owner), today, "+inf"))
-    for start in range(0, len(below), _AT_ONCE):
-        page = below[start : start + _AT_ONCE]
-        for counts in _states(redis, prefix, page, ("total", ELEMENTS)):
+    for page in batches(below, _AT_ONCE):
+        for counts in RunList(redis, prefix).fields(page, "total", ELEMENTS):
             spent.calls += sum(int(count or 0) for count in counts)
     return spent
 
 
 def _names(found: Any) -> list[str]:
     return [name.decode() for name in found]
-
-
-def _states(redis: Redis, prefix: str, runs: list[str], fields: tuple[str, ...]) -> Iterator[list[str | None]]:
-    """These fields of the states of runs."""
-    with redis.pipeline(transaction=False) as pipeline:
-        for run in runs:
-            pipeline.hmget(Keys(prefix, run).state, fields)
-        for found in pipeline.execute():
-            yield [field.decode() if field is not None else None for field in found]
 
 
 # Plans written in code: calls of functions, places as `ref.state.user`, checked as they are added.

@@ -38,7 +38,7 @@ from ..store.held_calls import HeldCall, read_held
 from ..store.keys import ENDED_STATUSES, Condition, Keys, awaiting_code
 from ..store.living import SilentProcess, read_living
 from ..store.log import History
-from ..store.run_list import Parent, result_of
+from ..store.run_list import Parent, RunStore, result_of
 from ..store.run_writer import discard_run, expire_runs
 from ..store.scripts import UNREADABLE, Script, date_now, drop_entry, iso_date, readable, server_ms
 from ..store.waiting import DeadLetter, DeadLetters
@@ -498,9 +498,9 @@ class RunKeeper:
             return False
         keys = self._keys(run)
         above = self._keys(parent.call.run)
-        run_status: Any = self._redis.hget(above.state, "status")
+        run_status = RunStore(self._redis, above).status()
         entry: Any = self._redis.hget(above.calls, parent.call.member)
-        if run_status not in (b"running", b"paused") or not parent.waits_for(entry, keys.run):
+        if run_status not in ("running", "paused") or not parent.waits_for(entry, keys.run):
             return False
         result = result_of(found.status, History(self._redis, keys).entries())
         tokens = read_tokens(self._redis, keys.prefix)
@@ -509,8 +509,7 @@ class RunKeeper:
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
         """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
-        now: Any = self._redis.time()
-        if now[0] - submitted_seconds > _SUBMITTING_SECONDS:
+        if server_ms(self._redis) / 1000 - submitted_seconds > _SUBMITTING_SECONDS:
             discard_run(self._redis, keys)
 
 

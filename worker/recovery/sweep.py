@@ -47,6 +47,7 @@ from ..store.commits import DueRuns
 from ..store.connections import PASSING, connect, connect_once, eviction_warning, read_tokens
 from ..store.keys import Keys, active_runs, awaiting_code, due_runs, probes, processes, recovery
 from ..store.living import QueueNotes
+from ..store.run_list import RunList
 from ..store.scripts import Script, move_other_types, readable, server_ms
 from ..store.slots import SlotKeeper
 from ..store.waiting import MOST_UNANSWERED
@@ -404,11 +405,8 @@ class Sweeper:
         """
         until_ms = server_ms(self._redis)
         while taken := self._due.take(_RUNS_AT_ONCE, until_ms):
-            listed: Any = self._redis.zmscore(active_runs(self._settings.key_prefix), list(taken))
-            runs = {
-                run: submitted / 1000 for run, submitted in zip(taken, listed, strict=True) if submitted is not None
-            }
-            self._due.settle(taken, self._look_after(runs))
+            submitted = RunList(self._redis, self._settings.key_prefix).submitted(taken)
+            self._due.settle(taken, self._look_after({run: at / 1000 for run, at in submitted.items()}))
 
     def _go_round(self) -> None:
         """Look at a few of all runs, in turn: what an interrupted step left out of the index is put there again."""

@@ -49,13 +49,11 @@ from ..store.definition import Definition
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
-from ..store.loop_entries import loop_alarm
 from ..store.run_list import (
     DELEGATE,
-    PARENT,
     TRACE,
     Parent,
-    budgets_of,
+    RunStore,
     child_id,
     filled,
     note_child,
@@ -63,7 +61,6 @@ from ..store.run_list import (
 )
 from ..store.run_writer import RunWriter
 from ..store.scripts import server_ms
-from ..store.slots import SPENT, left_of, sum_fields
 from ..store.slots import Budget as RunBudget
 from .calls import Threads, fitting, invoke
 from .checking import Checker
@@ -457,18 +454,15 @@ class Children:
 
     def _above(self, run: str, definition: Definition) -> tuple[Parent | None, tuple[RunBudget, ...], dict[str, float]]:
         """Whose child the run is itself, what its child runs take from, and what is left for one now (SPEC R13.3)."""
-        keys = Keys(self._settings.key_prefix, run)
-        fields: Any = self._redis.hmget(keys.state, PARENT, *SPENT)
-        above = Parent.read(fields[0])
+        store = RunStore.open(self._redis, self._settings.key_prefix, run)
+        above = store.parent()
         if definition.request is None:
             return above, (), {}
-        budgets = budgets_of(run, LoopLimits.of(definition.config, most_of(self._settings)), *fields)
-        taken: Any = self._redis.hmget(Keys(keys.prefix, budgets[-1].run).budget, sum_fields(budgets))
-        left: dict[str, float] = {**left_of(budgets, taken)}
+        budgets, free = store.budgets(LoopLimits.of(definition.config, most_of(self._settings)))
+        left: dict[str, float] = {**free}
         if "money" in left:
             left["money"] = float(dollars_of(int(left["money"])))
-        due: Any = self._redis.zscore(keys.leases, loop_alarm())
-        if due is not None:
+        if (due := store.loop_ends_ms()) is not None:
             left["seconds"] = (due - server_ms(self._redis)) / 1000
         return above, budgets, left
 
@@ -479,19 +473,14 @@ class Children:
         own = (each.get("context", ()) for each in plan.submission.delegates.values())
         messages = plan.context.messages
         named = list({*digests(messages, *own), *(digest for _, digest in pictures_in([*messages]))})
-        found = dict[str, bytes]()
-        for key in (parent.files, parent.pictures) if named else ():
-            contents: Any = self._redis.hmget(key, named)
-            found |= {digest: content for digest, content in zip(named, contents, strict=True) if content is not None}
-        return found
+        return RunStore(self._redis, parent).files(named)
 
     def _child(self, attempt: Attempt) -> tuple[Keys, str | None]:
         """The keys of the run that is to answer a call, and its status where it is there: an attempt before may have
         written it, whose worker was lost.
         """
         keys = Keys(self._settings.key_prefix, child_id(attempt.id, attempt.again))
-        found: Any = self._redis.hget(keys.state, "status")
-        return keys, found.decode() if found is not None else None
+        return keys, RunStore(self._redis, keys).status()
 
     def _plan(
         self, own: Mapping[str, Any], context: list[dict[str, Any]], definition: Definition, left: Mapping[str, float]

@@ -30,7 +30,7 @@ from ..store.lane import LaneView, RunView
 from ..store.log import MessageLog
 from ..store.run_list import FileGone
 from ..store.run_writer import TakenOver
-from ..store.slots import Reservation, Shortfall
+from ..store.slots import Reservation, Shortfall, budget_member
 from .calls import CANCELLED_ITSELF, fitting, invoke
 from .remote import Started
 from .rooms import agent
@@ -84,7 +84,7 @@ class CallBudget:
     async def _take(self, id_: CallId, again: int, cost: Cost, reserved: Cost = _FREE) -> Shortfall | None:
         """What a call has taken before it was carried out again stays."""
         assert self._limits is not None
-        member = f"{id_.run}\x1f{id_.member}" + (f"\x1f{again}" if again else "")
+        member = budget_member(id_, again)
         budgets = await self._log.budgets(id_.run, self._limits)
         taken = {"tokens": cost.tokens, "open": reserved.tokens}
         money = {"money": cost.nanodollars, "open_money": reserved.nanodollars}

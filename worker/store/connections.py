@@ -28,6 +28,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.cluster import ClusterNode
+from redis.cluster import RedisCluster as SyncRedisCluster
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -380,6 +381,15 @@ async def _send(connection: AbstractConnection, data: bytes) -> None:
     except AttributeError as error:  # Python 3.13's transport, where the connection was reset meanwhile
         await connection.disconnect(nowait=True)
         raise RedisConnectionError("the connection was reset") from error
+
+
+def server_facts(client: AsyncRedis, *section: str) -> list[Mapping[str, Any]]:
+    """What the server says of itself, or in a cluster each that holds data. Raises `RedisError`."""
+    if isinstance(client, SyncRedisCluster):
+        nodes: Any = client.info(*section, target_nodes=SyncRedisCluster.PRIMARIES)
+        return [*nodes.values()]
+    facts: Any = client.info(*section)
+    return [facts]
 
 
 def _size(command: Command) -> int:

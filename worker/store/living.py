@@ -98,6 +98,12 @@ def read_living(redis: Redis, prefix: str, lease_ms: int) -> Living:
     return Living(holders, silent)
 
 
+def read_silent(redis: Redis, prefix: str) -> list[SilentProcess]:
+    """The silent processes of a backend, for people. Raises `RedisError`."""
+    found: Any = redis.hgetall(processes(prefix))
+    return silent_processes(found, server_ms(redis))
+
+
 def silent_processes(found: Mapping[bytes, bytes], now_ms: int) -> list[SilentProcess]:
     """The silent processes in what stands in `acts:processes`, for people; what cannot be read is left out."""
     silent = []

@@ -1,4 +1,4 @@
-"""The list of the runs: those under way and, for as long as they are kept, those that have ended."""
+"""Runs: what Redis has of one beside its log, and the lists of those under way and of those that are kept."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ...protocol.engine.loop import Loop, LoopLimits
 from ...protocol.messages import file_parts, is_file, picture_type, with_changed
 from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..backoff import batches
-from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, place_of_run
+from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, lane_token, place_of_run
 from ..broker.messages import Delivery, TaskMessage, delivery_task
 from .connections import GroupedCommands
 from .definition import FORMAT
-from .keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs
-from .loop_entries import follow
-from .scripts import AsyncScript
-from .slots import Budget
+from .keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs, recovery
+from .loop_entries import follow, loop_alarm
+from .scripts import AsyncScript, Script
+from .slots import SPENT, Budget, left_of, sum_fields
 
 if TYPE_CHECKING:
     from .entries import Entry
@@ -98,7 +98,9 @@ def _is_child(condition: Condition, child: str) -> bool:
     return condition.kind is Kind.CHILD and condition.holder == child
 
 
-def budgets_of(run: str, limits: LoopLimits, parent: bytes | None, *spent: bytes | None) -> tuple[Budget, ...]:
+def budgets_of(
+    run: str, limits: LoopLimits, parent: bytes | str | None, *spent: bytes | str | None
+) -> tuple[Budget, ...]:
     """What the calls of a loop take from, by the fields of its state: its own budget, and those above it."""
     tokens, money = (int(each or 0) for each in spent)
     above = Parent.read(parent)
@@ -150,8 +152,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     `RedisError`.
     """
     for _ in range(_DEEPEST):
-        fields: Any = redis.hmget(Keys(prefix, run).state, OWNER, PARENT)
-        owner, parent = (field.decode() if field is not None else None for field in fields)
+        owner, parent = RunStore.open(redis, prefix, run).fields(OWNER, PARENT)
         if owner is not None or (above := Parent.read(parent)) is None:
             return owner
         run = above.call.run
@@ -161,8 +162,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
 def top_of(redis: Redis, prefix: str, run: str) -> str:
     """The run above a child run that nothing stands above; a run itself, where it is no child. Raises `RedisError`."""
     for _ in range(_DEEPEST):
-        field: Any = redis.hget(Keys(prefix, run).state, PARENT)
-        if (above := Parent.read(field)) is None:
+        if (above := RunStore.open(redis, prefix, run).parent()) is None:
             break
         run = above.call.run
     return run
@@ -186,15 +186,19 @@ def _note(redis: Redis, index: str, keys: Keys, milliseconds: int) -> None:
         pipeline.zadd(index, {keys.run: milliseconds})
         pipeline.zrange(index, 0, _MOST_OWNED_AT_ONCE - 1)
         _, oldest = pipeline.execute()
-    with redis.pipeline(transaction=False) as pipeline:
-        for name in oldest:
-            pipeline.exists(Keys(keys.prefix, name.decode()).state)
-        found = pipeline.execute()
-    absent = [name for name, is_there in zip(oldest, found, strict=True) if not is_there and name.decode() != keys.run]
-    if absent:
-        under_way: Any = redis.zmscore(active_runs(keys.prefix), absent)  # one may be about to be written down
-        if gone := [name for name, since in zip(absent, under_way, strict=True) if since is None]:
+    if absent := [name.decode() for name in _absent(redis, keys.prefix, oldest) if name.decode() != keys.run]:
+        under_way = RunList(redis, keys.prefix).submitted(absent)  # one may be about to be written down
+        if gone := [name for name in absent if name not in under_way]:
             redis.zrem(index, *gone)
+
+
+def _absent(redis: Redis, prefix: str, names: Sequence[bytes]) -> list[bytes]:
+    """Those of these runs that are not there."""
+    with redis.pipeline(transaction=False) as pipeline:
+        for name in names:
+            pipeline.exists(Keys(prefix, name.decode()).state)
+        found = pipeline.execute()
+    return [name for name, is_there in zip(names, found, strict=True) if not is_there]
 
 
 _AT_ONCE: Final = 200
@@ -202,6 +206,116 @@ _LOOKED_AFTER: Final = 20
 
 State = dict[str, str]
 """The fields of a run's state (see commit.lua)."""
+RawEntry = tuple[bytes, dict[bytes, bytes]]
+"""An entry of a log as it lies there: `entries.read_entry` takes it."""
+
+
+class RunStore:
+    """One run: what Redis has of it beside its log (see `log.History`). All of it raises `RedisError`."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis = redis
+        self._keys = keys
+
+    @classmethod
+    def open(cls, redis: Redis, prefix: str, run: str) -> Self:
+        """Make one for a run by its id."""
+        return cls(redis, Keys(prefix, run))
+
+    def state(self) -> State:
+        """Read all fields of the run's state; there are none where there is no such run."""
+        return _decoded(self._redis.hgetall(self._keys.state))
+
+    def fields(self, *names: str) -> list[str | None]:
+        """Read some fields of the run's state."""
+        return _texts(self._redis.hmget(self._keys.state, names))
+
+    def status(self) -> str | None:
+        """Read the run's status; None where there is no such run."""
+        return self.fields("status")[0]
+
+    def parent(self) -> Parent | None:
+        """Read whose call the run is to answer; None where it is no child."""
+        return Parent.read(self.fields(PARENT)[0])
+
+    def children(self) -> list[str]:
+        """List the child runs that calls of the run wait for."""
+        found: Any = self._redis.smembers(self._keys.children)
+        return sorted(run.decode() for run in found)
+
+    def held(self) -> list[CallId]:
+        """List the calls that wait for a person, the first of them first."""
+        found: Any = self._redis.zrange(self._keys.held, 0, -1)
+        return [CallId.of_member(self._keys.run, member.decode()) for member in found]
+
+    def has_lane(self, instance: str | None) -> bool:
+        """Whether the log has entries of an instance."""
+        return bool(self._redis.hexists(self._keys.lanes, lane_token(instance)))
+
+    def count_instances(self) -> int:
+        """Count the run's instances."""
+        found: Any = self._redis.llen(self._keys.instances)
+        return int(found)
+
+    def count_entries(self) -> int:
+        """Count the entries of the log."""
+        found: Any = self._redis.xlen(self._keys.log)
+        return int(found)
+
+    def extent(self) -> tuple[str, int, int]:
+        """Read the id of the newest entry, how many instances there are, and after how many ms the run expires."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.xrevrange(self._keys.log, count=1)
+            pipeline.llen(self._keys.instances)
+            pipeline.pttl(self._keys.state)
+            newest, instances, left_ms = pipeline.execute()
+        return newest[0][0].decode() if newest else "0-0", instances, left_ms
+
+    def newest_entries(self, most: int, *, before: str | None = None) -> list[RawEntry]:
+        """Read the newest entries of the log, the last one first; with an id those before it."""
+        found: Any = self._redis.xrevrange(self._keys.log, f"({before}" if before is not None else "+", count=most)
+        return list(found)
+
+    def status_entries(self, most: int) -> list[RawEntry]:
+        """Read the entries that changed the run's status last, the newest last."""
+        found: Any = self._redis.xrevrange(self._keys.statuses, count=most)
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for id_, _ in reversed(found):
+                pipeline.xrange(self._keys.log, id_, id_)
+            return [entry for page in pipeline.execute() for entry in page]
+
+    def files(self, digests: Sequence[str]) -> dict[str, bytes]:
+        """Read those of these files that the run has, and of the pictures of its tools."""
+        found = dict[str, bytes]()
+        for key in (self._keys.files, self._keys.pictures) if digests else ():
+            contents: Any = self._redis.hmget(key, digests)
+            found |= {digest: content for digest, content in zip(digests, contents, strict=True) if content is not None}
+        return found
+
+    def budgets(self, limits: LoopLimits) -> tuple[tuple[Budget, ...], dict[str, int]]:
+        """Read what the calls of the run's loop take from, the nearest first, and what is left of it."""
+        parent, *spent = self.fields(PARENT, *SPENT)
+        budgets = budgets_of(self._keys.run, limits, parent, *spent)
+        taken: Any = self._redis.hmget(Keys(self._keys.prefix, budgets[-1].run).budget, sum_fields(budgets))
+        return budgets, left_of(budgets, taken)
+
+    def loop_ends_ms(self) -> float | None:
+        """Read when the time of the run's loop is over, where that is limited."""
+        found: Any = self._redis.zscore(self._keys.leases, loop_alarm())
+        return found if found is None else float(found)
+
+
+async def wait_for_entry(redis: AsyncioRedis, prefix: str, run: str, *, after: str, block_ms: int) -> None:
+    """Wait until the log of a run has an entry behind an id, for so long at most. Raises `RedisError`."""
+    await redis.xread({Keys(prefix, run).log: after}, count=1, block=block_ms)
+
+
+def _texts(values: Any) -> list[str | None]:
+    return [value.decode("utf-8", "replace") if value is not None else None for value in values]
+
+
+def _decoded(state: Any) -> State:
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
 
 
 class RunList:
@@ -210,6 +324,70 @@ class RunList:
     def __init__(self, redis: Redis, prefix: str) -> None:
         self._redis = redis
         self._prefix = prefix
+
+    def under_way(self) -> dict[str, float]:
+        """List the runs under way, each with the time of its submission in ms."""
+        listed: Any = self._redis.zrange(active_runs(self._prefix), 0, -1, withscores=True)
+        return {name.decode("utf-8", "replace"): submitted for name, submitted in listed}
+
+    def submitted(self, runs: Iterable[str]) -> dict[str, float]:
+        """Look up those of these runs that are under way, each with the time of its submission in ms."""
+        names = list(runs)
+        found: Any = self._redis.zmscore(active_runs(self._prefix), names) if names else ()
+        return {run: submitted for run, submitted in zip(names, found, strict=True) if submitted is not None}
+
+    def add(self, run: str, submitted_ms: int) -> None:
+        """List a run as under way."""
+        self._redis.zadd(active_runs(self._prefix), {run: submitted_ms})
+
+    def count_under_way(self) -> int:
+        """Count the runs under way."""
+        found: Any = self._redis.zcard(active_runs(self._prefix))
+        return int(found)
+
+    def count_ended(self) -> int:
+        """Count the runs that have ended and are kept."""
+        found: Any = self._redis.zcard(ended_runs(self._prefix))
+        return int(found)
+
+    def ended_since(self, submitted_ms: float) -> list[str]:
+        """List the runs that have ended and are kept, and were submitted at a time or later."""
+        found: Any = self._redis.zrangebyscore(ended_runs(self._prefix), submitted_ms, inf)
+        return [name.decode() for name in found]
+
+    def last_sweep(self) -> float | None:
+        """Read when a sweep last reached both servers, in ms; None where none has."""
+        found: Any = self._redis.hget(recovery(self._prefix), "heard")
+        return float(found) if found is not None else None
+
+    def fields(self, runs: Iterable[str], *names: str) -> list[list[str | None]]:
+        """Read some fields of the state of each of several runs."""
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in runs:
+                pipeline.hmget(Keys(self._prefix, run).state, names)
+            return [_texts(found) for found in pipeline.execute()]
+
+    def loads(self, runs: Sequence[str], *names: str) -> list[tuple[list[str | None], int, float | None, int, int]]:
+        """Read of each run some fields of its state, how many calls are held, since when the oldest is, in ms, and how
+        many lanes its backlog and how many calls its outbox has.
+        """
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in runs:
+                keys = Keys(self._prefix, run)
+                pipeline.hmget(keys.state, names)
+                pipeline.zcard(keys.held)
+                pipeline.zrange(keys.held, 0, 0, withscores=True)
+                pipeline.llen(keys.backlog)
+                pipeline.hlen(keys.outbox)
+            found = iter(pipeline.execute())
+        return [
+            (_texts(fields), held, oldest[0][1] if oldest else None, backlog, sent)
+            for fields, held, oldest, backlog, sent in zip(found, found, found, found, found, strict=True)
+        ]
+
+    def note_traced(self, run: str, finished: str) -> None:
+        """Note that a run was exported as spans up to its end, unless it is gone."""
+        Script(self._redis, "keys", "note_traced")(Keys(self._prefix, run), {"finished": finished})
 
     def newest(self, owner: str | None = None, fields: Sequence[str] = ()) -> Iterator[tuple[str, State]]:
         """Every run and its state, or some `fields` of it, the newest first; of an `owner` its own."""
@@ -227,7 +405,7 @@ class RunList:
                     for values in states
                 ]
             for run, state in zip(page, states, strict=True):
-                read = {key.decode(): value.decode("utf-8", "replace") for key, value in state.items()}
+                read = _decoded(state)
                 if read and owner in (None, read.get(OWNER)):  # not one that is half written, or whose time is over
                     yield run, read
 
@@ -235,10 +413,8 @@ class RunList:
         """How many runs under way are of a format that is not read."""
         found, names = 0, (name for name, _ in self._redis.zscan_iter(active_runs(self._prefix), count=_AT_ONCE))
         for page in batches(names, _AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for name in page:
-                    pipeline.hget(Keys(self._prefix, name.decode()).state, "format")
-                found += sum(number is not None and int(number) != FORMAT for number in pipeline.execute())
+            formats = self.fields(map(bytes.decode, page), "format")
+            found += sum(number is not None and int(number) != FORMAT for [number] in formats)
         return found
 
     def note_ended(self, submitted: Mapping[str, float]) -> None:
@@ -248,11 +424,7 @@ class RunList:
             pipeline.zadd(key, dict(submitted))
             pipeline.zrange(key, 0, _LOOKED_AFTER + len(submitted) - 1)
             _, oldest = pipeline.execute()
-        with self._redis.pipeline(transaction=False) as pipeline:
-            for name in oldest:
-                pipeline.exists(Keys(self._prefix, name.decode()).state)
-            kept = pipeline.execute()
-        if gone := [name for name, is_kept in zip(oldest, kept, strict=True) if not is_kept]:
+        if gone := _absent(self._redis, self._prefix, oldest):
             self._redis.zrem(key, *gone)
 
     def _ids(self, owner: str | None) -> Iterator[str]:

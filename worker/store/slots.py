@@ -193,6 +193,11 @@ def _text(call: CallId) -> str:
     return f"{call.run}\x1f{call.member}"
 
 
+def budget_member(call: CallId, again: int) -> str:
+    """A call as a budget has it. What it has taken before it was carried out again stays."""
+    return _text(call) + (f"\x1f{again}" if again else "")
+
+
 def slot_call(text: str) -> CallId:
     """The call that holds a slot, or waits for one."""
     run, member = text.split("\x1f", 1)

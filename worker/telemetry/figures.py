@@ -19,7 +19,6 @@ from celery import Celery
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis import Redis
-from redis.cluster import RedisCluster
 from redis.exceptions import NoPermissionError, RedisError
 
 from ...broker_config import Settings
@@ -27,8 +26,10 @@ from ..backoff import batches
 from ..broker.transport import broker_failures
 from ..errors import InfrastructureError
 from ..outages import Outage
-from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs, queue_notes, recovery
+from ..store.connections import server_facts
+from ..store.keys import ENDED_STATUSES, queue_notes
 from ..store.living import QueuedMessage, QueueNote
+from ..store.run_list import RunList
 from ..store.scripts import server_ms
 from ..store.waiting import DeadLetters
 
@@ -64,14 +65,13 @@ class RunFigures:
     @classmethod
     def read(cls, found: Sequence[Any]) -> RunFigures | None:
         """Of what Redis answers; None where the run has gone meanwhile."""
-        (status, remaining, running, written), held, oldest, backlog, sent = found
+        (status, remaining, running, written), held, since, backlog, sent = found
         if status is None:
             return None
-        is_over = status.decode() in ENDED_STATUSES
+        is_over = status in ENDED_STATUSES
         running, held = _number(running), 0 if is_over else held
         waiting = 0 if is_over else max(0, _number(remaining) - running - held)
-        since = oldest[0][1] if oldest and held else None
-        return cls(status.decode(), waiting, running, held, since, sent, backlog, _number(written))
+        return cls(status, waiting, running, held, since if held else None, sent, backlog, _number(written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class LogReader:
 
     def __init__(self, redis: Redis, settings: Settings, *, most_read: int = _MOST_READ) -> None:
         self._redis = redis
-        self._prefix = settings.key_prefix
+        self._list = RunList(redis, settings.key_prefix)
         self._queue = settings.queue_instances
         self._letters = DeadLetters(redis, settings)
         self._most_read = most_read
@@ -117,29 +117,27 @@ class LogReader:
     def read(self) -> LogFigures:
         """As it is now."""
         now = server_ms(self._redis)
-        listed: Any = self._redis.zrange(active_runs(self._prefix), 0, -1, withscores=True)
-        submitted = {name.decode("utf-8", "replace"): at for name, at in listed}
+        submitted = self._list.under_way()
         self._read_runs(submitted, now)
         known = [found for _, found in self._runs.values()]
         held = [found.held_since_ms for found in known if found.held_since_ms is not None]
         calls = Counter[str]()
         for found in known:
             calls.update(waiting=found.waiting, running=found.running, held=found.held, sent=found.sent)
-        kept: Any = self._redis.zcard(ended_runs(self._prefix))
-        memory, most = self._memory()
+        memory = server_facts(self._redis, "memory")
         return LogFigures(
             runs=Counter(found.status for found in known),
             unread=len(submitted) - len(known),
             oldest_seconds=(now - min((read for read, _ in self._runs.values()), default=now)) / 1000,
-            kept=kept,
+            kept=self._list.count_ended(),
             calls=calls,
             backlog={self._queue: sum(found.backlog for found in known)},
             written_bytes=sum(found.written_bytes for found in known),
             held_seconds=max(0.0, (now - min(held)) / 1000) if held else 0.0,
             dead_letters=self._letters.count(),
             sweep_seconds=self._sweep_seconds(submitted.values(), now),
-            memory_bytes=memory,
-            most_memory_bytes=most,
+            memory_bytes=sum(each["used_memory"] for each in memory),
+            most_memory_bytes=sum(each.get("maxmemory", 0) for each in memory),
         )
 
     def _read_runs(self, listed: Iterable[str], now: int) -> None:
@@ -152,40 +150,20 @@ class LogReader:
         for page in batches(turn, _AT_ONCE):
             if time.monotonic() > until:
                 break
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for name in page:
-                    self._ask(pipeline, Keys(self._prefix, name))
-                answers = pipeline.execute()
-            for number, name in enumerate(page):
+            for name, answer in zip(page, self._list.loads(page, *_FIELDS), strict=True):
                 self._runs.pop(name, None)
-                if (found := RunFigures.read(answers[number * 5 : number * 5 + 5])) is not None:
+                if (found := RunFigures.read(answer)) is not None:
                     self._runs[name] = now, found
-
-    def _ask(self, pipeline: Any, keys: Keys) -> None:
-        pipeline.hmget(keys.state, *_FIELDS)
-        pipeline.zcard(keys.held)
-        pipeline.zrange(keys.held, 0, 0, withscores=True)
-        pipeline.llen(keys.backlog)
-        pipeline.hlen(keys.outbox)
 
     def _sweep_seconds(self, submitted: Iterable[float], now: int) -> float:
         """None sweeps where no run is under way, so that is no silence."""
         since = min(submitted, default=None)
         if since is None:
             return 0.0
-        heard: Any = self._redis.hget(recovery(self._prefix), "heard")
-        return max(0.0, (now - max(since, float(heard or 0))) / 1000)
-
-    def _memory(self) -> tuple[int, int]:
-        if isinstance(self._redis, RedisCluster):
-            nodes: Any = self._redis.info("memory", target_nodes=RedisCluster.PRIMARIES)
-            said = [*nodes.values()]
-        else:
-            said = [self._redis.info("memory")]
-        return sum(one["used_memory"] for one in said), sum(one.get("maxmemory", 0) for one in said)
+        return max(0.0, (now - max(since, self._list.last_sweep() or 0)) / 1000)
 
 
-def _number(found: bytes | None) -> int:
+def _number(found: str | None) -> int:
     return int(found or 0)
 
 

@@ -35,9 +35,10 @@ from redis.exceptions import RedisError
 from ..backoff import batches
 from ..broker.attempts import TracePlace
 from ..errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
-from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
+from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
-from ..store.scripts import Script, server_ms
+from ..store.run_list import RunList, RunStore
+from ..store.scripts import server_ms
 from .spans import CHAT, RunSpans, Span, TracedRun
 
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -231,7 +232,7 @@ class TraceExport:
         self._redis = redis
         self._prefix = prefix
         self._sender = sender
-        self._note = Script(redis, "keys", "note_traced")
+        self._runs = RunList(redis, prefix)
         self._watched: set[str] = set()
         """The runs that were under way when the lists were read."""
         self._since_ms = -inf
@@ -240,9 +241,7 @@ class TraceExport:
     def export(self, run: str) -> Exported:
         """Export a run as far as it has come. Raises `RunNotFound`, `OtherFormat`."""
         keys = Keys(self._prefix, run)
-        found: Any = self._redis.hgetall(keys.state)
-        state = {key.decode(): value.decode("utf-8", "replace") for key, value in found.items()}
-        if not state:
+        if not (state := RunStore(self._redis, keys).state()):
             raise RunNotFound(run)
         traced, history = TracedRun.read(run, state), History(self._redis, keys)
         children: list[str] = []
@@ -257,10 +256,8 @@ class TraceExport:
         later those that were under way, or are new.
         """
         now_ms = server_ms(self._redis)
-        active: Any = self._redis.zrange(active_runs(self._prefix), 0, -1)
-        ended: Any = self._redis.zrangebyscore(ended_runs(self._prefix), self._since_ms, inf)
-        under_way = {name.decode() for name in active}
-        for run, end in self._due(self._watched | under_way | {name.decode() for name in ended}):
+        under_way = set(self._runs.under_way())
+        for run, end in self._due(self._watched | under_way | {*self._runs.ended_since(self._since_ms)}):
             try:
                 exported = self.export(run)
             except (RunNotFound, OtherFormat):  # it is gone meanwhile, or another version's to export
@@ -269,25 +266,17 @@ class TraceExport:
                 raise
             except Exception as error:  # a log that is broken keeps no other run from being exported
                 exported = Exported(run, "", 0, True, fault=f"{type(error).__name__}: {error}")
-            self._note(Keys(self._prefix, run), {"finished": end})
+            self._runs.note_traced(run, end)
             yield exported
         self._watched = under_way
         self._since_ms = now_ms - _WRITING_MS
 
-    def _due(self, runs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    def _due(self, runs: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Those that are to be exported, each with its end."""
         for page in batches(sorted(runs), _AT_ONCE):
-            with self._redis.pipeline(transaction=False) as pipeline:
-                for run in page:
-                    pipeline.hmget(Keys(self._prefix, run).state, "status", "finished", "traced")
-                states = pipeline.execute()
+            states = self._runs.fields(page, "status", "finished", "traced")
             for run, (status, finished, traced) in zip(page, states, strict=True):
-                if (
-                    status is not None
-                    and status.decode() in ENDED_STATUSES
-                    and finished is not None
-                    and finished != traced
-                ):
+                if status in ENDED_STATUSES and finished is not None and finished != traced:
                     yield run, finished
 
 

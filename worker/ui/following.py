@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ...broker_config import Settings
 from ..backoff import Backoff
 from ..store.connections import connect_async_client
-from ..store.keys import Keys
+from ..store.run_list import wait_for_entry
 from .access import Reader, Refused, Shares, document, encoded, refusal
 
 PAUSE_SECONDS: Final = 0.5
@@ -160,13 +160,14 @@ class Following:
 
     async def _follow(self, run: str, followed: _Followed) -> None:
         """Tell the viewers of a run what is new, until it is gone."""
-        key, failures = Keys(self._settings.key_prefix, run).log, 0
+        failures = 0
         while followed.viewers and not self._is_closed:  # a cancellation may be lost
             try:
                 overview = await self._reader.answer(f"runs/{run}", {})
                 followed.tell(_changed(overview))
                 failures = 0
-                await self._redis.xread({key: overview["log"] or "0-0"}, count=1, block=_BLOCK_MS)
+                after = overview["log"] or "0-0"
+                await wait_for_entry(self._redis, self._settings.key_prefix, run, after=after, block_ms=_BLOCK_MS)
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception as error:
                 refused = refusal(error)

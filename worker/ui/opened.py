@@ -17,7 +17,6 @@ from redis import Redis
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
-from ..broker.attempts import lane_token
 from ..client.call_results import CANCELLED
 from ..client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
@@ -25,6 +24,7 @@ from ..store.definition import Definition, LaneRecord
 from ..store.entries import Entry, id_key, moment_ms, read_entry
 from ..store.keys import AUDIT, Condition, Keys
 from ..store.log import History
+from ..store.run_list import RunStore
 from ..store.scripts import iso_date
 from ..store.state import RunState
 
@@ -106,8 +106,7 @@ class Tally:
         """Raises `RunNotFound`, `OtherFormat`, `RedisError`."""
         self.lock = Lock()
         self._history = History(redis, keys)
-        self._redis = redis
-        self._keys = keys
+        self._store = RunStore(redis, keys)
         self._state = RunState(self._history.definition())
         self.lanes: dict[str | None, LaneTally] = {}
         """In the order of their first entries."""
@@ -138,8 +137,7 @@ class Tally:
 
     def read_on(self, seconds: float | None) -> None:
         """Read what is new, for so long at most; a page is read in any case. Raises `RedisError`."""
-        length: Any = self._redis.xlen(self._keys.log)
-        self.of, self.is_whole = int(length), False
+        self.of, self.is_whole = self._store.count_entries(), False
         until = time.monotonic() + seconds if seconds is not None else None
         for entry in self._history.entries(after=self.last):
             self._apply(entry)
@@ -156,8 +154,7 @@ class Tally:
 
     def instances(self) -> list[str]:
         """The run's instances, in the order of the context; to be read only. Raises `RedisError`."""
-        number: Any = self._redis.llen(self._keys.instances)
-        if int(number) != len(self._instances):
+        if self._store.count_instances() != len(self._instances):
             self._instances = self._history.instances()
         return self._instances
 
@@ -351,7 +348,7 @@ class OpenedRun:
 
     def require_instance(self, name: str | None) -> None:
         """Raise `InstanceNotFound` for an instance that the run never had, `InstanceDeleted` for one that it had."""
-        if name is None or self.redis.hexists(self.keys.lanes, lane_token(name)):
+        if name is None or RunStore(self.redis, self.keys).has_lane(name):
             return
         if name not in self.instances:  # one for which no call is has no lane
             if name in self.deleted:
@@ -452,7 +449,7 @@ def audit(run: OpenedRun) -> dict[str, Any]:
     before, until = run.query.moment("after"), time.monotonic() + _SECONDS
     found: list[dict[str, Any]] = []
     while True:
-        page: Any = run.redis.xrevrange(run.keys.log, f"({before}" if before is not None else "+", count=_ENTRIES)
+        page = RunStore(run.redis, run.keys).newest_entries(_ENTRIES, before=before)
         for id_, fields in page:
             before = id_.decode()
             if AUDIT in fields:

@@ -42,6 +42,7 @@ from ..store.entries import read_entry
 from ..store.held_calls import read_held
 from ..store.keys import ENDED_STATUSES, Keys
 from ..store.loop_entries import LOOP
+from ..store.run_list import RunStore
 from ..store.scripts import iso_date, server_ms
 from .instances import call, instance, instances, place
 from .opened import OpenedRun, Query, Tally, audit, log, shown, within
@@ -94,11 +95,7 @@ def _cursor(after: str) -> tuple[int, str]:
 def overview(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN`."""
     state, keys = run.state, run.keys
-    with run.redis.pipeline(transaction=False) as pipeline:
-        pipeline.xrevrange(keys.log, count=1)
-        pipeline.llen(keys.instances)
-        pipeline.pttl(keys.state)
-        newest, instances, left_ms = pipeline.execute()
+    newest, instances, left_ms = RunStore(run.redis, keys).extent()
     status = status_of(run.redis, keys)
     now_ms = server_ms(run.redis)
     submitted, finished = _ms(state.get("submitted")), _ms(state.get("finished"))
@@ -113,7 +110,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
         "cost": json.loads(state["loop:cost"]) if "loop:cost" in state else None,
         "counts": status["calls"],
         "instances": instances,
-        "log": newest[0][0].decode() if newest else "0-0",
+        "log": newest,
         **_ending(run),
         "loop": run.definition.request is not None,
         "held": status["calls"].get("held", 0) + status.get("held_below", 0),
@@ -128,11 +125,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
 
 def _orders(run: OpenedRun) -> list[dict[str, Any]]:
     """Who has changed the status of a run, the newest last: submitted, forked, paused, resumed or cancelled it."""
-    found: Any = run.redis.xrevrange(run.keys.statuses, count=_MOST_ORDERS)
-    with run.redis.pipeline(transaction=False) as pipeline:
-        for id_, _ in reversed(found):
-            pipeline.xrange(run.keys.log, id_, id_)
-        entries = [read_entry(*entry) for page in pipeline.execute() for entry in page]
+    entries = [read_entry(*entry) for entry in RunStore(run.redis, run.keys).status_entries(_MOST_ORDERS)]
     return [{"id": entry.id, **entry.audit.to_dict()} for entry in entries if entry.audit is not None]
 
 
