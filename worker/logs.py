@@ -160,11 +160,14 @@ class Masking:
 # How the lines of a worker's log are written (`ACTS_LOG_FORMAT`): for people, as Celery does, or as JSON, one a line.
 #
 # Celery's and kombu's lines, ours, and what activities log all go through the handlers that Celery sets up, so one
-# formatter on these is enough. structlog writes the JSON; it is loaded only for that, or where an activity's module
-# uses it: what is logged with it goes the same way then, unless that module has configured it.
+# formatter on these is enough. Where an activity's module uses structlog, what is logged with it goes the same way,
+# unless that module has configured it.
 
-_OUR_FIELDS: Final = frozenset({"data", "at_work", *LABELS})
-"""What records have beside what their caller has given: Celery's `data`, and our labels."""
+_OF_STRUCTLOG: Final = "acts_given"
+"""The attribute of a record with the values that were given to structlog."""
+_OUR_FIELDS: Final = frozenset({"data", "at_work", _OF_STRUCTLOG, *LABELS})
+"""What records have beside Python's own and what their caller has given: Celery's `data`, and our labels."""
+_OWN_FIELDS: Final = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime", "taskName", *_OUR_FIELDS})
 
 
 class MaskedFormatter(logging.Formatter):
@@ -198,33 +201,46 @@ def _indented(text: str) -> str:
     return "\n  ".join(map(escaped, text.split("\n")))
 
 
-def json_formatter() -> logging.Formatter:
-    """Writes a record as one JSON document on one line."""
-    import structlog
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one JSON document on one line: what every line has, what this one is about, what its caller
+    has given.
+    """
 
-    return structlog.stdlib.ProcessorFormatter(
-        processors=[
-            structlog.stdlib.ExtraAdder(),
-            _in_order,
-            structlog.processors.format_exc_info,
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.JSONRenderer(serializer=_serialized),
-        ],
-    )
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        given = {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
+        given |= {name: value for name, value in vars(record).get(_OF_STRUCTLOG, {}).items() if name not in _OUR_FIELDS}
+        document: dict[str, Any] = {
+            "timestamp": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "event": record.getMessage(),
+            **{name: value for name in LABELS if (value := getattr(record, name, None)) is not None},
+            **{name: value for name, value in record.__dict__.items() if name not in _OWN_FIELDS},
+            **{
+                name: value for name, value in record.__dict__.get(_OF_STRUCTLOG, {}).items() if name not in _OUR_FIELDS
+            },
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            document["stack"] = self.formatStack(record.stack_info)
+        return json_text({name: _plain(value) for name, value in document.items()})
 
 
 def take_in_structlog(*, as_json: bool) -> None:
     """Have what is logged with structlog go where all lines go; nothing where it is not used, or was configured."""
     if (structlog := sys.modules.get("structlog")) is None or structlog.is_configured():
         return
-    wrap = structlog.stdlib.ProcessorFormatter.wrap_for_formatter
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
             structlog.contextvars.merge_contextvars,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.processors.StackInfoRenderer(),
-            wrap if as_json else _for_people,
+            _for_json if as_json else _for_people,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -239,24 +255,10 @@ def _for_people(_: Any, __: str, event: MutableMapping[str, Any]) -> tuple[tuple
     return (" ".join(said),), given
 
 
-def _in_order(_: Any, __: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """What every line has, then what this one is about, then what its caller has given."""
-    record: logging.LogRecord = event["_record"]
-    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    labels = {name: value for name in LABELS if (value := getattr(record, name, None)) is not None}
-    return {
-        "timestamp": moment.replace("+00:00", "Z"),
-        "level": record.levelname.lower(),
-        "logger": record.name,
-        "process": record.process,
-        "event": event.pop("event", ""),
-        **labels,
-        **{name: value for name, value in event.items() if name not in _OUR_FIELDS},
-    }
-
-
-def _serialized(document: Mapping[str, Any], **_: Any) -> str:
-    return json_text({name: _plain(value) for name, value in document.items()})
+def _for_json(_: Any, __: str, event: MutableMapping[str, Any]) -> tuple[tuple[str], dict[str, Any]]:
+    """An event as a message of the standard library that holds its values."""
+    given = {name: event.pop(name) for name in ("exc_info", "stack_info") if name in event}
+    return (str(event.pop("event", "")),), {**given, "extra": {_OF_STRUCTLOG: dict(event)}}
 
 
 def _plain(value: Any) -> Any:
@@ -289,6 +291,6 @@ def _set_up(logger: logging.Logger, masking: Masking, as_json: bool, **_: Any) -
     for handler in logger.handlers:
         handler.addFilter(AT_WORK)
         if isinstance(handler.formatter, ColorFormatter):
-            inner = json_formatter() if as_json else handler.formatter
+            inner = JsonFormatter() if as_json else handler.formatter
             handler.setFormatter(MaskedFormatter(inner, masking, as_json=as_json))
     take_in_structlog(as_json=as_json)

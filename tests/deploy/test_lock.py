@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from .files import DEPLOY, ROOT, instructions
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-EXTRAS = ("flower", "ui", "otel", "metrics", "openai", "anthropic")
+EXTRAS = ("flower", "ui", "hooks", "otel", "metrics", "openai", "anthropic")
 IMAGE = {"sys_platform": "linux", "platform_machine": "x86_64", "python_version": "3.13", "extra": ""}
 
 

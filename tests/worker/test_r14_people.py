@@ -25,7 +25,18 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from acts_celery import AlreadyDecided, AmbiguousRun, BeingAmended, Client, HeldAnew, NotHeld, Run, RunNotFound, RunOver
+from acts_celery import (
+    AlreadyDecided,
+    AmbiguousRun,
+    BeingAmended,
+    Client,
+    HeldAnew,
+    NotHeld,
+    Run,
+    RunNotFound,
+    RunOver,
+    WorkerError,
+)
 from acts_celery.broker_config import EmbeddedServer, SettingsError, load
 from acts_celery.broker_config.tokens import Identity
 from acts_celery.protocol import Rejected
@@ -34,7 +45,8 @@ from acts_celery.worker.cli import acts as group
 from acts_celery.worker.cli.options import Failed
 from acts_celery.worker.cli.run import Decider
 from acts_celery.worker.client.amendment import AmendmentSteps
-from acts_celery.worker.recovery.overdue import next_delay_ms
+from acts_celery.worker.recovery.overdue import HoldHook, next_delay_ms
+from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.held_calls import Actor, AuditRecord
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.run_list import child_id
@@ -974,3 +986,13 @@ def test_r14_1_explain_names_the_call_that_waits_for_a_person(backend: Backend) 
     assert "acts held" in command(backend, "explain", run.id, "state.b").stdout
     run.approve(0)
     assert backend.wait(run.id).data()["state"]["b"] == 1
+
+
+def test_r14_a_hook_without_what_sends_its_requests_says_which_extra_has_it(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = {"hold_webhook_url": "https://example.org/", "hold_webhook_secret": SECRET}
+    settings = settings_apart(server, "hookless", **hook)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with connect(settings) as redis, pytest.raises(WorkerError, match=r"acts-celery\[hooks\]"):
+        HoldHook(redis, settings)

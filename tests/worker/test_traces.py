@@ -26,7 +26,7 @@ from acts_celery.worker.broker.attempts import Attempt, CallId, TracePlace, call
 from acts_celery.worker.broker.messages import ActivityCall, pack_message, unpack_activity_call
 from acts_celery.worker.client.call_results import Timing
 from acts_celery.worker.errors import MalformedMessage
-from acts_celery.worker.logs import AT_WORK, MaskedFormatter, Masking, _set_up, json_formatter, lane_at_work
+from acts_celery.worker.logs import AT_WORK, JsonFormatter, MaskedFormatter, Masking, _set_up, lane_at_work
 from acts_celery.worker.registry.loading import load as load_activities
 from acts_celery.worker.store.entries import Spent
 from acts_celery.worker.store.keys import Keys
@@ -753,7 +753,7 @@ def written(formatter: logging.Formatter, message: Any, *args: Any, **extra: Any
 
 def test_nothing_that_is_logged_breaks_a_document_or_forges_a_line() -> None:
     odd = {"nan": float("nan"), "bytes": b"\xff", "set": {1}, "object": object(), "key": {1: "x\u2028y"}}
-    line = written(json_formatter(), 'a\n{"level": "forged"} \x9b2J %s', "x", **odd)
+    line = written(JsonFormatter(), 'a\n{"level": "forged"} \x9b2J %s', "x", **odd)
     assert line.count("\n") == 1
     assert line.rstrip("\n").isprintable()
     document = json.loads(line)
@@ -764,7 +764,7 @@ def test_nothing_that_is_logged_breaks_a_document_or_forges_a_line() -> None:
 
 def test_a_lane_whose_run_was_not_read_yet_has_no_trace() -> None:
     with lane_at_work("r", None):
-        document = json.loads(written(json_formatter(), "said"))
+        document = json.loads(written(JsonFormatter(), "said"))
     assert (document["run"], "trace" in document, "call" in document) == ("r", False, False)
 
 

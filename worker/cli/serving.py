@@ -83,12 +83,12 @@ def made_token(
 
 def log_to_stderr(settings: Settings) -> None:
     """The audit trail, and whatever is wrong, as a worker writes its log."""
-    from ..logs import MaskedFormatter, Masking, json_formatter
+    from ..logs import JsonFormatter, MaskedFormatter, Masking
 
     as_json = settings.log_format == "json"
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
     handler = logging.StreamHandler(sys.stderr)
-    inner = json_formatter() if as_json else plain
+    inner = JsonFormatter() if as_json else plain
     handler.setFormatter(MaskedFormatter(inner, Masking(settings), as_json=as_json))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("acts").setLevel(logging.INFO)

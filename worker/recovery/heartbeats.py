@@ -54,7 +54,7 @@ from ..broker.transport import BackendConnection, broker_failures, retry_while_u
 from ..errors import InfrastructureError, MalformedMessage
 from ..fairness import Quarantine, alone_from
 from ..limits import limits_of
-from ..logs import MaskedFormatter, Masking, json_formatter
+from ..logs import JsonFormatter, MaskedFormatter, Masking
 from ..outages import Batcher, Duty, Outage, on_threads, watch_connections
 from ..store.connections import connect_once
 from ..store.keys import Keys, processes
@@ -567,5 +567,5 @@ def _write_log(settings: Settings) -> None:
     """Write the log where the worker writes its own."""
     own = logging.Formatter("[%(asctime)s: %(levelname)s/sidecar] %(message)s")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(MaskedFormatter(json_formatter() if settings.log_format == "json" else own, Masking(settings)))
+    handler.setFormatter(MaskedFormatter(JsonFormatter() if settings.log_format == "json" else own, Masking(settings)))
     logging.getLogger().addHandler(handler)

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +30,7 @@ from ...protocol.engine.events import Failure
 from ..broker.attempts import Attempt, CallId, lost
 from ..broker.consumer import Publisher
 from ..broker.messages import Completion, TaskMessage, lane_task, rest_of, unpack_task, with_attempt
-from ..errors import QueueRefused, RunNotFound
+from ..errors import QueueRefused, RunNotFound, WorkerError
 from ..process import count_refusal
 from ..store.commits import PUBLISHED_SECONDS, DueRuns
 from ..store.connections import PASSING, read_tokens
@@ -109,6 +110,9 @@ class HoldHook:
     """Tells one address. Made where `hold_webhook_url` is set."""
 
     def __init__(self, redis: Redis, settings: Settings) -> None:
+        """Raises `WorkerError` where what sends the requests is not installed."""
+        if find_spec("httpx") is None:
+            raise WorkerError("ACTS_HOLD_WEBHOOK_URL takes another package: pip install 'acts-celery[hooks]'")
         assert settings.hold_webhook_url is not None
         assert settings.hold_webhook_secret is not None
         self._redis = redis

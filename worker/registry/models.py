@@ -13,6 +13,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from ...broker_config import ConfiguredModel, Settings
@@ -378,10 +379,12 @@ Part = Mapping[str, Any]
 
 
 def image_size(content: bytes) -> Size | None:
-    """The size of a picture, by its header; None where that cannot be read."""
-    import imagesize
-
+    """The size of a picture, by its header; None where that cannot be read, or the extra `models` is not installed:
+    then it counts as the largest.
+    """
     try:
+        import imagesize
+
         width, height = imagesize.get(io.BytesIO(content))
     except Exception:  # whatever a parser makes of bytes that anybody may have written
         return None
@@ -398,9 +401,10 @@ def valid_size(size: tuple[Any, Any]) -> Size | None:
 def described(content: bytes) -> Part | None:
     """What a file part says of a picture that a tool has answered; None where it cannot be shown."""
     media_type, size = picture_type(content), image_size(content)
-    if media_type is None or size is None:
+    if media_type is None or (size is None and find_spec("imagesize") is not None):
         return None
-    return {"media_type": media_type, "bytes": len(content), "pixels": [*size]}
+    pixels = {"pixels": [*size]} if size is not None else {}
+    return {"media_type": media_type, "bytes": len(content), **pixels}
 
 
 def picture_message(
