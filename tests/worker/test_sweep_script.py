@@ -16,7 +16,6 @@ from redis.exceptions import ResponseError
 
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.broker_config.configuration import queue_prefix
-from acts_celery.protocol import Limits
 from acts_celery.protocol.engine.events import Outcome, Status
 from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
 from acts_celery.worker.broker.consumer import Publisher
@@ -29,9 +28,6 @@ from acts_celery.worker.broker.messages import (
     TaskMessage,
     Unanswered,
     pack,
-    pack_report,
-    unpack,
-    unpack_report,
 )
 from acts_celery.worker.recovery import overdue
 from acts_celery.worker.recovery.heartbeats import Heartbeat, ReportQueue
@@ -565,14 +561,6 @@ def test_a_report_of_a_run_that_had_the_id_before_is_passed_over(judged: Judged,
     judged.reports.send(Report(begun=(AttemptRef.of(tokens.given(Attempt(CallId(RUN, None, 0)))),)))
     judged.sweeper.sweep()
     assert judged.stands() == (f"running:1:0:me/{FAR}" if counts else f"sent:1:0:me/{FAR}")
-
-
-def test_a_report_of_a_worker_of_a_version_before_has_no_seals() -> None:
-    packed = unpack(pack_report(Report(begun=(ref(),), completed=(Completion(ref(2)),))))
-    assert packed["begun"] == [list(ref()[:5])]
-    assert packed["closed"][0][0] == list(ref(2)[:5])
-    del packed["seals"]
-    assert unpack_report(pack(packed), Limits()).begun == (ref()._replace(seal=""),)
 
 
 def test_a_report_that_none_of_ours_has_written_is_passed_over(judged: Judged) -> None:

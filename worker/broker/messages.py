@@ -481,8 +481,6 @@ _TICK_ANSWER: Final = TypeAdapter(_TickAnswer)
 
 
 # Reports: what a process that sees only the broker says of its calls, as it travels.
-#
-# The names of the fields on the wire are those that workers of versions before this one read and write.
 
 LONGEST_WHY: Final = 300
 """Characters of what a report says of a request that was not answered."""
@@ -498,7 +496,7 @@ class AttemptRef(NamedTuple):
     token: Token = ""
     """What shows that the call was given to who speaks of it (see `tokens.shown_token`)."""
     seal: Token = ""
-    """That of the run: another one may have its id since. It travels beside the others, which older versions read."""
+    """That of the run: another one may have its id since."""
 
     @classmethod
     def of(cls, attempt: Attempt) -> AttemptRef:
@@ -562,9 +560,9 @@ class Report:
     """Those at work."""
     ended: tuple[AttemptRef, ...] = ()
     """Those that were reported before and whose results are sent."""
-    completed: Annotated[tuple[Completion, ...], Field(alias="closed")] = ()
+    completed: tuple[Completion, ...] = ()
     """The fire-and-forget calls that have ended."""
-    reserved: Annotated[tuple[AttemptRef, ...], Field(alias="held")] = ()
+    reserved: tuple[AttemptRef, ...] = ()
     """Those taken from a queue and not begun."""
     probes: tuple[Probe, ...] = ()
     """Those that came out of a queue."""
@@ -578,53 +576,25 @@ class Report:
         return Report(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed(Report):
-    """A report as it travels."""
-
-    seals: Mapping[Annotated[str, Field(max_length=LONGEST_TYPE)], tuple[Token, ...]] = field(default_factory=dict)
-    """Of what is said of calls, by the fields of the report."""
-
-
 OF_CALLS: Final = ("begun", "ended", "reserved", "completed", "unanswered")
 """The fields of a report that are about calls."""
-_NAMES: Final = {"completed": "closed", "reserved": "held"}
-"""Fields that have another name on the wire."""
-_UNSEALED: Final = AttemptRef._fields.index("seal")
-_PACKED: Final = TypeAdapter(_Packed)
+_REPORT: Final = TypeAdapter(Report)
 _PROBE: Final = TypeAdapter(Probe)
 
 
 def pack_report(report: Report) -> bytes:
     """The bytes of a report."""
-    said = {one.name: getattr(report, one.name) for one in fields(report)}
-    seals = {name: [ref_of(one).seal for one in said[name]] for name in OF_CALLS if said[name]}
-    said |= {name: [_unsealed(one) for one in said[name]] for name in OF_CALLS}
-    return pack({_NAMES.get(name, name): value for name, value in said.items()} | ({"seals": seals} if seals else {}))
+    return pack(_fields(report))
 
 
 def unpack_report(data: object, limits: Limits) -> Report:
     """The inverse of `pack_report`. Raises `MalformedMessage`."""
-    packed = read_packed(_PACKED, data, limits, limits.call_bytes)
-    said = {one.name: getattr(packed, one.name) for one in fields(Report)}
-    for name, seals in packed.seals.items():
-        if name in OF_CALLS and len(seals) == len(said[name]):
-            said[name] = tuple(map(_sealed, said[name], seals))
-    return Report(**said)
+    return read_packed(_REPORT, data, limits, limits.call_bytes)
 
 
 def ref_of(one: AboutCall) -> AttemptRef:
     """Which attempt something that a report says is about."""
     return one if isinstance(one, AttemptRef) else one.ref
-
-
-def _unsealed(one: AboutCall) -> tuple[object, ...]:
-    return one[:_UNSEALED] if isinstance(one, AttemptRef) else (one.ref[:_UNSEALED], *one[1:])
-
-
-def _sealed(one: AboutCall, seal: str) -> AboutCall:
-    ref = ref_of(one)._replace(seal=seal)
-    return ref if isinstance(one, AttemptRef) else one._replace(ref=ref)
 
 
 def probe_task(probe: Probe) -> TaskMessage:
