@@ -80,6 +80,11 @@ class UnknownName(Cause):
     """What to do, where no known name is like it."""
 
 
+def listed(names: object) -> Iterable[str]:
+    """The names in a container, where it can list them."""
+    return names if isinstance(names, Iterable) else ()
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One structural error: `pointer` is a JSON pointer (RFC 6901) into the submission (SPEC R7.1)."""

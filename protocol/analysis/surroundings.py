@@ -11,8 +11,9 @@ from itertools import chain, compress, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
-from ..calls.call import META_PROPERTIES, Call, place_in
-from ..calls.delegates import input_misfit
+from ..calls.call import Call, place_in
+from ..calls.declarations import input_misfit
+from ..calls.meta_properties import ALIASES, BY_NAME
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, said_of
 from ..errors import Speller, pointer, segments, squeezed
@@ -325,7 +326,7 @@ def _is_for_calls(schema: Any) -> bool:
 #
 # One walk over every string and key of the calls, along the literal tables below.
 
-_META: Final = META_PROPERTIES
+_META: Final = (*BY_NAME, *ALIASES)
 _SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META}
 _TEXT_LIKENESS: Final = 0.8
 """Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""

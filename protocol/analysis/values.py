@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..calls.call import Call, place_in
-from ..calls.delegates import input_schema
+from ..calls.declarations import input_schema
 from ..calls.tools import Executor
 from ..errors import Speller, pointer
 from ..messages import ERROR

@@ -21,7 +21,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ..calls.call import Call
-from ..calls.delegates import declares_tools
+from ..calls.declarations import declares_tools
 from ..calls.tools import ANONYMOUS, Executor, Tool
 from ..engine.loop import LoopLimits
 from ..errors import ExpressionError

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from ..errors import ExpressionError, Problem, UnknownName, pointer, unparsed
-from ..messages import ERROR, EVERYWHERE, TRUST
+from ..errors import ExpressionError, Problem, UnknownName, listed, pointer, unparsed
+from ..messages import EVERYWHERE
 from ..paths import MISSING, strings, type_name
-from ..references import DAGGER, Expression, Reference, is_expression, parse, parse_output_path
+from ..references import DAGGER, Expression, Reference, is_expression, parse
 from ..schemas import Schema, excerpt
-from ..state.labels import TRUSTED, Labels, label_problems
+from ..state.labels import TRUSTED, Labels
 from ..state.operations import Method
 from ..state.scopes import read_scope
 from ..templates import (
@@ -28,27 +28,8 @@ from ..templates import (
     expressions_in,
     standing_in,
 )
-from .declarations import listed
-from .tools import ALIASES, REASONING, Executor, Runner, Tool
-
-_METHODS: Final = tuple(Method)
-META_PROPERTIES: Final = (
-    "_tool",
-    "_outputPath",
-    "_outputMethod",
-    "_instance",
-    "_scopes",
-    "_gather",
-    "_each",
-    "_delegate",
-    "_activity",
-    "_output",
-    REASONING,
-    TRUST,
-    *ALIASES,
-)
-"""The properties of a call that mean something to the backend."""
-
+from .meta_properties import ALIASES, META_PROPERTIES, RESULT, kind_found
+from .tools import Executor, Runner, Tool
 
 Read = tuple[str, Expression]
 """Where in a call (JSON pointer) an expression stands, by itself or in a template."""
@@ -65,10 +46,14 @@ class Call:
     runner: Runner
     reads: tuple[Read, ...]
     """Where in the call (JSON pointer) each expression stands."""
-    scopes: tuple[Reference, ...]
-    output: Expression | None
-    method: Method
-    instance: str | None
+    scopes: tuple[Reference, ...] = ()
+    output: Expression | None = None
+    method: Method = Method.SET
+    instance: str | None = None
+    gather: bool = False
+    """Whether it reads in every instance (SPEC R10.4)."""
+    each: tuple[str, ...] = ()
+    """The parameters for each of whose elements it is carried out (SPEC R4.10)."""
     told: Labels = TRUSTED
     """The sources of who chose it: of what the model that wrote it was shown (SPEC R16.3), or as it says itself."""
 
@@ -93,19 +78,9 @@ class Call:
         return self.instance == EVERYWHERE
 
     @property
-    def gather(self) -> bool:
-        """Whether it reads in every instance (SPEC R10.4)."""
-        return self.properties.get("_gather") is True
-
-    @property
-    def each(self) -> tuple[str, ...]:
-        """The parameters for each of whose elements it is carried out (SPEC R4.10)."""
-        return names_of(self.properties.get("_each", ()))
-
-    @property
     def given(self) -> Any:
         """The result a model wrote into a latent call, or `MISSING` (SPEC R4.7)."""
-        return self.raw.get("_output", MISSING) if self.runner.executor is Executor.LATENT else MISSING
+        return self.raw.get(RESULT, MISSING) if self.runner.executor is Executor.LATENT else MISSING
 
     @property
     def is_note(self) -> bool:
@@ -188,7 +163,9 @@ def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
     if raw.get("_tool") is None:
         return [Problem(pointer(*at, "_tool") if "_tool" in raw else pointer(*at), 'a call needs a "_tool"')]
     if not isinstance(raw["_tool"], str) or not raw["_tool"]:
-        return [Problem(pointer(*at, "_tool"), f'a call needs a "_tool", the name of a tool ({_found(raw["_tool"])})')]
+        return [
+            Problem(pointer(*at, "_tool"), f'a call needs a "_tool", the name of a tool ({kind_found(raw["_tool"])})')
+        ]
     return []
 
 
@@ -209,88 +186,6 @@ def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read
     return tuple(reads), problems
 
 
-def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the meta-properties of a completed call (SPEC R2.5, R3.2, R8.1)."""
-    for key, value in properties.items():
-        if not key.startswith("_"):
-            continue
-        match key:
-            case "_instance" | "_delegate" | "_activity" | "_outputPath" | "_reasoningForCall" if not isinstance(
-                value, str
-            ):
-                yield Problem(pointer(*at, key), "must be a string")
-            case "_outputPath":
-                yield from _output_path_problems(value, *at, key)
-            case "_instance" if not value:
-                yield Problem(pointer(*at, key), "is empty: name an instance of the context, or leave _instance out")
-            case "_gather" if not isinstance(value, bool):
-                yield Problem(pointer(*at, key), f"must be true or false ({_found(value)})")
-            case "_gather" if value and "_instance" in properties:
-                yield Problem(
-                    pointer(*at, key), "cannot stand beside _instance: a call with _gather reads in every instance"
-                )
-            case "_trust":
-                yield from label_problems(value, *at, key)
-            case "_each":
-                yield from _each_problems(value, properties, *at, key)
-            case "_outputMethod" if value not in _METHODS:
-                yield Problem(pointer(*at, key), f"must be one of {', '.join(Method)}")
-            case "_scopes" if not isinstance(value, list):
-                yield Problem(pointer(*at, key), "must be a list of kinds or references")
-            case "_scopes":
-                yield from _scope_problems(value, *at, key)
-
-
-def names_of(each: str | Iterable[str]) -> tuple[str, ...]:
-    """The parameters that a valid `_each` names."""
-    return (each,) if isinstance(each, str) else tuple(each)
-
-
-def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        yield Problem(pointer(*at), f"must be the name of a parameter, or a list of such names ({_found(value)})")
-        return
-    if properties.get("_gather") is True:
-        yield Problem(pointer(*at), "cannot stand beside _gather, which reads an object of instances and no list")
-    if len(set(names)) < len(names):
-        yield Problem(pointer(*at), "names a parameter twice")
-    for name in names:
-        if name.startswith("_") or name not in properties:
-            known = UnknownName(name, tuple(key for key in properties if not key.startswith("_")))
-            yield Problem(pointer(*at), f"names {name!r}, which is not a parameter of the call", known)
-        elif not isinstance(properties[name], str) or not is_expression(properties[name]):
-            text = f"names {name!r}, which must be a reference to a list: for values known now, write a call for each"
-            yield Problem(pointer(*at), text)
-
-
-def _output_path_problems(path: str, *at: str | int) -> Iterator[Problem]:
-    if not path.strip():
-        yield Problem(pointer(*at), "is empty: name a place such as †state.result, or leave _outputPath out")
-        return
-    try:
-        places = parse_output_path(path).references
-    except ExpressionError as error:
-        yield unparsed(error, *at)
-        return
-    if any(place.kind == ERROR for place in places):
-        yield Problem(pointer(*at), "leads to the kind error, which only the engine writes: name another kind")
-
-
-def _scope_problems(scopes: list[Any], *at: str | int) -> Iterator[Problem]:
-    for index, scope in enumerate(scopes):
-        if not isinstance(scope, str) or not scope:
-            yield Problem(
-                pointer(*at, index),
-                f'must be a kind such as "state" or a reference such as "†state.user" ({_found(scope)})',
-            )
-            continue
-        try:
-            read_scope(scope)
-        except ExpressionError as error:
-            yield unparsed(error, *at, index)
-
-
 def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str, Any]:
     """A call's properties with what its tool pins filled in, and `_imports` under its newer name (SPEC R8.1).
 
@@ -301,7 +196,7 @@ def completed(raw: Mapping[str, Any], constants: Mapping[str, Any]) -> dict[str,
     properties = {
         key: value
         for key, value in raw.items()
-        if key not in ALIASES and not (value is None and key.startswith("_") and key != "_output")
+        if key not in ALIASES and not (value is None and key.startswith("_") and key != RESULT)
     }
     aliased = {name: raw[alias] for alias, name in ALIASES.items() if raw.get(alias) is not None}
     return {**constants, **aliased, **properties}
@@ -311,7 +206,7 @@ def place_in(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Where a property of a completed call stands in the call as it was written: under its older name, or, where its
     tool's schema fills it in, nowhere below the call itself.
     """
-    if raw.get(key) is not None or key == "_output":
+    if raw.get(key) is not None or key == RESULT:
         return (key,)
     older = next((alias for alias, name in ALIASES.items() if name == key and raw.get(alias) is not None), None)
     return (older,) if older is not None else ()
@@ -339,19 +234,11 @@ def make_call(
     An expression that does not parse is no read. `reads` spares looking for them where they are known.
     """
     properties = completed(raw, constants)
-    path = properties.get("_outputPath")
-    return Call(
-        index=index,
-        raw=raw,
-        properties=properties,
-        runner=runner,
-        reads=read_expressions(raw)[0] if reads is None else reads,
-        scopes=tuple(map(read_scope, properties["_scopes"])) if "_scopes" in properties else (),
-        output=parse_output_path(path) if path is not None else None,
-        method=Method(properties.get("_outputMethod", Method.SET)),
-        instance=properties.get("_instance"),
-        told=frozenset(properties.get(TRUST, ())),
-    )
+    meant = {one.field: one.parse(properties[one.name]) for one in _PARSED if one.name in properties}
+    return Call(index, raw, properties, runner, read_expressions(raw)[0] if reads is None else reads, **meant)
+
+
+_PARSED: Final = tuple(one for one in META_PROPERTIES if one.field)
 
 
 def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
@@ -361,11 +248,6 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
     for scope in map(read_scope, completed(raw, {}).get("_scopes", ())):
         if scope.path:
             yield Expression(((scope,),))
-
-
-def _found(value: Any) -> str:
-    """What stands where a text should."""
-    return f"found: {type_name(value) if value != '' else 'an empty text'}"
 
 
 # Elements: a call with `_each` is carried out once for each element of the lists it is given (SPEC R4.10).

@@ -19,9 +19,9 @@ from ..messages import TRUST
 from ..paths import MISSING
 from ..references import Expression, Path, parse_output_path
 from ..schemas import CompiledSchema, Schema, compiled, conjuncts, excerpt
-from ..schemas.algebra import call_schema, speaks_of_meta_properties
 from ..schemas.walk import applied, matches, normalized
 from ..state.scopes import NamedScopes
+from .meta_properties import ALIASES, FILLED_IN, RESULT, WHO, WITHHELD, call_schema, speaks_of_meta_properties
 from .trust import ToolTrust
 
 # Output pins: the spellings under which a tool's schema may admit the output path of a call (SPEC R4.1).
@@ -61,29 +61,13 @@ def _parsed(path: Any) -> Expression | None:
 
 GRANTED: Final = "x-granted"
 """Keyword of `_scopes`: what a call that omits them gets, as an activity's signature asks for (SPEC R4.1a)."""
-WHO: Final = ("_tool", "_activity", "_delegate")
-"""The meta-properties that say who runs a call."""
 PLAIN: Final = "x-plain"
 """Keyword of `_output`: it comes from a return annotation and speaks of plain values only (SPEC R4.6). These are what
 the activity returns `always`, or `sometimes`, where it may as well choose a path with an `Output` or a `Message`.
 """
-REASONING: Final = "_reasoningForCall"
-"""Why a model makes a call, in its own words: admitted always, kept in the log, given to no code (SPEC R4.1, R12.4)."""
 _CHEAP: Final = 100
 """Schemas that look at each part of a call no more often than this cost less than reading it does."""
-_FILLED_IN: Final = (
-    "_outputPath",
-    "_outputMethod",
-    "_scopes",
-    "_delegate",
-    "_activity",
-    "_instance",
-    "_gather",
-    "_each",
-)
-_RESULT: Final = ("properties", "_output")
-ALIASES: Final = {"_imports": "_scopes"}
-"""Older names of meta-properties, accepted in calls and in tools (SPEC R8.1)."""
+_RESULT: Final = ("properties", RESULT)
 ANONYMOUS: Final = "anonymous"
 """The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
 
@@ -151,7 +135,7 @@ class Tool:
         """
         pinned: dict[str, Any] = {}
         for keyword in (GRANTED, "const"):
-            for key in _FILLED_IN:
+            for key in FILLED_IN:
                 for part in conjuncts(self._said_of(key), self.document):
                     if part.get(keyword) is not None:
                         pinned[key] = part[keyword]
@@ -211,7 +195,7 @@ class Tool:
 
     def _promised(self, *plain: str | None) -> Schema | None:
         """What is said of results, by the parts that are marked in one of these ways (see `PLAIN`)."""
-        said = self._said_of("_output") if self.is_held else []
+        said = self._said_of(RESULT) if self.is_held else []
         promises = [part for part in said if (part.get(PLAIN) if isinstance(part, dict) else None) in plain]
         if len(promises) > 1:
             return excerpt({"allOf": promises}, self.document)
@@ -344,9 +328,7 @@ class Tool:
     def _meta_mentioned(self) -> tuple[str, ...]:
         """Patterns for the names of the meta-properties that the schema speaks of, wherever it is applied to a call."""
         names, patterns = self._mentioned
-        named = "|".join(
-            re.escape(name) for name in sorted({*names, "_tool", REASONING, TRUST}) if name.startswith("_")
-        )
+        named = "|".join(re.escape(name) for name in sorted({*names, "_tool", *WITHHELD}) if name.startswith("_"))
         return (f"^(?:{named})$", *sorted(filter(speaks_of_meta_properties, patterns)))
 
     @cached_property

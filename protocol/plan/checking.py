@@ -19,7 +19,6 @@ from ..calls.call import (
     asks,
     completed,
     make_call,
-    meta_problems,
     place_in,
     read_expressions,
     shape_problems,
@@ -31,13 +30,14 @@ from ..calls.declarations import (
     UnknownRunner,
     contradictions,
     extended,
-    listed,
+    input_misfit,
     no_remedy,
+    unawaited_problem,
 )
-from ..calls.delegates import input_misfit, unawaited_problem
-from ..calls.tools import ALIASES, ANONYMOUS, Executor, Runner, Tool
+from ..calls.meta_properties import ALIASES, meta_problems
+from ..calls.tools import ANONYMOUS, Executor, Runner, Tool
 from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
-from ..errors import Problem, Rejected, UnknownName, pointer, segments
+from ..errors import Problem, Rejected, UnknownName, listed, pointer, segments
 from ..limits import Limits, exceeded
 from ..messages import EVERYWHERE
 from ..paths import MISSING

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ..calls.call import Call, read_approvals
-from ..calls.delegates import input_schema
+from ..calls.declarations import input_schema
 from ..calls.tools import ANONYMOUS, Tool
 from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
 from ..errors import Problem, pointer

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from json import dumps
 from typing import Any, Final
 
-from ..calls.declarations import Declared, read_tools
-from ..calls.delegates import declares_tools
+from ..calls.declarations import Declared, declares_tools, read_tools
 from ..calls.tools import Tool
 from ..calls.trust import ENDORSES, OperatorTrust, ToolTrust
 from ..errors import Problem, pointer

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from ..calls.tools import ALIASES
+from ..calls.meta_properties import RESULT
 from ..errors import Problem, no_json, pointer, repeated_key
 from ..paths import parts_of
 from ..schemas import compiled, excerpt
@@ -381,7 +381,7 @@ def _call_without(request: Request, call: Any) -> Any:
     kept = {
         key: value
         for key, value in call.items()
-        if value is not None or not (key.startswith("_") or key in ALIASES) or key in ("_tool", "_output")
+        if value is not None or not key.startswith("_") or key in ("_tool", RESULT)
     }
     return _cleaned(kept, tool.document)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..calls.call import Call
-from ..calls.delegates import delegate_context
+from ..calls.declarations import delegate_context
 from ..calls.outputs import PATH, VALUE, Alternative, names_of
 from ..calls.tools import ANONYMOUS, Executor, Tool
 from ..errors import ExpressionError, Problem, Rejected, one_line

@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from ..calls.call import ASK_HUMAN, names_of
+from ..calls.call import ASK_HUMAN
 from ..calls.declarations import Declared, Toolbox
-from ..calls.tools import ALIASES, REASONING, WHO, Executor, Runner, Tool
+from ..calls.meta_properties import (
+    ALIASES,
+    META_PROPERTIES,
+    RESULT,
+    WHO,
+    MetaProperty,
+    Role,
+    call_schema,
+    names_of,
+    speaks_of_meta_properties,
+)
+from ..calls.tools import Executor, Runner, Tool
 from ..calls.trust import ToolTrust
 from ..errors import Problem, Rejected, pointer
 from ..messages import EVERYWHERE, Message
@@ -21,9 +32,7 @@ from ..plan.checking import Environment, asked_of, check_calls, reach_of, toolbo
 from ..plan.config import Advisor, advisors_of, meta_of
 from ..plan.submission import Submission, read_submission, shaped
 from ..schemas import CompiledSchema, compiled, conjuncts, excerpt
-from ..schemas.algebra import call_schema, speaks_of_meta_properties
 from ..schemas.walk import admits_name, applied, normalized
-from ..state.operations import Method
 from ..trust import shows_untrusted
 from .data_blocks import Budget, StrangePlaces
 from .widening import Definitions, Widening, closed, joined, untitled
@@ -260,11 +269,8 @@ _ASIDES: Final[Mapping[str, tuple[_Compose, _Judge]]] = {
 # stand in the order in which a model does best to write them: what a call sees before what it is given, and where its
 # result goes last. A constant that the tool pins may be left out: it is filled in.
 
-_SHOWN_IN_ORDER: Final = ("_instance", "_gather", "_each", "_delegate", "_activity", "_scopes")
-"""The meta-properties that stand before the parameters, behind `_tool` and `_reasoningForCall`."""
-_BEHIND: Final = ("_output", "_outputPath", "_outputMethod")
-"""Those that stand behind them."""
-_OWN: Final = frozenset({"_tool", REASONING, *_SHOWN_IN_ORDER, *_BEHIND, *ALIASES})
+_IN_ORDER: Final = sorted((one for one in META_PROPERTIES if one.role < Role.LABELS), key=lambda one: one.role)
+_OWN: Final = frozenset({*(one.name for one in _IN_ORDER), *ALIASES})
 _WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
 _OF_OTHERS: Final = ("additionalProperties", "unevaluatedProperties")
 """Keywords that speak of the parameters that a tool does not name."""
@@ -299,86 +305,108 @@ class CallComposing:
         if patterns := dict(self._patterns()):
             schema["patternProperties"] = patterns
         conditions = list(self._conditions())
-        if {"_instance", "_gather"} <= shown.keys():
-            conditions.append({"not": {"required": ["_instance", "_gather"]}})
-        if lists := self._lists:
-            conditions.append(lists[0] if "_each" in self.tool.constants else {"anyOf": [_WITHOUT_EACH, *lists]})
-            conditions += [{"not": {"required": ["_gather", "_each"]}}] if {"_gather", "_each"} <= shown.keys() else []
+        for one in _IN_ORDER:
+            conditions += one.conditions(self)
+            if one.excludes and {one.excludes, one.name} <= shown.keys():
+                conditions.append({"not": {"required": [one.excludes, one.name]}})
         if len(conditions) == 1 and not conditions[0].keys() & schema.keys():
             return {**schema, **conditions[0]}
         return {**schema, "allOf": conditions} if conditions else schema
 
     def _properties(self) -> Iterator[tuple[str, Any]]:
         """What a model is shown, in order."""
-        yield "_tool", {"const": self.tool.name}
-        yield REASONING, {"type": "string"}
-        for name in _SHOWN_IN_ORDER:
-            yield from self._meta(name)
+        for one in _IN_ORDER:
+            if one.role < Role.RESULT:
+                yield from self._meta(one)
         for name in self._named:
             if not name.startswith("_"):
                 yield name, self._widening.value(joined(self._said(name)))
         for name in self._named:
             if name.startswith("_") and name not in _OWN:
                 yield name, self._widening.data(joined(self._said(name)))
-        for name in _BEHIND:
-            yield from self._meta(name)
+        for one in _IN_ORDER:
+            if one.role >= Role.RESULT:
+                yield from self._meta(one)
 
-    def _meta(self, name: str) -> Iterator[tuple[str, Any]]:
+    def _meta(self, one: MetaProperty) -> Iterator[tuple[str, Any]]:
         """A meta-property, where a model may give it."""
+        name = one.name
+        if one.role in (Role.TOOL, Role.RECORD):
+            yield name, {"const": self.tool.name} if one.role is Role.TOOL else {"type": "string"}
+            return
         said = self._said(name)
         if False in said:
             return
-        if name in self.tool.constants and not self._is_granted(name) and not self._is_choice(name):
+        is_choice = name == "_outputPath" and bool(self.places)
+        if name in self.tool.constants and not self._is_granted(name) and not is_choice:
             if name not in WHO:
                 yield name, {"const": self.tool.constants[name]}
             return
-        match name:
-            case "_instance" if self.request.instances:
-                yield name, self._instance_schema()
-            case "_gather" if self.request.instances and not self.tool.constants.get("_instance"):
-                yield name, {"const": True}
-            case "_each" if self._lists:
-                yield name, {"enum": list(self._choices_of_lists)}
-            case "_delegate" | "_activity":
-                if allowed := list(filter(self._is_allowed, self.tool.choices(name))):
-                    yield name, {"enum": allowed}
-            case "_scopes" if said:
-                yield name, self._without_refused_scopes(self._widening.data(joined(said)))
-            case "_output" if self._is_latent and not self.request.is_lazy:
-                yield name, self._widening.data(joined(said))
-            case "_outputPath" if self._is_choice(name):
-                yield name, {"enum": list(self.tool.pinned_places)}
-            case "_outputPath":
-                yield name, self._widening.data(joined(said)) if said else self.definitions.reference()
-            case "_outputMethod":
-                yield name, self._widening.data(joined(said)) if said else {"enum": list(map(str, Method))}
+        schema = one.offered(self, said) if one.offered is not None else None
+        if schema is not None:
+            yield name, schema
+
+    # What the rows of the table ask, see `Offer`.
+
+    @property
+    def has_instances(self) -> bool:
+        """Whether the context has instances."""
+        return bool(self.request.instances)
 
     @cached_property
-    def _choices_of_lists(self) -> tuple[str | list[str], ...]:
+    def lists(self) -> tuple[str | list[str], ...]:
         """The parameters for each of whose elements a call may be carried out (SPEC R4.10)."""
         if self._is_latent or self.request.runner(self.tool).name == ASK_HUMAN:
             return ()
         given = [name for name in self._named if not name.startswith("_")]
         return tuple(one for one in self.tool.lists if all(name in given for name in names_of(one)))
 
-    @cached_property
-    def _lists(self) -> list[dict[str, Any]]:
-        """What holds of a call for each of these choices: a reference stands there."""
-        reference = self.definitions.reference
-        return [
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places of a latent call of which its tool pins one of several: the model chooses."""
+        return self.tool.pinned_places if self.takes_result else ()
+
+    @property
+    def takes_result(self) -> bool:
+        """Whether a model gives the result in the call (SPEC R12.4)."""
+        return self._is_latent and not self.request.is_lazy
+
+    def data(self, said: Sequence[Any]) -> Any:
+        """What the tool says of a property, which holds no reference."""
+        return self._widening.data(joined(said))
+
+    def reference(self) -> Any:
+        """The schema of any reference."""
+        return self.definitions.reference()
+
+    def code(self, name: str) -> list[str]:
+        """The delegates or activities that may be chosen (SPEC R4.2a)."""
+        allow = self.request.toolbox.allow
+        return [code for code in self.tool.choices(name) if allow is None or code in allow]
+
+    def is_constant(self, name: str) -> bool:
+        """Whether the tool's schema fills a property in."""
+        return bool(self.tool.constants.get(name))
+
+    def for_lists(self) -> list[dict[str, Any]]:
+        """What holds of a call for each of the choices of lists: a reference stands there."""
+        lists = [
             {
-                "properties": {"_each": {"const": one}, **{name: reference() for name in names_of(one)}},
+                "properties": {"_each": {"const": one}, **{name: self.reference() for name in names_of(one)}},
                 "required": list(names_of(one)),
             }
-            for one in self._choices_of_lists
+            for one in self.lists
         ]
+        if not lists:
+            return []
+        return [lists[0] if "_each" in self.tool.constants else {"anyOf": [_WITHOUT_EACH, *lists]}]
 
     @cached_property
     def _required(self) -> frozenset[str]:
         """The properties that a call must have, as far as they are shown."""
         asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
         asked |= {ALIASES[name] for name in asked & ALIASES.keys()}
-        asked -= {"_output", *self.tool.constants}
+        asked -= {RESULT, *self.tool.constants}
         said = self._said("_outputPath")
         if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
             asked |= {"_outputPath"} - self.tool.constants.keys()
@@ -390,8 +418,9 @@ class CallComposing:
         choosing = any(self.tool.choices(name) for name in ("_delegate", "_activity"))
         return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
 
-    def _without_refused_scopes(self, schema: Any) -> Any:
+    def scopes(self, said: Sequence[Any]) -> Any:
         """What is said of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""
+        schema = self.data(said)
         items = schema.get("items") if isinstance(schema, dict) else None
         behind = list(self.request.toolbox.behind(self.tool, self.request.runner(self.tool)))
         if not behind or not isinstance(items, dict) or "enum" not in items:
@@ -399,32 +428,20 @@ class CallComposing:
         kept = [scope for scope in items["enum"] if not any(_refuses(tool, scope) for tool in behind)]
         return {**schema, "items": {**items, "enum": kept}} if kept else {**schema, "maxItems": 0}
 
-    def _is_choice(self, name: str) -> bool:
-        """Whether it is the place of a latent call that its tool pins to one of several: the model chooses."""
-        is_open = name == "_outputPath" and self._is_latent and not self.request.is_lazy
-        return is_open and bool(self.tool.pinned_places)
+    def instance(self, said: Sequence[Any]) -> Any:
+        """The instances of the context, as far as the tool admits them, and all; what runs in all of them anyway does
+        not say so.
+        """
+        instances = [*self.request.instances, *([] if self.request.is_lazy else [EVERYWHERE])]
+        if said:
+            admitted = compiled(excerpt({"allOf": said}, self._document))
+            return {"enum": [name for name in instances if not admitted.problems(name)]}
+        self.definitions.schemas.setdefault("instance", {"enum": instances})
+        return {"$ref": "#/$defs/instance"}
 
     def _is_granted(self, name: str) -> bool:
         """Whether a call that omits a meta-property is given it, and may as well have another value (SPEC R4.1a)."""
-        return not any("const" in part for part in self._applied(self._said(name)))
-
-    def _is_allowed(self, code: Any) -> bool:
-        """Whether a choice of code is allowed (SPEC R4.2a)."""
-        return self.request.toolbox.allow is None or code in self.request.toolbox.allow
-
-    @property
-    def _instances(self) -> list[str]:
-        """What `_instance` may be; what runs in all of them anyway does not say so."""
-        return [*self.request.instances, *([] if self.request.is_lazy else [EVERYWHERE])]
-
-    def _instance_schema(self) -> dict[str, Any]:
-        """The instances of the context, as far as the tool admits them."""
-        said = self._said("_instance")
-        if said:
-            admitted = compiled(excerpt({"allOf": said}, self._document))
-            return {"enum": [name for name in self._instances if not admitted.problems(name)]}
-        self.definitions.schemas.setdefault("instance", {"enum": self._instances})
-        return {"$ref": "#/$defs/instance"}
+        return not any("const" in part for part in applied(self._said(name), self._document))
 
     def _patterns(self) -> Iterator[tuple[str, Any]]:
         """What is said of parameters by patterns of their names."""
@@ -457,9 +474,6 @@ class CallComposing:
 
     def _admits_null(self, said: Any) -> bool:
         return said is False or not compiled(excerpt({"allOf": [said]}, self._document)).problems(None)
-
-    def _applied(self, said: list[Any]) -> list[dict[str, Any]]:
-        return applied(said, self._document)
 
     @cached_property
     def _named(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Final
 
-from ..calls.tools import REASONING
+from ..calls.meta_properties import META_PROPERTIES
 from ..errors import json_text
 
 VERSION: Final = 11
@@ -44,18 +44,6 @@ write one again that is done.
 - "_outputPath" is a reference to the place where the result of the call is stored, such as "†state.summary": you \
 choose it, unless the tool says what it writes. Another call may refer to that place. "A || B" lets the tool choose \
 one of two places. Without a place the result is not kept, and you are not told whether the call has succeeded."""
-_META: Final = {
-    "_outputMethod": """\
-- "_outputMethod" says how the result is joined to what is there: "set" replaces it (the default), "merge" joins \
-objects at every depth, "assign" at the top only, "push" adds an element to a list, "concat" joins lists or texts.""",
-    REASONING: f'- "{REASONING}" says in a few words why you make the call. People read it; no tool sees it.',
-    "_scopes": '- "_scopes" lists the data that the tool may see besides its parameters, as references.',
-    "_output": """\
-- "_output" is the result of a call that you give yourself. It may build on the "_output" of calls before it. Leave it \
-out where it depends on any other value that is not there yet: you are asked for it when it is. Nothing in it is read \
-as a reference, so a † is written once there.""",
-}
-"""What is said of a meta-property, where some tool shows it."""
 _EXAMPLE: Final = """\
 For example, with tools find(city: string) -> {id: string} and book(hotel: string, guest: string):
 {"calls": [{"_tool": "find", "city": "Omsk", "_outputPath": "†state.hotel"}, {"_tool": "book", "hotel": \
@@ -154,7 +142,7 @@ def calling(shown: Container[str], *, speaks: bool, has_instances: bool, has_lis
 
 
 def _meta(shown: Container[str]) -> list[str]:
-    return [said for name, said in _META.items() if name in shown]
+    return [one.text for one in META_PROPERTIES if one.text and one.name in shown]
 
 
 def _further(*, has_instances: bool, has_lists: bool, is_lazy: bool) -> list[str]:

@@ -349,7 +349,7 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
 def _of_call(plan: Plan, index: int) -> dict[str, Any]:
     """What a call asks a model for its result, as far as that is known. Raises `Rejected` where it asks none."""
     from ...protocol import Problem, Rejected
-    from ...protocol.calls.delegates import declares_tools
+    from ...protocol.calls.declarations import declares_tools
     from ...protocol.calls.tools import ANONYMOUS, Executor
     from ...protocol.engine.execution import Execution
     from ...protocol.errors import pointer

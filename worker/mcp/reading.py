@@ -18,7 +18,7 @@ from pydantic import Field
 from ...broker_config import Settings
 from ...broker_config.tokens import Right
 from ...protocol import Rejected
-from ...protocol.calls.delegates import input_schema
+from ...protocol.calls.declarations import input_schema
 from ...protocol.errors import segments
 from ...protocol.facade import explained
 from ...protocol.paths import MISSING

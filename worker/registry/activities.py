@@ -23,7 +23,8 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from ...protocol.calls.call import ASK_HUMAN
 from ...protocol.calls.declarations import Contract, digest_of
-from ...protocol.calls.tools import GRANTED, REASONING
+from ...protocol.calls.meta_properties import WITHHELD
+from ...protocol.calls.tools import GRANTED
 from ...protocol.calls.trust import trust_problems
 from ...protocol.errors import Problem, Speller
 from ...protocol.limits import has_control_characters
@@ -223,7 +224,7 @@ class Activity(Registered):
     ) -> Callable[[], Any]:
         """The function with its arguments: ready to be called, once."""
         if self.takes_call:
-            seen = {key: value for key, value in call.items() if key not in (REASONING, TRUST)}
+            seen = {key: value for key, value in call.items() if key not in WITHHELD}
             return lambda: self.function({**seen, **parameters}, dict(context))
         given = {kind: context.get(kind, {}) for kind in self.scopes}
 

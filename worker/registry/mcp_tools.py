@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...broker_config import McpServer, Settings
 from ...protocol.calls.declarations import read_tools
-from ...protocol.calls.tools import WHO
+from ...protocol.calls.meta_properties import WHO
 from ...protocol.limits import Limits, value_problems
 from ...protocol.messages import TRUST
 from ...protocol.paths import copied

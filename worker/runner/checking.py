@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 from ...broker_config import Settings
 from ...protocol import Plan, Problem, Rejected, check_amendment, check_in
 from ...protocol.calls.call import ASK_HUMAN, QUESTION, Call, place_in
-from ...protocol.calls.delegates import declares_tools
+from ...protocol.calls.declarations import declares_tools
 from ...protocol.calls.tools import Executor, Runner
 from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust
 from ...protocol.engine.loop import PRICE_REMEDY

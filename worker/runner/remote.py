@@ -17,7 +17,7 @@ from redis import Redis
 from ...broker_config import EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE, Settings
 from ...protocol import Limits, Message, Output, Plan, Rejected
 from ...protocol.calls.call import Call
-from ...protocol.calls.delegates import child_context, declares_tools, delegate_context
+from ...protocol.calls.declarations import child_context, declares_tools, delegate_context
 from ...protocol.calls.outputs import Alternative, chosen, names_of
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust

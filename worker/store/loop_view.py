@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
+from ...protocol.calls.meta_properties import RECORDS
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, Asked, Loop, LoopLimits, PartCame, Planned, Stage, Tick
 from ...protocol.engine.outcomes import holds_references
@@ -360,7 +361,7 @@ def repeats_of(view: LoopView) -> dict[str, Any] | None:
 
 def _written(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Calls without what the model has thought of them."""
-    return [{key: part for key, part in call.items() if key != "_reasoningForCall"} for call in calls]
+    return [{key: part for key, part in call.items() if key not in RECORDS} for call in calls]
 
 
 def _given(view: LoopView, tick: Tick) -> Sequence[str | None]:

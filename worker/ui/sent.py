@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...protocol.analysis.findings import arrows
 from ...protocol.calls.call import Call
-from ...protocol.calls.delegates import delegate_context
+from ...protocol.calls.declarations import delegate_context
 from ...protocol.calls.outputs import Alternative, alternative
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.engine.costs import Cost
