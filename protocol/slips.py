@@ -22,7 +22,7 @@ from .messages import DATA_TYPES
 from .paths import index_or_key
 from .plan.graph import Writers
 from .plan.layout import Layout
-from .plan.places import KIND, Places, Promises, WrittenPlaces, named_below, parts_of
+from .plan.places import KIND, Places, Promises, WrittenPlaces
 from .references import (
     DAGGER,
     MAX_SEGMENTS,
@@ -32,6 +32,7 @@ from .references import (
     expression_in,
     is_expression,
 )
+from .schemas.walk import named_below, parts_of
 from .templates import OPENING, Template, bare, meaning
 
 # Embedded references: what was meant to be read in the middle of a text, and the text as a template (SPEC R2.6).

@@ -22,7 +22,7 @@ from ..paths import MISSING
 from ..plan.graph import Writers
 from ..plan.lanes import Lane
 from ..plan.layout import Layout
-from ..plan.places import Promises, schemas_at
+from ..plan.places import Promises
 from ..references import Expression, Path, Reference
 from ..schemas import Schema, compiled
 from ..schemas.algebra import (
@@ -36,6 +36,7 @@ from ..schemas.algebra import (
     types_of,
 )
 from ..schemas.validation import Checker, holds_expression
+from ..schemas.walk import schemas_at
 from ..state.fold import Fold
 from ..state.operations import Method
 from ..templates import assumed_meaning

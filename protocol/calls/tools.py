@@ -19,7 +19,7 @@ from ..messages import TRUST
 from ..paths import MISSING
 from ..references import Expression, Path, parse_output_path
 from ..schemas import CompiledSchema, Schema, compiled, conjuncts, excerpt
-from ..schemas.walk import applied, matches, normalized
+from ..schemas.walk import all_of, applied, matches, normalized
 from ..state.scopes import NamedScopes
 from .meta_properties import ALIASES, FILLED_IN, RESULT, WHO, WITHHELD, call_schema, speaks_of_meta_properties
 from .trust import ToolTrust
@@ -197,9 +197,7 @@ class Tool:
         """What is said of results, by the parts that are marked in one of these ways (see `PLAIN`)."""
         said = self._said_of(RESULT) if self.is_held else []
         promises = [part for part in said if (part.get(PLAIN) if isinstance(part, dict) else None) in plain]
-        if len(promises) > 1:
-            return excerpt({"allOf": promises}, self.document)
-        promise = promises[0] if promises else None
+        promise = all_of(promises) if promises else None
         return excerpt(promise, self.document) if isinstance(promise, dict) else promise
 
     def place_in_declaration(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:

@@ -19,7 +19,7 @@ from ..messages import Message, is_promise
 from ..paths import MISSING, lookup
 from ..references import Path, Reference
 from ..schemas import conjuncts
-from ..schemas.walk import DEFINITIONS, together
+from ..schemas.walk import DEFINITIONS, parts_of, schemas_at
 from ..state.fold import Fold
 from ..state.kinds import Overlay
 
@@ -358,33 +358,6 @@ class Promises:
         lengths = range(min(1, len(place.path)), len(place.path) + 1)
         above = [Reference(KIND, place.path[:length]) for length in lengths] if place.kind == KIND else ()
         return any(each.names(one) for each in self.all for one in above)
-
-
-def schemas_at(root: Any, path: Path) -> list[Any]:
-    """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
-    found = parts_of([root], root)
-    for segment in path:
-        found = parts_of((below for schema in found for below in named_below(schema, segment)), root)
-    return found
-
-
-def named_below(schema: Any, segment: str | int) -> Iterator[Any]:
-    """What a schema says of one step down, by the properties and items that it names."""
-    properties = schema.get("properties")
-    if isinstance(properties, dict) and str(segment) in properties:
-        yield properties[str(segment)]
-    if isinstance(segment, int):
-        first = schema.get("prefixItems")
-        if isinstance(first, list) and segment < len(first):
-            yield first[segment]
-        elif isinstance(schema.get("items"), dict):
-            yield schema["items"]
-
-
-def parts_of(schemas: Iterable[Any], root: Any) -> list[Any]:
-    """Schemas of one place, and what they refer to or combine, each once."""
-    parts = together(schemas, root, "allOf", "anyOf", "oneOf")
-    return [{} if part is True else part for part in parts if part is not False]
 
 
 def _named(schema: Any, root: Any) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from ..calls.tools import Executor, Tool
 from ..errors import one_line
 from ..schemas import CompiledSchema, conjuncts, excerpt
-from ..schemas.walk import admits_name, normalized, referred
+from ..schemas.walk import admits_name, all_of, normalized, properties_in, referred
 from . import texts
 from .data_blocks import compact
 from .schema import Request, compose, said_of_others
@@ -227,12 +227,7 @@ def _described(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _properties(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """What is said of each property, by its name: by all that say something of it."""
-    found: dict[str, list[Any]] = {}
-    for part in parts:
-        for name, schema in part.get("properties", {}).items():
-            found.setdefault(name, []).append(schema)
-    joined = {name: said[0] if len(said) == 1 else {"allOf": said} for name, said in found.items()}
-    return {name: said for name, said in joined.items() if admits_name(parts, name)}
+    return {name: all_of(said) for name, said in properties_in(parts).items() if admits_name(parts, name)}
 
 
 def _result(request: Request, tool: Tool) -> CompiledSchema | None:

@@ -42,6 +42,7 @@ from .walk import (
     Schema,
     SchemaError,
     admits_type,
+    all_of,
     conjuncts,
     excerpt,
     found,
@@ -501,7 +502,7 @@ class CompiledSchema:
         said = [part for part in parts if isinstance(part, dict) and part]
         if not said or False in parts:
             return None
-        return excerpt(said[0] if len(said) == 1 else {"allOf": said}, self.document)
+        return excerpt(all_of(said), self.document)
 
     def _admits(self, path: Path, type_: str) -> bool:
         """Whether a value of a type can stand at a path, as far as types say it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urljoin
@@ -117,6 +117,20 @@ def conjuncts(schemas: Iterable[Any], root: Any) -> list[dict[str, Any]]:
 def applied(schemas: Iterable[Any], root: Any) -> list[dict[str, Any]]:
     """The objects among them and among all others that they may apply there, depending on the value."""
     return [part for part in together(schemas, root, *IN_PLACE) if isinstance(part, dict)]
+
+
+def all_of(said: Sequence[Any]) -> Any:
+    """One schema that says what several say; what one says alone stays as it is."""
+    return said[0] if len(said) == 1 else {"allOf": [*said]}
+
+
+def properties_in(parts: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What the schemas of a place say of each property that they name, in order."""
+    found: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, said in part.get("properties", {}).items():
+            found.setdefault(name, []).append(said)
+    return found
 
 
 def reachable(document: Any, entry: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -384,6 +398,33 @@ def parts_at(schema: Schema, path: Path, root: Schema | None = None) -> list[Sch
     return parts
 
 
+def schemas_at(root: Any, path: Path) -> list[Any]:
+    """What a schema says of a path, by the properties and items that it names; nothing where it names none."""
+    found = parts_of([root], root)
+    for segment in path:
+        found = parts_of((below for schema in found for below in named_below(schema, segment)), root)
+    return found
+
+
+def named_below(schema: Any, segment: str | int) -> Iterator[Any]:
+    """What a schema says of one step down, by the properties and items that it names."""
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and str(segment) in properties:
+        yield properties[str(segment)]
+    if isinstance(segment, int):
+        first = schema.get("prefixItems")
+        if isinstance(first, list) and segment < len(first):
+            yield first[segment]
+        elif isinstance(schema.get("items"), dict):
+            yield schema["items"]
+
+
+def parts_of(schemas: Iterable[Any], root: Any) -> list[Any]:
+    """Schemas of one place, and what they refer to or combine, each once."""
+    parts = together(schemas, root, "allOf", "anyOf", "oneOf")
+    return [{} if part is True else part for part in parts if part is not False]
+
+
 def admits_type(schema: Schema, *types: str) -> bool:
     """Whether a schema's own `type` admits one of these."""
     declared = schema.get("type") if isinstance(schema, dict) else None
@@ -472,7 +513,7 @@ def modern(document: Any) -> Any:
         return document
     number = int(draft[1]) if draft[1] else _LAST_NUMBERED + 1
     written = copied(document)
-    for _, part in _dialect_schemas(written):
+    for *_, part in _schemas(written):
         _translate(part, number, document)
     del written["$schema"]
     return written
@@ -482,26 +523,10 @@ def misfits(document: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     """The annotations of a document that are not of their type: a pointer, the schema that has it, and its name. They
     say nothing about values.
     """
-    for place, part in _dialect_schemas(document):
+    for place, _, part in _schemas(document):
         for name, type_ in _TYPES.items():
             if name in part and not isinstance(part[name], type_):
                 yield pointer(*place, name), part, name
-
-
-def _dialect_schemas(document: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every object that may be a schema, with its place; outer ones first, and those in it as it is left."""
-    stack: list[tuple[Path, Any]] = [((), document)]
-    while stack:
-        place, part = stack.pop()
-        if isinstance(part, list):
-            stack.extend(((*place, index), below) for index, below in enumerate(part))
-        if isinstance(part, dict):
-            yield place, part
-            for key, below in part.items():
-                if key in NAMED | DEFINITIONS and isinstance(below, dict):
-                    stack.extend(((*place, key, name), item) for name, item in below.items())
-                elif key not in VALUES:
-                    stack.append(((*place, key), below))
 
 
 def _translate(part: dict[str, Any], number: int, document: Any) -> None:
@@ -598,7 +623,7 @@ def normalized(document: Any, readings: Readings = lambda _, path: (path,)) -> A
 
 def _schemas(document: Any) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """Every object that may be applied as a schema, where it stands, and the address that counts there; outer ones
-    first. What stands in values is none. References may lead to what no keyword applies.
+    first, and those in it as it is left. What stands in values is none. References may lead to what no keyword applies.
     """
     stack: list[tuple[Path, str, Any]] = [((), "", document)]
     while stack:

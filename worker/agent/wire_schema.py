@@ -11,14 +11,13 @@ and where that is not enough, all of these calls.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Final
 
 from ...protocol.requests.reading import AS_TEXT
-from ...protocol.schemas.walk import is_whole_text
+from ...protocol.schemas.walk import is_whole_text, reachable, referred, subschemas
 from .prices import Rules
 
 # How large a schema is by the measures that providers limit (SPEC R12.6).
@@ -78,8 +77,7 @@ def size_of(schema: Any) -> Size:
         optional=len(properties) - len(schema.get("required", ())),
         characters=sum(map(len, (*properties, *definitions))) + sum(len(str(value)) for value in listed),
     )
-    below = [*properties.values(), *definitions.values(), *schema.get("anyOf", ())]
-    below += [schema[key] for key in ("items", "additionalProperties") if key in schema]
+    below = (*definitions.values(), *(part for _, part in subschemas(schema)))
     return sum(map(size_of, below), own)
 
 
@@ -442,17 +440,8 @@ def _is_deep(part: Schema) -> bool:
 
 def _is_cyclic(name: str, given: Mapping[str, Any]) -> bool:
     """Whether a definition leads to itself."""
-    met, left = set[str](), [name]
-    while left:
-        text = repr(given[left.pop()])
-        for other in re.findall(r"'\$ref': '#/\$defs/([^']*)'", text):
-            plain = other.replace("~1", "/").replace("~0", "~")
-            if plain == name:
-                return True
-            if plain in given and plain not in met:
-                met.add(plain)
-                left.append(plain)
-    return False
+    root = {"$defs": given}
+    return any(referred(part.get("$ref"), root) is given[name] for _, part in reachable(root, ("$defs", name)))
 
 
 def _tool_of(part: Schema) -> str | None:
