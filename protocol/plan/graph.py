@@ -15,11 +15,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ..calls.call import Call
 from ..messages import ERROR, EVERYWHERE
 from ..references import Reference
+
+T = TypeVar("T")
 
 SPELLED_OUT: Final = 8
 """Up to this many calls waited for at one place are listed one by one."""
@@ -461,39 +463,53 @@ def sees(reader: Call, writer: Call) -> bool:
     return reader.instance is not None and EVERYWHERE in (reader.instance, writer.instance)
 
 
+class PlaceIndex(Generic[T]):
+    """Things by the places that they are about, each once for a place, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[str, ...], dict[T, None]] = defaultdict(dict)
+        self._at_or_below: dict[tuple[str, ...], dict[T, None]] = defaultdict(dict)
+
+    def add(self, place: Reference, thing: T) -> None:
+        """Add a thing that is about a place."""
+        key = place.key
+        self._at[key][thing] = None
+        for length in range(1, len(key) + 1):
+            self._at_or_below[key[:length]][thing] = None
+
+    def at(self, place: Reference) -> Iterator[T]:
+        """Those about a place or one below it, then those about one above (SPEC R6.1); a thing may come twice."""
+        key = place.key
+        yield from self._at_or_below.get(key, ())
+        for length in range(1, len(key)):
+            yield from self._at.get(key[:length], ())
+
+
 class ReadPlaces:
     """Places that are read, and whether another overlaps any of them."""
 
     def __init__(self, places: Iterable[Reference]) -> None:
-        self._at = {place.key for place in places}
-        self._at_or_above = {key[:length] for key in self._at for length in range(1, len(key) + 1)}
+        self._index = PlaceIndex[None]()
+        for place in places:
+            self._index.add(place, None)
 
     def overlap(self, place: Reference) -> bool:
         """Whether one of them is this place, above it or below it (SPEC R6.1)."""
-        key = place.key
-        return key in self._at_or_above or any(key[:length] in self._at for length in range(1, len(key)))
+        return any(True for _ in self._index.at(place))
 
 
 class Readers:
     """An index over the places that calls read, as `places` has it."""
 
     def __init__(self, calls: Iterable[Call], places: _Places = places_seen) -> None:
-        self._at: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
-        self._at_or_below: dict[tuple[str, ...], dict[int, None]] = defaultdict(dict)
+        self._index = PlaceIndex[int]()
         for call in calls:
             for place in places(call):
-                key = place.key
-                self._at[key][call.index] = None
-                for length in range(1, len(key) + 1):
-                    self._at_or_below[key[:length]][call.index] = None
+                self._index.add(place, call.index)
 
     def at(self, place: Reference, *, but: int | None = None) -> Iterator[int]:
         """The calls, but one, that read at, above or below a place; a call may come twice."""
-        key = place.key
-        groups = [self._at_or_below.get(key, {})]
-        groups += [self._at.get(key[:length], {}) for length in range(1, len(key))]
-        for group in groups:
-            yield from (index for index in group if index != but)
+        return (index for index in self._index.at(place) if index != but)
 
     def has(self, place: Reference, *, but: int) -> bool:
         """Whether a call but this one reads there."""

@@ -21,6 +21,7 @@ from ..errors import ExpressionError, Problem, pointer, shortened
 from ..limits import Limits, scalar_problem, value_problems
 from ..messages import DATA_TYPES, EVERYWHERE, Message
 from ..paths import strings
+from ..plan.graph import PlaceIndex
 from ..plan.places import Promises
 from ..references import DAGGER, Expression, Reference, expression_in, parse_output_path
 from ..slips import Literals, NamedPlaces, Slip, Slips, named_by, placeholder
@@ -48,10 +49,11 @@ def dependents(
     the calls, in whatever order they stand.
     """
     gone, there = WrittenPlaces(), WrittenPlaces()
-    causes = _Causes()
+    causes = PlaceIndex[str]()
     for position, call in refused.items():
         gone.add(written := tuple(places_written(request, call)))
-        causes.add(written, pointer("calls", position))
+        for place in written:
+            causes.add(place, pointer("calls", position))
     places = {position: tuple(places_written(request, call)) for position, call in calls.items()}
     for one in places.values():
         there.add(one)
@@ -70,14 +72,15 @@ def dependents(
         for at, expression in left[position]:
             if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
                    for group in expression.alternatives):  # fmt: skip
-                root = next(filter(None, map(causes.of, expression.references)), "the others")
+                root = next((cause for one in expression.references for cause in causes.at(one)), "the others")
                 text = f"{expression} is written by no call that can run: see what is wrong with {root}"
                 yield Problem(pointer("solution", "calls", position) + at, text)
                 del left[position]
                 gone.add(places[position])
-                causes.add(places[position], root)
-                for place in there.remove(places[position]):
-                    waiting.extend(readers.of(place))
+                for place in places[position]:
+                    causes.add(place, root)
+                for emptied in there.remove(places[position]):
+                    waiting.extend(readers.of(emptied))
                 break
 
 
@@ -126,26 +129,6 @@ class WrittenPlaces:
         """Whether one of them is the place, above it or below it."""
         key = place.key
         return self.has_inside(place) or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
-
-
-class _Causes:
-    """What is to be seen to, by the places that are not written for it: the first for each."""
-
-    def __init__(self) -> None:
-        self._at: dict[Key, str] = {}
-        self._above: dict[Key, str] = {}
-
-    def add(self, places: Iterable[Reference], cause: str) -> None:
-        for place in places:
-            self._at.setdefault(place.key, cause)
-            for length in range(1, len(place.key) + 1):
-                self._above.setdefault(place.key[:length], cause)
-
-    def of(self, place: Reference) -> str | None:
-        """Why a place, or one above or below it, is not written."""
-        key = place.key
-        above = (self._at.get(key[:length]) for length in range(1, len(key)))
-        return self._above.get(key) or next(filter(None, above), None)
 
 
 class _Readers:

@@ -32,7 +32,7 @@ from acts_celery.protocol.engine.events import (
 )
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.standing import Guests
-from acts_celery.protocol.plan.lanes import Joins
+from acts_celery.protocol.plan.waits import Joins
 from acts_celery.protocol.state.fold import Fold
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]

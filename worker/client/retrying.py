@@ -22,8 +22,7 @@ from ...protocol.calls.call import call_of
 from ...protocol.engine.events import CallsUndone, Outcome, Status, Success
 from ...protocol.limits import one_message_problems
 from ...protocol.plan.graph import Graph
-from ...protocol.plan.lanes import Joins, Reach
-from ...protocol.plan.waits import Gathers, Waits
+from ...protocol.plan.waits import Gathers, Joins, Reach, Waits
 from ...protocol.state.operations import read_operation
 from ..backoff import batches
 from ..broker.attempts import CallId, call_name, lane_token

@@ -8,7 +8,7 @@ from typing import Any
 
 from acts_celery.protocol import Conflict, Context, Plan
 from acts_celery.protocol.engine.events import Failure, Start, Status, Success
-from acts_celery.protocol.plan.lanes import Joins, Reach
+from acts_celery.protocol.plan.waits import Joins, Reach
 
 from .log import DATE, Lane, Log, Result, standing
 from .process import Process, Task
