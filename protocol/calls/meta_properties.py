@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from ..errors import ExpressionError, Problem, UnknownName, pointer, unparsed
 from ..messages import ERROR, TRUST
 from ..paths import type_name
-from ..references import is_expression, parse_output_path
+from ..references import Reference, is_expression, parse_output_path
 from ..schemas import CompiledSchema
 from ..schemas.walk import IN_PLACE, REFERENCES, Targets, applied, matches, rewritten
 from ..state.labels import label_problems
@@ -53,16 +53,20 @@ class Offer(Protocol):
         """Whether the context has instances."""
 
     @property
-    def lists(self) -> Sequence[str | list[str]]:
-        """What `_each` may be."""
-
-    @property
-    def places(self) -> Sequence[str]:
-        """The places among which a model chooses for a result that it gives."""
+    def gathers(self) -> bool:
+        """Whether a call may read in every instance."""
 
     @property
     def takes_result(self) -> bool:
         """Whether a model gives the result in the call."""
+
+    @property
+    def lists(self) -> tuple[str | list[str], ...]:
+        """What `_each` may be."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places among which a model chooses for a result that it gives."""
 
     def data(self, said: Sequence[Any]) -> Any:
         """What the tool says of a property, which holds no reference."""
@@ -79,12 +83,6 @@ class Offer(Protocol):
     def code(self, name: str) -> Sequence[str]:
         """The delegates or activities that may be chosen."""
 
-    def is_constant(self, name: str) -> bool:
-        """Whether the tool's schema fills a property in."""
-
-    def for_lists(self) -> Sequence[dict[str, Any]]:
-        """What holds of a call for what its `_each` is."""
-
 
 Check = Callable[..., Iterator[Problem]]
 """Takes a value, the properties of its call, and where the value stands."""
@@ -97,13 +95,13 @@ def _text_problems(value: Any, _: Mapping[str, Any], *at: str | int) -> Iterator
         yield Problem(pointer(*at), "must be a string")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MetaProperty:
     """A row of the table."""
 
     name: str
     role: Role
-    problems: Check = _text_problems
+    problems: Check | None = _text_problems
     """What is wrong with a value (SPEC R2.5, R3.2, R8.1)."""
     field: str = ""
     """The attribute of `Call` that holds what a value means; none where nobody asks."""
@@ -114,8 +112,6 @@ class MetaProperty:
     """Whether a tool's schema fills it in where a call leaves it out (SPEC R4.1)."""
     excludes: str = ""
     """The property that cannot stand beside it."""
-    conditions: Callable[[Offer], Sequence[dict[str, Any]]] = lambda _: ()
-    """What else holds of a call that may have it."""
     text: str = ""
     """What a model is told of it where some tool shows it (SPEC R12.5)."""
     older: str = ""
@@ -154,8 +150,13 @@ def _label_problems(value: Any, _: Mapping[str, Any], *at: str | int) -> Iterato
     return label_problems(value, *at)
 
 
-def _no_problems(_: Any, __: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    return iter(())
+def _scopes(scopes: Iterable[str]) -> tuple[Reference, ...]:
+    return tuple(map(read_scope, scopes))
+
+
+def _choice(values: Sequence[Any]) -> Any:
+    """One of some values; None where there are none."""
+    return {"enum": list(values)} if values else None
 
 
 def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
@@ -176,7 +177,7 @@ def _each_problems(value: Any, properties: Mapping[str, Any], *at: str | int) ->
             yield Problem(pointer(*at), text)
 
 
-def _output_path_problems(path: Any, properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
+def _path_problems(path: Any, properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     if not isinstance(path, str):
         yield from _text_problems(path, properties, *at)
         return
@@ -213,102 +214,54 @@ REASONING: Final = "_reasoningForCall"
 """Why a model makes a call, in its own words: admitted always, kept in the log, given to no code (SPEC R4.1, R12.4)."""
 RESULT: Final = "_output"
 """The result that a model gives (SPEC R4.7): data, in which nothing is a reference."""
-META_PROPERTIES: Final = (
-    MetaProperty(name="_tool", role=Role.TOOL, problems=_no_problems),
-    MetaProperty(
-        name="_outputPath",
-        role=Role.PLACE,
-        problems=_output_path_problems,
-        field="output",
-        parse=parse_output_path,
-        offered=lambda offer, said: (
-            {"enum": list(offer.places)} if offer.places else offer.data(said) if said else offer.reference()
-        ),
-        is_filled_in=True,
-    ),
-    MetaProperty(
-        name="_outputMethod",
-        role=Role.PLACE,
-        problems=_method_problems,
-        field="method",
-        parse=Method,
-        offered=lambda offer, said: offer.data(said) if said else {"enum": list(map(str, Method))},
-        is_filled_in=True,
-        text="""\
+_METHOD_TEXT: Final = """\
 - "_outputMethod" says how the result is joined to what is there: "set" replaces it (the default), "merge" joins \
-objects at every depth, "assign" at the top only, "push" adds an element to a list, "concat" joins lists or texts.""",
-    ),
-    MetaProperty(
-        name=REASONING,
-        role=Role.RECORD,
-        text=f'- "{REASONING}" says in a few words why you make the call. People read it; no tool sees it.',
-    ),
-    MetaProperty(
-        name="_scopes",
-        role=Role.SIGHT,
-        problems=_scope_problems,
-        field="scopes",
-        parse=lambda scopes: tuple(map(read_scope, scopes)),
-        offered=lambda offer, said: offer.scopes(said) if said else None,
-        is_filled_in=True,
-        text='- "_scopes" lists the data that the tool may see besides its parameters, as references.',
-        older="_imports",
-    ),
-    MetaProperty(
-        name="_delegate",
-        role=Role.CODE,
-        offered=lambda offer, _: {"enum": list(allowed)} if (allowed := offer.code("_delegate")) else None,
-        is_filled_in=True,
-    ),
-    MetaProperty(
-        name="_activity",
-        role=Role.CODE,
-        offered=lambda offer, _: {"enum": list(allowed)} if (allowed := offer.code("_activity")) else None,
-        is_filled_in=True,
-    ),
-    MetaProperty(
-        name="_instance",
-        role=Role.LANE,
-        problems=_instance_problems,
-        field="instance",
-        offered=lambda offer, said: offer.instance(said) if offer.has_instances else None,
-        is_filled_in=True,
-    ),
-    MetaProperty(
-        name="_gather",
-        role=Role.LANE,
-        problems=_gather_problems,
-        field="gather",
-        parse=bool,
-        offered=lambda offer, _: (
-            {"const": True} if offer.has_instances and not offer.is_constant("_instance") else None
-        ),
-        is_filled_in=True,
-        excludes="_instance",
-    ),
-    MetaProperty(
-        name="_each",
-        role=Role.LANE,
-        problems=_each_problems,
-        field="each",
-        parse=names_of,
-        offered=lambda offer, _: {"enum": list(offer.lists)} if offer.lists else None,
-        is_filled_in=True,
-        excludes="_gather",
-        conditions=lambda offer: offer.for_lists(),
-    ),
-    MetaProperty(
-        name=RESULT,
-        role=Role.RESULT,
-        problems=_no_problems,
-        offered=lambda offer, said: offer.data(said) if offer.takes_result else None,
-        text="""\
+objects at every depth, "assign" at the top only, "push" adds an element to a list, "concat" joins lists or texts."""
+_REASONING_TEXT: Final = f'- "{REASONING}" says in a few words why you make the call. People read it; no tool sees it.'
+_SCOPES_TEXT: Final = '- "_scopes" lists the data that the tool may see besides its parameters, as references.'
+_RESULT_TEXT: Final = """\
 - "_output" is the result of a call that you give yourself. It may build on the "_output" of calls before it. Leave it \
 out where it depends on any other value that is not there yet: you are asked for it when it is. Nothing in it is read \
-as a reference, so a † is written once there.""",
+as a reference, so a † is written once there."""
+META_PROPERTIES: Final = (
+    MetaProperty("_tool", Role.TOOL, problems=None),
+    MetaProperty(
+        "_outputPath", Role.PLACE, problems=_path_problems, field="output", parse=parse_output_path, is_filled_in=True,
+        offered=lambda offer, said: _choice(offer.places) or (offer.data(said) if said else offer.reference()),
     ),
-    MetaProperty(name=TRUST, role=Role.LABELS, problems=_label_problems, field="told", parse=frozenset),
-)
+    MetaProperty(
+        "_outputMethod", Role.PLACE, problems=_method_problems, field="method", parse=Method, is_filled_in=True,
+        offered=lambda offer, said: offer.data(said) if said else _choice(list(map(str, Method))), text=_METHOD_TEXT,
+    ),
+    MetaProperty(REASONING, Role.RECORD, text=_REASONING_TEXT),
+    MetaProperty(
+        "_scopes", Role.SIGHT, problems=_scope_problems, field="scopes", parse=_scopes, is_filled_in=True,
+        offered=lambda offer, said: offer.scopes(said) if said else None, text=_SCOPES_TEXT, older="_imports",
+    ),
+    MetaProperty(
+        "_delegate", Role.CODE, is_filled_in=True, offered=lambda offer, _: _choice(offer.code("_delegate"))
+    ),
+    MetaProperty(
+        "_activity", Role.CODE, is_filled_in=True, offered=lambda offer, _: _choice(offer.code("_activity"))
+    ),
+    MetaProperty(
+        "_instance", Role.LANE, problems=_instance_problems, field="instance", is_filled_in=True,
+        offered=lambda offer, said: offer.instance(said) if offer.has_instances else None,
+    ),
+    MetaProperty(
+        "_gather", Role.LANE, problems=_gather_problems, field="gather", parse=bool, is_filled_in=True,
+        offered=lambda offer, _: {"const": True} if offer.gathers else None, excludes="_instance",
+    ),
+    MetaProperty(
+        "_each", Role.LANE, problems=_each_problems, field="each", parse=names_of, is_filled_in=True,
+        offered=lambda offer, _: _choice(offer.lists), excludes="_gather",
+    ),
+    MetaProperty(
+        RESULT, Role.RESULT, problems=None, text=_RESULT_TEXT,
+        offered=lambda offer, said: offer.data(said) if offer.takes_result else None,
+    ),
+    MetaProperty(TRUST, Role.LABELS, problems=_label_problems, field="told", parse=frozenset),
+)  # fmt: skip
 """In the order in which a model is told of them, and in which they are filled in."""
 
 
@@ -331,7 +284,7 @@ FILLED_IN: Final = tuple(one.name for one in META_PROPERTIES if one.is_filled_in
 def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
     """What is wrong with the meta-properties of a completed call."""
     for name, value in properties.items():
-        if (one := BY_NAME.get(name)) is not None:
+        if (one := BY_NAME.get(name)) is not None and one.problems is not None:
             yield from one.problems(value, properties, *at, name)
 
 

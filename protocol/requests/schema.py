@@ -11,19 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from ..calls import meta_properties as metas
 from ..calls.call import ASK_HUMAN
 from ..calls.declarations import Declared, Toolbox
-from ..calls.meta_properties import (
-    ALIASES,
-    META_PROPERTIES,
-    RESULT,
-    WHO,
-    MetaProperty,
-    Role,
-    call_schema,
-    names_of,
-    speaks_of_meta_properties,
-)
 from ..calls.tools import Executor, Runner, Tool
 from ..calls.trust import ToolTrust
 from ..errors import Problem, Rejected, pointer
@@ -269,8 +259,10 @@ _ASIDES: Final[Mapping[str, tuple[_Compose, _Judge]]] = {
 # stand in the order in which a model does best to write them: what a call sees before what it is given, and where its
 # result goes last. A constant that the tool pins may be left out: it is filled in.
 
-_IN_ORDER: Final = sorted((one for one in META_PROPERTIES if one.role < Role.LABELS), key=lambda one: one.role)
-_OWN: Final = frozenset({*(one.name for one in _IN_ORDER), *ALIASES})
+_IN_ORDER: Final = sorted(
+    (one for one in metas.META_PROPERTIES if one.role < metas.Role.LABELS), key=lambda one: one.role
+)
+_OWN: Final = frozenset({*(one.name for one in _IN_ORDER), *metas.ALIASES})
 _WITHOUT_EACH: Final = {"not": {"required": ["_each"]}}
 _OF_OTHERS: Final = ("additionalProperties", "unevaluatedProperties")
 """Keywords that speak of the parameters that a tool does not name."""
@@ -306,7 +298,7 @@ class CallComposing:
             schema["patternProperties"] = patterns
         conditions = list(self._conditions())
         for one in _IN_ORDER:
-            conditions += one.conditions(self)
+            conditions += self._of_lists() if one.name == "_each" else []
             if one.excludes and {one.excludes, one.name} <= shown.keys():
                 conditions.append({"not": {"required": [one.excludes, one.name]}})
         if len(conditions) == 1 and not conditions[0].keys() & schema.keys():
@@ -316,7 +308,7 @@ class CallComposing:
     def _properties(self) -> Iterator[tuple[str, Any]]:
         """What a model is shown, in order."""
         for one in _IN_ORDER:
-            if one.role < Role.RESULT:
+            if one.role < metas.Role.RESULT:
                 yield from self._meta(one)
         for name in self._named:
             if not name.startswith("_"):
@@ -325,21 +317,21 @@ class CallComposing:
             if name.startswith("_") and name not in _OWN:
                 yield name, self._widening.data(joined(self._said(name)))
         for one in _IN_ORDER:
-            if one.role >= Role.RESULT:
+            if one.role >= metas.Role.RESULT:
                 yield from self._meta(one)
 
-    def _meta(self, one: MetaProperty) -> Iterator[tuple[str, Any]]:
+    def _meta(self, one: metas.MetaProperty) -> Iterator[tuple[str, Any]]:
         """A meta-property, where a model may give it."""
         name = one.name
-        if one.role in (Role.TOOL, Role.RECORD):
-            yield name, {"const": self.tool.name} if one.role is Role.TOOL else {"type": "string"}
+        if one.role in (metas.Role.TOOL, metas.Role.RECORD):
+            yield name, {"const": self.tool.name} if one.role is metas.Role.TOOL else {"type": "string"}
             return
         said = self._said(name)
         if False in said:
             return
         is_choice = name == "_outputPath" and bool(self.places)
         if name in self.tool.constants and not self._is_granted(name) and not is_choice:
-            if name not in WHO:
+            if name not in metas.WHO:
                 yield name, {"const": self.tool.constants[name]}
             return
         schema = one.offered(self, said) if one.offered is not None else None
@@ -348,10 +340,15 @@ class CallComposing:
 
     # What the rows of the table ask, see `Offer`.
 
-    @property
+    @cached_property
     def has_instances(self) -> bool:
         """Whether the context has instances."""
         return bool(self.request.instances)
+
+    @cached_property
+    def gathers(self) -> bool:
+        """Whether a call may read in every instance."""
+        return self.has_instances and not self.tool.constants.get("_instance")
 
     @cached_property
     def lists(self) -> tuple[str | list[str], ...]:
@@ -359,14 +356,14 @@ class CallComposing:
         if self._is_latent or self.request.runner(self.tool).name == ASK_HUMAN:
             return ()
         given = [name for name in self._named if not name.startswith("_")]
-        return tuple(one for one in self.tool.lists if all(name in given for name in names_of(one)))
+        return tuple(one for one in self.tool.lists if all(name in given for name in metas.names_of(one)))
 
-    @property
+    @cached_property
     def places(self) -> tuple[str, ...]:
         """The places of a latent call of which its tool pins one of several: the model chooses."""
         return self.tool.pinned_places if self.takes_result else ()
 
-    @property
+    @cached_property
     def takes_result(self) -> bool:
         """Whether a model gives the result in the call (SPEC R12.4)."""
         return self._is_latent and not self.request.is_lazy
@@ -384,16 +381,12 @@ class CallComposing:
         allow = self.request.toolbox.allow
         return [code for code in self.tool.choices(name) if allow is None or code in allow]
 
-    def is_constant(self, name: str) -> bool:
-        """Whether the tool's schema fills a property in."""
-        return bool(self.tool.constants.get(name))
-
-    def for_lists(self) -> list[dict[str, Any]]:
+    def _of_lists(self) -> list[dict[str, Any]]:
         """What holds of a call for each of the choices of lists: a reference stands there."""
         lists = [
             {
-                "properties": {"_each": {"const": one}, **{name: self.reference() for name in names_of(one)}},
-                "required": list(names_of(one)),
+                "properties": {"_each": {"const": one}, **{name: self.reference() for name in metas.names_of(one)}},
+                "required": list(metas.names_of(one)),
             }
             for one in self.lists
         ]
@@ -405,8 +398,8 @@ class CallComposing:
     def _required(self) -> frozenset[str]:
         """The properties that a call must have, as far as they are shown."""
         asked = {name for part in self._parts for name in part.get("required", ())} | {"_tool"}
-        asked |= {ALIASES[name] for name in asked & ALIASES.keys()}
-        asked -= {RESULT, *self.tool.constants}
+        asked |= {metas.ALIASES[name] for name in asked & metas.ALIASES.keys()}
+        asked -= {metas.RESULT, *self.tool.constants}
         said = self._said("_outputPath")
         if self.tool.output_schema not in (None, True) and not any(map(self._admits_null, said)):
             asked |= {"_outputPath"} - self.tool.constants.keys()
@@ -447,7 +440,7 @@ class CallComposing:
         """What is said of parameters by patterns of their names."""
         for part in self._parts:
             for pattern, below in part.get("patternProperties", {}).items():
-                if pattern != "^_" and not speaks_of_meta_properties(pattern):
+                if pattern != "^_" and not metas.speaks_of_meta_properties(pattern):
                     yield pattern, self._widening.value(below)
 
     @cached_property
@@ -468,7 +461,7 @@ class CallComposing:
 
     def _said(self, name: str) -> list[Any]:
         """What is said of a property whatever the call is, by its names."""
-        names = (name, *(alias for alias, newer in ALIASES.items() if newer == name))
+        names = (name, *(alias for alias, newer in metas.ALIASES.items() if newer == name))
         named = (untitled(part.get("properties", {})) for part in self._parts)
         return [properties[each] for properties in named for each in names if each in properties]
 
@@ -505,7 +498,7 @@ class CallComposing:
 
     @cached_property
     def _calls(self) -> CompiledSchema:
-        return call_schema(CompiledSchema(self.tool.document), {})
+        return metas.call_schema(CompiledSchema(self.tool.document), {})
 
     @cached_property
     def _widening(self) -> Widening:
