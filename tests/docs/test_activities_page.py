@@ -14,7 +14,7 @@ import pytest
 from acts_celery import ActivitiesError, CallFailed, Client
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.protocol import Limits
-from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.declarations import delegate_context
 from acts_celery.protocol.schemas import compiled
 from acts_celery.worker.agent.model_calls import rendered
 from acts_celery.worker.registry.activities import Activity, Policy, make_activity

@@ -19,13 +19,13 @@ from acts_celery.protocol.analysis.sample_values import sample
 from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.paths import nest
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.plan.places import Promise, schemas_at
+from acts_celery.protocol.plan.places import Promise
 from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.requests import compose, read_request
 from acts_celery.protocol.schemas import CompiledSchema, SchemaError, compiled, schema_problem
 from acts_celery.protocol.schemas.algebra import Algebra
 from acts_celery.protocol.schemas.costs import EXCEEDED, reading
-from acts_celery.protocol.schemas.walk import cost_of, matches
+from acts_celery.protocol.schemas.walk import cost_of, matches, schemas_at
 from tests.few import few
 
 # No schema, applied to whatever it likes, takes for ever: it is accepted or rejected within seconds (SPEC R7.1).

@@ -25,7 +25,7 @@ from acts_celery.protocol.calls.tools import GRANTED, PLAIN
 from acts_celery.protocol.engine.events import FINAL, Failure, FanOut, FanOutBegun, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.paths import MISSING
-from acts_celery.protocol.plan.lanes import Joins, Reach
+from acts_celery.protocol.plan.waits import Joins, Reach
 from acts_celery.protocol.state.fold import Fold
 
 from . import naive

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Context, Message, Output, Reference, Rejected, check_submission
-from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.declarations import delegate_context
 from acts_celery.protocol.calls.tools import PLAIN, Tool
 from acts_celery.protocol.engine.events import Decision, Failure, Outcome, Success
 from acts_celery.protocol.engine.execution import Execution

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from acts_celery.protocol import Context, Limits, Reference, Rejected, check, check_submission
-from acts_celery.protocol.calls.delegates import delegate_context, input_misfit
+from acts_celery.protocol.calls.declarations import delegate_context, input_misfit
 from acts_celery.protocol.engine.events import Start, Status
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.plan.checking import Environment

@@ -24,7 +24,7 @@ from acts_celery.protocol import (
 from acts_celery.protocol.analysis.provenance import Effect, Explanation, Logged, Read, explain
 from acts_celery.protocol.analysis.visibility import who_sees
 from acts_celery.protocol.calls.call import Call, make_call
-from acts_celery.protocol.calls.delegates import delegate_context
+from acts_celery.protocol.calls.declarations import delegate_context
 from acts_celery.protocol.calls.tools import Executor, Runner
 from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.plan.additions import SoFar, check_data

@@ -12,11 +12,11 @@ import pytest
 from acts_celery.protocol import Context, Plan, Reference, Rejected, check_submission, references
 from acts_celery.protocol.analysis.sample_values import DemandedShapes
 from acts_celery.protocol.analysis.simulation import simulate
+from acts_celery.protocol.calls import meta_properties
 from acts_celery.protocol.engine.events import Decision, Outcome, Status, Success
 from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import read_answer, read_request
-from acts_celery.protocol.schemas import algebra as calls_of_schemas
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.operations import Method, Operation
 
@@ -579,7 +579,7 @@ def test_what_comes_to_a_global_value_later_still_lies_below_an_instances_own() 
 def test_schemas_are_compiled_and_expressions_parsed_once_for_all_calls() -> None:
     calls = [call(to=f"†state.place{n % 20}", value="†input.once") for n in range(2_000)]
     value = submission(*calls, context=[{"type": "input", "once": 1}], tools={"give": {"required": ["value"]}})
-    kept = (calls_of_schemas._written, references.parse, references.parse_output_path)
+    kept = (meta_properties._written, references.parse, references.parse_output_path)
     before = [cache.cache_info().misses for cache in kept]
     check_submission(value)
     check_submission(value)
