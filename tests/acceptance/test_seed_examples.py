@@ -16,7 +16,7 @@ import pytest
 
 from acts_celery.protocol import parse
 
-from .command import ROOT, acts, completed
+from .command import ROOT, acts, completed, decode
 
 _FOLDER: Final = Path(os.environ.get("ACTS_SEEDS") or ROOT.parent / "shared" / "seeds")
 _TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//.*')
@@ -103,7 +103,7 @@ def needed(value: Any, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_says_precisely_what_is_missing(name: str) -> None:
-    value = json.loads(EXAMPLES[name])
+    value = decode(EXAMPLES[name].encode())
     finished = acts("check", "-", "--json", stdin=EXAMPLES[name].encode())
     assert finished.code == 2, finished
     found = {error["pointer"]: error["message"] for error in finished.json["errors"]}
@@ -113,9 +113,9 @@ def test_an_example_says_precisely_what_is_missing(name: str) -> None:
         assert word in found[at]
 
 
-@pytest.mark.parametrize("name", [name for name, text in EXAMPLES.items() if calls_in(json.loads(text))])
+@pytest.mark.parametrize("name", [name for name, text in EXAMPLES.items() if calls_in(decode(text.encode()))])
 def test_an_example_runs_as_it_stands_with_what_it_lacks(name: str, tmp_path: Path) -> None:
-    options = needed(json.loads(EXAMPLES[name]), tmp_path)
+    options = needed(decode(EXAMPLES[name].encode()), tmp_path)
     checked = acts("check", "-", "--json", *options, stdin=EXAMPLES[name].encode())
     assert checked.code == 0, checked
     result = completed(acts("run", "-", "--json", *options, stdin=EXAMPLES[name].encode()))
