@@ -126,7 +126,13 @@ def _server() -> socket.socket:
 def _serve(requests: socket.socket) -> int:
     """Fork for every request; return the exit code of a command in its process, 0 in the first one at the end."""
     # What any command loads, some of it late.
-    import rich.live  # noqa: F401
+
+    import acts_celery.protocol.analysis
+    import acts_celery.worker.cli
+    import acts_celery.worker.client.amendment
+    import acts_celery.worker.client.client
+    import acts_celery.worker.client.fork
+    import acts_celery.worker.runner.application  # noqa: F401
 
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands
