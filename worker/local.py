@@ -18,13 +18,13 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final
 
+from ..__main__ import own_command
 from ..broker_config import EmbeddedServer, GuardedProcess, Settings, load, queue_names
 from ..protocol import Plan
 from .agent.asking import bounds_of, make_model
 from .agent.scripted import FakeModel, ScriptedModel
 from .client.call_results import await_background
 from .client.client import Client
-from .client.programs import own_command
 from .client.run import Run
 from .client.submitting import Label
 from .errors import ActivitiesError, InfrastructureError, WorkerError

@@ -260,8 +260,8 @@ def test_large_results_are_written_in_commits_of_bounded_size(
 ) -> None:
     sizes: list[int] = []
 
-    def noting(request: Mapping[str, Any]) -> bytes:
-        packed = pack_request(request)
+    def noting(request: Mapping[str, Any], action: str = "") -> bytes:
+        packed = pack_request(request, action)
         sizes.append(len(packed))
         return packed
 
@@ -277,10 +277,10 @@ def test_a_step_ends_when_schemas_have_taken_long(process: Process, monkeypatch:
     counts: list[int] = []
     claims: list[int] = []
 
-    def noting(request: Mapping[str, Any]) -> bytes:
+    def noting(request: Mapping[str, Any], action: str = "") -> bytes:
         counts.append(len(request.get("outcomes", ())))
         claims.append(len(request.get("claims", ())))
-        return pack_request(request)
+        return pack_request(request, action)
 
     monkeypatch.setattr("acts_celery.worker.store.scripts.pack_request", noting)
     heavy = {"items": {"anyOf": [*({"multipleOf": 7 + number} for number in range(1_200)), {"type": "integer"}]}}
@@ -606,10 +606,10 @@ def test_an_answer_that_is_not_awaited_any_more_is_not_taken_for_that_of_the_nex
 
 BOUNDED = """
 import sys
-from acts_celery.worker.runner import checking
-checking._MOST_BYTES, checking._MOST_SECONDS = {bytes}, {seconds}
-checking.verdict_of = lambda check: {work}
-checking.main()
+from acts_celery.worker.runner import validating
+validating._MOST_BYTES, validating._MOST_SECONDS = {bytes}, {seconds}
+validating.verdict_of = lambda check: {work}
+validating.main()
 """
 
 
@@ -631,11 +631,11 @@ def test_its_time_and_its_memory_are_bounded(seconds: float, work: str, ended_by
 
 def test_it_loads_no_more_than_the_core() -> None:
     loaded = (
-        "import sys; from acts_celery.worker.runner import checking; "
+        "import sys; from acts_celery.worker.runner import validating; "
         "print(*{name.split('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not {"celery", "redis", "kombu"} & {*done.stdout.split()}
+    assert not {"celery", "redis", "kombu", "pydantic", "asyncio"} & {*done.stdout.split()}
 
 
 def test_it_ends_with_a_worker_that_is_killed() -> None:

@@ -243,7 +243,7 @@ def _count_together() -> None:
 
 def _commands(count: int, name: str | None, options: list[str]) -> list[list[str]]:
     """What starts so many processes with these options."""
-    from ..client.programs import own_command
+    from ...__main__ import own_command
 
     common = ("worker", "--processes", "1", "--supervised", "--json", *options)
     return [

@@ -20,5 +20,4 @@
 `deleting`      deleting runs, and one person's data
 `evaluation`    cases, run with several models and compared
 `deployments`   runs under way: their list, and a check against new code
-`programs`      the command that starts another process of ours
 """

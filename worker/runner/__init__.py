@@ -12,4 +12,5 @@
 `remote`       calls that other workers run
 `rooms`        what other rooms do for the core
 `checking`     what is wrong with a submission, by what is registered here
+`validating`   the process in which heavy checks are made
 """

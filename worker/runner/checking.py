@@ -6,8 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import resource
-import signal
 import sys
 from asyncio import IncompleteReadError, LimitOverrunError, create_subprocess_exec
 from asyncio.subprocess import PIPE, Process
@@ -350,39 +348,6 @@ def _supported(plan: L, *, is_new: bool = True) -> L:
     return plan
 
 
-# The process in which heavy checks are made; `validator` begins it.
-#
-# It says that it is there by an empty line, reads each check as three lines, and answers with one: a list of problems,
-# each a pointer and a sentence. It ends with the process that began it, whatever ends that, since its input ends then.
-
-_MOST_BYTES: Final = 2**30
-"""Of memory: beyond, it ends. What it keeps of schemas goes with it."""
-_MOST_SECONDS: Final = 10
-"""Of processor time for one check: many times what any may take by the estimate."""
-_NICENESS: Final = 5
-"""What does not wait for a heavy check goes first where processors are scarce."""
-
-
-def main() -> None:
-    """Answer until the input ends."""
-    os.nice(_NICENESS)
-    with suppress(ValueError, OSError):  # not every system bounds it
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
-    lines = sys.stdin.buffer
-    _tell(b"")
-    while how := lines.readline().decode():
-        check = Check(how, lines.readline().decode(), lines.readline().decode())
-        signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)  # it ends the process
-        problems = [(problem.pointer, problem.message) for problem in verdict_of(check)]
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        _tell(json.dumps(problems).encode())
-
-
-def _tell(line: bytes) -> None:
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
-
-
 # The validator: what would hold up the event loop is done beside it.
 #
 # Heavy checks have a process of their own, since jsonschema-rs holds the interpreter's lock. It is begun when the first
@@ -393,7 +358,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.runner.checking import main; main()"
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.runner.validating import main; main()"
+)
 """It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
 _MOST_DEATHS: Final = 3
 """Of the process over one check; then the check counts as one that takes too much."""

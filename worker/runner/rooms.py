@@ -5,13 +5,14 @@ Each is loaded when it is first needed.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ...broker_config import ConfiguredModel, Settings
     from ...protocol.analysis.findings import Finding
     from ...protocol.engine.costs import Estimate
