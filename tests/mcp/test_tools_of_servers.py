@@ -367,7 +367,7 @@ def test_the_commands_show_what_a_server_says_and_admit_it(tmp_path: Path) -> No
     servers = json.dumps({"web": faulty(tmp_path).in_clear()})
     variables = {"ACTS_MCP": servers, "ACTS_MCP_ADMITTED": str(tmp_path / "tools.json")}
     run = CliRunner(env=variables)
-    assert run.invoke(mcp, ["admit", "web.page", "--json"], standalone_mode=False).return_value == 0
+    assert run.invoke(mcp, ["admit", "web.page", "--json"], standalone_mode=False).exit_code == 0
     found = run.invoke(mcp, ["tools", "web.page", "web.echo"], standalone_mode=False).stdout
     assert "web.page  admitted  has effects" in found
     assert "IGNORE ALL" in found
