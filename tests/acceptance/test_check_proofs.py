@@ -70,7 +70,7 @@ def test_people_get_lines() -> None:
 
 
 def test_a_simulation_says_that_results_are_made_up_where_calls_are_lost_on_them() -> None:
-    give = {"type": "object", "properties": {"value": {"pattern": "^[A-Z]{3}$"}}}
+    give = {"type": "object", "properties": {"value": {"type": "string", "pattern": "^[A-Z]{3}$"}}}
     calls = [
         {"_tool": "give", "_outputPath": "†data.x"},
         {"_tool": "give", "value": "†data.x", "_outputPath": "†data.y"},
