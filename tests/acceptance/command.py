@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acts_celery.protocol.plan.submission import decode as decode
 from tests.environment import without_settings
 
 from . import forks

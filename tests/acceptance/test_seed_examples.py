@@ -15,8 +15,9 @@ from typing import Any, Final
 import pytest
 
 from acts_celery.protocol import parse
+from acts_celery.protocol.plan.submission import decode
 
-from .command import ROOT, acts, completed, decode
+from .command import ROOT, acts, completed
 
 _FOLDER: Final = Path(os.environ.get("ACTS_SEEDS") or ROOT.parent / "shared" / "seeds")
 _TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//.*')

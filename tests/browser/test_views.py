@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from acts_celery import Run
-from acts_celery.protocol.state.scopes import read_scope
+from acts_celery.protocol import parse
 
 from .chromium import Window
 from .runs import open_view
@@ -170,7 +170,7 @@ def test_a_path_is_taken_apart_and_put_together_as_the_core_does(
     desk: Window, shop: Run, shop_file: str, path: str
 ) -> None:
     open_view(desk, shop_file, shop)
-    reference = read_scope(path)
+    reference = parse(path).references[0]
     segments = [[str(segment), isinstance(segment, int)] for segment in reference.path]
     together = "([kind, segments]) => segments.reduce((path, [key, is]) => inside(path, key, is), '†' + kind)"
     assert desk.page.evaluate("keysOf", path) == list(reference.key)
