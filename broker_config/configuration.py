@@ -88,7 +88,7 @@ def reports_queue(settings: Settings) -> Queue:
 
 
 def _arguments(settings: Settings) -> dict[str, str] | None:
-    """What a RabbitMQ is told of a queue; a classic one is told nothing, as ever, so that those that are there fit."""
+    """Arguments that declare a queue at RabbitMQ. A classic queue has none, so existing queues still match."""
     return {"x-queue-type": settings.queue_type} if settings.queue_type != "classic" else None
 
 

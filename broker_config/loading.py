@@ -83,7 +83,7 @@ def _may_be_found(field: FieldInfo, text: str) -> bool:
             try:
                 return bool(TypeAdapter(kind).validate_python(text) <= field.default)
             except ValidationError:
-                return True  # it is told as any other that is wrong
+                return True  # the check of all settings reports it
     return False
 
 

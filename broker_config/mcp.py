@@ -146,7 +146,7 @@ class McpSettings(ActingSettings):
     mcp_tokens: SecretStr | None = Field(
         None,
         description="Who may use `acts mcp --http`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS: `read`, "
-        "`submit`, `decide`, `control` and `all`, with + between them; whoever enters may read. A token sees the runs "
+        "`submit`, `decide`, `control` and `all`, with + between them; every token may read. A token sees the runs "
         "that were submitted under its name, with `all` every run. Behind a token may stand its limits, as "
         "ann:submit:TOKEN:runs=5+calls=1000+tokens=200000+money=2.50: runs under way, and what those take together "
         "that it begins on one day (UTC). @FILE reads them from a file. Unset: `acts mcp "

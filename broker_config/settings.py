@@ -61,9 +61,9 @@ from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_token
 # The settings of `acts ui`: who may look at runs and decide in them, and where their pages are.
 
 LOCAL_RIGHTS: Final[tuple[Right, ...]] = ("read", "decide", "control")
-"""What whoever starts the pages may have; the first is to look."""
+"""The rights that `acts ui` may give; the first one only reads."""
 UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "own")
-"""What a token of the pages admits; whoever enters sees all runs, with `own` those of its name."""
+"""The rights of a token of the pages. A token sees all runs, or with `own` only the runs of its name."""
 
 
 class UiSettings(ActingSettings):
@@ -72,7 +72,7 @@ class UiSettings(ActingSettings):
     ui_tokens: SecretStr | None = Field(
         None,
         description="Who may open the pages of `acts ui`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS are "
-        "`read`, `decide`, `control` and `own`, with + between them; whoever enters may read, with `own` only the runs "
+        "`read`, `decide`, `control` and `own`, with + between them; every token may read, with `own` only the runs "
         "of that name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a "
         "file. Unset: `acts ui` makes a token for its own machine.",
         json_schema_extra=SECRET,

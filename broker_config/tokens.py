@@ -71,7 +71,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """Who enters with which token, and what that admits; whoever enters may read."""
+    """A token: whom it admits, and with which rights. Every token may read."""
 
     name: str
     rights: frozenset[Right]

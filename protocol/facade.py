@@ -17,7 +17,7 @@ from .errors import Problem, Rejected
 from .limits import Limits, plain
 from .messages import EVERYWHERE, Message
 from .paths import MISSING
-from .plan import additions as amendments
+from .plan import additions
 from .plan.additions import SoFar
 from .plan.checking import Environment, check_calls
 from .plan.graph import unread_results
@@ -145,8 +145,8 @@ def check_in(known: Environment, value: Any) -> Plan:
 
 
 def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Plan:
-    """The plan of the new calls of a run alone; see `submission.amendments`. Raises `Rejected`."""
-    return _plan(lambda: amendments.check_amendment(plain(value, known.limits), so_far, known))
+    """The plan of the new calls of a run alone; see `plan.additions`. Raises `Rejected`."""
+    return _plan(lambda: additions.check_amendment(plain(value, known.limits), so_far, known))
 
 
 def explained(rejected: Rejected) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Order: what comes out differently, or never, by how calls are ordered (SPEC R6.1, R6.4-R6.6).
 
 Asked of the `worlds` of each view: which calls run in none of them, whose result is read in none, and what depends on
-which call ends first (`order_races`).
+which call ends first (`Races`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Simulation: a checked plan run in the pure engine, on values made up from the schemas (SPEC R6.7).
 
-Nothing is carried out. Every call succeeds at once with a made-up result (`demanded_shapes`). It chooses its first
+Nothing is carried out. Every call succeeds at once with a made-up result (`sample_values`). It chooses its first
 alternative unless `choices` say otherwise; what is decided from there on (skips, conflicts, refused parameters) is
 decided by the very code that decides it in a real run. The same plan always gives the same simulation.
 

@@ -91,7 +91,7 @@ class Execution(Standing):
 
     `calls` are the lane's own; calls of the global lane that they wait for are recorded like any other. `fold` holds
     the messages of the log as the lane's reader sees them, and is fed by the caller before `apply`. `gather` gives the
-    folds of all instances once each has settled what a gather call of the global lane reads, None before; see `guests`.
+    folds of all instances once each has settled what a gather call of the global lane reads, None before (`standing`).
     """
 
     def __init__(

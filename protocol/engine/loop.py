@@ -1,7 +1,7 @@
 """The loop: the state machine of a request and its ticks, without I/O (SPEC R13.1, R13.5).
 
 A loop changes only by the events that its log holds, so it can be rebuilt from the log at any moment. `stage` says what
-the log has come to, `TRANSITIONS` what may come next; what it may spend is in `loop_limits`.
+the log has come to, `TRANSITIONS` what may come next; what it may spend is in `LoopLimits`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Elements:
     """The elements of one call that is carried out for each."""
 
     calls: Mapping[int, Call]
-    """By their numbers (see `calls.elements`): the call itself under the number of the element."""
+    """By their numbers (see `calls.call`): the call itself under the number of the element."""
     given: list[dict[str, Any]]
     results: list[Any]
     """In order; None where there is none yet, or no more."""

@@ -25,7 +25,7 @@ from ..state.kinds import Overlay
 
 MOST_NAMES: Final = 200
 PER_READER: Final = 20
-"""Steps (see `spelling`) in whose time a reader's values are looked at."""
+"""Steps (see `errors.Speller`) in whose time a reader's values are looked at."""
 _MOST_PLACES: Final = 10 * MOST_NAMES
 
 Names = dict[str, str | int]

@@ -12,7 +12,7 @@ it is joined to what was there where that is not by replacing it:
     "sent"
 
 A value stands on one line, whatever it holds, and each † of it as two. What others wrote is not shown to a model that
-can call what has effects: a line says where it lies, how large it is and who may have written it (see `untrusted`).
+can call what has effects: a line says where it lies, how large it is and who may have written it (see `StrangePlaces`).
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class Budget:
         self._most_bytes = self._left_bytes = most_bytes
 
     def without(self, value: Any, place: Reference, strange: Mapping[tuple[str, ...], Labels]) -> tuple[Any, list[str]]:
-        """What may be shown of the value at a place, and a line for each part that is not (see `untrusted`)."""
+        """What may be shown of the value at a place, and a line for each part that is not (see `StrangePlaces`)."""
         return without(value, place, strange, self.hidden.is_named) if self.hidden is not None else (value, [])
 
     def lines(self, value: Any, place: Reference) -> list[str]:

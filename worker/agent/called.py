@@ -120,7 +120,7 @@ class Piece:
     is_whole: bool = False
     """Whether it is all of a call that did not come in pieces."""
     own: Mapping[str, Any] = field(default_factory=dict)
-    """What the provider says of it besides (see `provider_data`)."""
+    """What the provider says of it besides, such as a signature or its reasoning."""
 
 
 class FunctionCall:

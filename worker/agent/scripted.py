@@ -6,9 +6,9 @@
 The first entry counts whose `when` texts all occur in the messages of the request, whose `asked` is the request's
 digest, and which has not been used `times` times, over all processes of an `acts worker`; what is left out always fits.
 `output` is short for an answer of no calls. A text answer is what the model writes, letter by letter: so that answers
-can be wrong, too. `error` is an error of `models.errors` instead, by its `type` and `message`, behind the `text` that
+can be wrong, too. `error` is an error of `registry.models` instead, by its `type` and `message`, behind the `text` that
 came before it. `model` and `usage` are what the answer says of itself. `request` is what was asked, where the entry was
-recorded (see `recording`): it is for readers.
+recorded (see `RecordedModel`): it is for readers.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class Attempt:
     token: Token = field(default="", repr=False)
     """What shows that a result or a report is about a call that was given away (see `tokens`)."""
     seal: Token = field(default="", repr=False)
-    """What shows that its run was really cancelled (see `cancellation`)."""
+    """What shows that its run was really cancelled (see `remote_control`)."""
     took_ms: Milliseconds | None = None
     """How long its code was at work, once it has ended."""
     worker: WorkerName | None = None
@@ -358,7 +358,7 @@ class Tokens:
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
 
     def cancelling(self, run: str) -> str:
-        """The key of a run's cancellation: shown when the run is cancelled, and not before (see `cancellation`)."""
+        """The key of a run's cancellation: shown when the run is cancelled, and not before (see `remote_control`)."""
         return hmac.new(self._secret, f"\x1fcancel\x1f{run}\x1f{self._born}".encode(), hashlib.sha256).hexdigest()
 
     def admit(self, attempt: Attempt) -> bool:

@@ -34,7 +34,7 @@ from .transport import REPLIES, UUID
 # to the seal that the messages of the run's calls carry, and only the log can make that. It is best effort: a worker
 # that is not reached finishes a call whose result is not taken. Processes of a prefork pool are not reached, as
 # Celery's commands go to their parent, and a worker that is told to end takes none any more: a process that sees the
-# log looks there, too (`liveness.presence`). Calls that were sent and forgotten have left the run and go on.
+# log looks there, too (`recovery.heartbeats`). Calls that were sent and forgotten have left the run and go on.
 
 COMMAND: Final = "acts_cancel"
 _MOST: Final = 10_000

@@ -256,7 +256,7 @@ def of_connections(*errors: type[Exception]) -> tuple[type[Exception], ...]:
 
 def _deliver(transport: Any, hand_on: Callable[[Any, str], None], message: Any, queue: str) -> None:
     """Hand on a message. One that comes when the worker has stopped taking goes back to its queue, where kombu would
-    have it rejected, which leaves it to the sweep (see `prefetch`).
+    have it rejected, which leaves it to the sweep (see `consumer`).
     """
     stopped = queue not in transport._callbacks and not any(queue in each._fanout_queues for each in transport.channels)
     if stopped and transport.channels:

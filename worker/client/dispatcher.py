@@ -1,6 +1,6 @@
 """The dispatcher: a checked plan becomes a run, and one Celery task per lane.
 
-It is written down (`storage.run_writer`), then the first tasks are published, a window of them (see lua/run.lua). A
+It is written down (`store.run_writer`), then the first tasks are published, a window of them (see lua/run.lua). A
 task that gets lost on the way, or that the broker does not take, is published by the sweep.
 """
 

@@ -102,7 +102,7 @@ _UNDER_WAY: Final = frozenset({"waiting", "running", "held"})
 
 
 DELETED: Final = "deleted"
-"""The status of an instance whose data was deleted (see `erasure`)."""
+"""The status of an instance whose data was deleted (see `deleting`)."""
 
 
 def deleted_instances(field: str | bytes | None) -> list[str]:

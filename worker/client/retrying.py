@@ -1,7 +1,7 @@
 """Retrying: failed calls of a run are done again in the same run, and what was skipped for them is decided anew; where
 that is asked for, also what has read what they may write now (SPEC R11.8).
 
-The ends of these calls, and what they had written, count no more from an entry of the log on (see `storage.fields`);
+The ends of these calls, and what they had written, count no more from an entry of the log on (see `store.keys`);
 everything else that has ended stays, and the entry says what of it is stale. Where a value is given by hand the failed
 calls count as done with it, and the log says who gave it. The run is held for the time of it, as for an amendment, and
 opened again where it had ended (SPEC R11.7). Should the client die on the way, the same retry can be handed in again.

@@ -1,4 +1,4 @@
-"""A run, from outside: what is read of it (`readable_run`), and orders to it."""
+"""A run, from outside: what is read of it (`ReadableRun`), and orders to it."""
 
 from __future__ import annotations
 

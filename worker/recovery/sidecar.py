@@ -49,7 +49,7 @@ class Voice(IntEnum):
     """What reports that this process is alive."""
 
     PRESENCE = 0
-    """To the log: see `presence`."""
+    """To the log: see `heartbeats`."""
     REPORTS = 1
     """By the broker: see `heartbeats`."""
 

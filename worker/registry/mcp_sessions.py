@@ -2,7 +2,7 @@
 
 A session is opened at the run's first call of the server, by the process that has that call, and closed when the run
 has ended, or when nothing has used it for a while. Calls of the run that become ready in other processes are sent to
-the one that has the session (`storage.sessions`), and their answers come back. If that process dies, the next call
+the one that has the session (`store.living`), and their answers come back. If that process dies, the next call
 opens another session, which the log of the run says.
 """
 

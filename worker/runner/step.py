@@ -245,7 +245,7 @@ class Mailbox:
 # What all lane runners of a process share.
 
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
-"""Sees to it that tasks which stand in the log are published; never raises (see `publish_buffer`)."""
+"""Sees to it that tasks which stand in the log are published; never raises (see `broker.consumer`)."""
 
 _HEAVY_AT_ONCE: Final = 1
 """How many large commits, with what they send, one process has under way: what is large goes out one by one anyway."""

@@ -20,7 +20,7 @@ import redis.asyncio
 import redis.asyncio.connection
 import redis.cluster
 import redis.connection
-from redis import Redis as AsyncRedis
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.connection import AbstractConnection
@@ -205,7 +205,7 @@ class _Cluster(redis.cluster.RedisCluster):
 
 
 def _connect_async_to_cluster(url: str) -> redis.asyncio.Redis:
-    """Commands that fail are repeated by the group they are in (see `grouping`), which outlasts a failover."""
+    """Commands that fail are repeated by the group they are in (`GroupedCommands`), which outlasts a failover."""
     first, places = read_cluster(url)
     nodes = [AsyncClusterNode(*place) for place in places]
     client = redis.asyncio.RedisCluster.from_url(first, startup_nodes=nodes, **_OPTIONS)
@@ -383,7 +383,7 @@ async def _send(connection: AbstractConnection, data: bytes) -> None:
         raise RedisConnectionError("the connection was reset") from error
 
 
-def server_facts(client: AsyncRedis, *section: str) -> list[Mapping[str, Any]]:
+def server_facts(client: SyncRedis, *section: str) -> list[Mapping[str, Any]]:
     """What the server says of itself, or in a cluster each that holds data. Raises `RedisError`."""
     if isinstance(client, SyncRedisCluster):
         nodes: Any = client.info(*section, target_nodes=SyncRedisCluster.PRIMARIES)
@@ -406,7 +406,7 @@ def new_secret() -> bytes:
     return secrets.token_bytes(_BYTES)
 
 
-def read_tokens(redis: AsyncRedis, prefix: str) -> Tokens:
+def read_tokens(redis: SyncRedis, prefix: str) -> Tokens:
     """The tokens of a backend. Raises `RedisError`."""
     key = secret(prefix)
     found: Any = redis.get(key)

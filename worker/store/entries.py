@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ...protocol.calls.call import element_index
-from ...protocol.engine import events as undone
 from ...protocol.engine.events import (
     CallDecided,
     CallEnded,
@@ -30,6 +29,7 @@ from ...protocol.engine.events import (
     Snapshot,
     Status,
 )
+from ...protocol.engine.events import counting as counting_events
 from ...protocol.engine.loop import LoopEvent
 from ..broker.attempts import Seen
 from ..broker.messages import unpack
@@ -98,7 +98,7 @@ class Entry(NamedTuple):
     spent: Spent | None = None
     """What the call took that has ended with this entry, where it was carried out."""
     code: int | None = None
-    """The number of who has carried it out, with which version of the code (see `codes`)."""
+    """The number of who has carried it out, with which version of the code (`scripts.Code`)."""
     seen: Seen | None = None
     """What the delegate, or the model, was shown of the log whose call has ended with it."""
     by: str | None = None
@@ -328,5 +328,5 @@ def counting(entries: Iterable[Entry]) -> list[Entry]:
 
 def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of a lane, without the events that count no more."""
-    for entry, counts in zip(entries, undone.counting([entry.event for entry in entries]), strict=True):
+    for entry, counts in zip(entries, counting_events([entry.event for entry in entries]), strict=True):
         yield entry if counts else entry._replace(event=None)

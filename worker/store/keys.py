@@ -45,7 +45,7 @@ class Keys:
         `approve_ms`, how long a held call waits for a person (none: for ever); `wakes`, how often parked lanes were
         woken; `drives:<lane>` and `driven:<lane>` (drive.lua), `writer` (keys.lua), `amending…` and `amended`
         (amend.lua), `loop…` (loop.lua); `trace`, the span that it was submitted under, and `delegate`, which one a
-        child run is (see `child_links`); `traced`, with which end it was exported as spans (keys.lua); `given_back`,
+        child run is (see `run_list`); `traced`, with which end it was exported as spans (keys.lua); `given_back`,
         the entry of the call that was given back last, and `code_came`, when a worker began after that (reports.lua);
         `deleted`, the instances that were deleted (keys.lua). Times are in ms.
         """
@@ -63,7 +63,7 @@ class Keys:
 
     @property
     def log_kept(self) -> str:
-        """Stream: the log while it is written anew without some instances (see `client.erasure`)."""
+        """Stream: the log while it is written anew without some instances (see `client.deleting`)."""
         return self._key("log", "kept")
 
     @property
@@ -78,7 +78,7 @@ class Keys:
 
     @property
     def calls(self) -> str:
-        """Hash: `<lane>\\x1f<call>` -> its final status, or how it stands (see `condition`); for exactly-once commits.
+        """Hash: `<lane>\\x1f<call>` -> its final status, or how it stands (see `Condition`); for exactly-once commits.
 
         A gather call that has nothing to wait for in a lane is `settled` there.
         """
@@ -163,7 +163,7 @@ class Keys:
 
     @property
     def outbox(self) -> str:
-        """Hash: fire-and-forget calls that were not done yet, and how they stand (see `condition`)."""
+        """Hash: fire-and-forget calls that were not done yet, and how they stand (see `Condition`)."""
         return self._key("outbox")
 
     @property
@@ -228,7 +228,7 @@ def ended_runs(prefix: str) -> str:
 
 
 def owned_runs(prefix: str, owner: str) -> str:
-    """Sorted set: the runs of an owner, by the time of their submission (see `owned_runs`)."""
+    """Sorted set: the runs of an owner, by the time of their submission (see `run_list`)."""
     return f"{prefix}:owned:{owner}"
 
 
@@ -248,7 +248,7 @@ def claim(prefix: str, run: str) -> str:
 
 
 def due_runs(prefix: str) -> str:
-    """Sorted set: the runs that have something due, by the time of the soonest (see `due`)."""
+    """Sorted set: the runs that have something due, by the time of the soonest (see `commits`)."""
     return f"{prefix}:due"
 
 
@@ -266,17 +266,17 @@ def recovery(prefix: str) -> str:
 
 
 def queue_notes(prefix: str) -> str:
-    """Hash: a queue's name -> what the sweep has noted of it (see `queue_notes`)."""
+    """Hash: a queue's name -> what the sweep has noted of it (see `living`)."""
     return f"{prefix}:queues"
 
 
 def processes(prefix: str) -> str:
-    """Hash: a process that sees the log -> what it holds, and when it said so (see `liveness.presence`)."""
+    """Hash: a process that sees the log -> what it holds, and when it said so (see `recovery.heartbeats`)."""
     return f"{prefix}:processes"
 
 
 def session_process(prefix: str, process: str) -> str:
-    """String: a process lives that has runs' sessions with MCP servers; short-lived (see `sessions`)."""
+    """String: a process lives that has runs' sessions with MCP servers; short-lived (see `living`)."""
     return f"{prefix}:session:{process}"
 
 
@@ -286,12 +286,12 @@ def session_messages(prefix: str, process: str) -> str:
 
 
 def probes(prefix: str) -> str:
-    """Hash: queue -> "<taken>:<asked>:<sent>", times in ms (see `recovery.probes`)."""
+    """Hash: queue -> "<taken>:<asked>:<sent>", times in ms (see `recovery.sweep`)."""
     return f"{prefix}:probes"
 
 
 def secret(prefix: str) -> str:
-    """String: what the tokens of remote attempts are made from (see `wire.tokens`)."""
+    """String: what the tokens of remote attempts are made from (see `broker.attempts`)."""
     return f"{prefix}:secret"
 
 
@@ -304,8 +304,8 @@ def secret(prefix: str) -> str:
 # | `c` | the call it is about |
 # | `m` | a message (msgpack): submitted, sent, or written by the call |
 # | `s` | the call has ended, and how |
-# | `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `rescued`, `by`, `t` (see `spent`) |
-# | `W` | who has carried it out, with which version of the code: a number (see `codes`) |
+# | `d` | details of that (msgpack): `error`, `reason`, `cost`, `missed`, `value`, `rescued`, `by`, `t` (`entries`) |
+# | `W` | who has carried it out, with which version of the code: a number (`scripts.Code`) |
 # | `k` | the lane's record, in its first entry and wherever it was amended (see `definition`) |
 # | `element` | an element of the call has ended: its number and how, `<n>:<status>` |
 # | `held` | the call waits for a person, with this (msgpack, see `held_calls`) |
@@ -318,7 +318,7 @@ def secret(prefix: str) -> str:
 # | `stale` | beside it: calls (msgpack) that have read what those may now write, and are not carried out again |
 # | `gave_up` | what was promised and has not come is not waited for any more |
 # | `amendment` | beside the global lane's record: what the lanes share of an amendment |
-# | `audit` | who did it, where that was done from outside (msgpack, see `audit`); an entry may hold nothing else |
+# | `audit` | who did it, where that was done from outside (msgpack, see `held_calls`); an entry may hold nothing else |
 # | `status` | without a lane: the run's new status; `d` may give a `reason` (`s` in the stream of statuses) |
 #
 # What every instance has is one letter, since it is in memory as often. A loop is a lane of its own: its entries have

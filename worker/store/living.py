@@ -1,4 +1,4 @@
-"""Which processes live, as `acts:processes` has it: each says once a second what it drives (see `liveness.presence`).
+"""Which processes live, as `acts:processes` has it: each says once a second what it drives (see `recovery.heartbeats`).
 
 For one that lives and cannot say so its sidecar does: a *silent* process. Whatever it has claimed is at work.
 """
@@ -35,7 +35,7 @@ class SilentProcess:
     """A process that is alive and has reported nothing for some time. Times are in ms of the server's clock."""
 
     process: str
-    """What the owners of its claims begin with (see `wire.attempts.owner_token`)."""
+    """What the owners of its claims begin with (see `broker.attempts.owner_token`)."""
     worker: str
     host: str
     pid: int

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from redis import Redis
-from redis.asyncio import Redis as AsyncioRedis
+from redis.asyncio import Redis as AsyncRedis
 
 from ...broker_config import Settings
 from ...protocol.engine.events import Failure, Success
@@ -305,7 +305,7 @@ class RunStore:
         return found if found is None else float(found)
 
 
-async def wait_for_entry(redis: AsyncioRedis, prefix: str, run: str, *, after: str, block_ms: int) -> None:
+async def wait_for_entry(redis: AsyncRedis, prefix: str, run: str, *, after: str, block_ms: int) -> None:
     """Wait until the log of a run has an entry behind an id, for so long at most. Raises `RedisError`."""
     await redis.xread({Keys(prefix, run).log: after}, count=1, block=block_ms)
 
@@ -481,7 +481,7 @@ def filled(messages: Iterable[Mapping[str, Any]], contents: Mapping[str, bytes])
 class PictureKeeper:
     """Keeps the pictures that tools answer beside the logs of their runs, for the tasks of one event loop."""
 
-    def __init__(self, redis: AsyncioRedis, settings: Settings) -> None:
+    def __init__(self, redis: AsyncRedis, settings: Settings) -> None:
         self._script = AsyncScript(GroupedCommands(redis), "keep_picture")
         self._settings = settings
 

@@ -102,7 +102,7 @@ class Script:
 
 
 class Commands(Protocol):
-    """What sends commands for the tasks of one event loop (see `grouping`)."""
+    """What sends commands for the tasks of one event loop (`connections.GroupedCommands`)."""
 
     def register_script(self, text: str) -> str:
         """Make a script known; returns what `run_script` takes."""
