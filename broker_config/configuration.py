@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
+from . import limits
 from .addresses import scheme_of
 from .settings import DEFAULT_PREFIX, Settings
 
@@ -105,10 +106,6 @@ def routes(settings: Settings) -> dict[str, dict[str, str]]:
 
 CONTENT = "msgpack"
 
-# One request on a socket may take this long before the connection counts as dead. It has to exceed the
-# blocking BRPOP of one second, and leaves room for a server that is busy writing its append-only file.
-_SOCKET_TIMEOUT_SECONDS = 15
-_SOCKET_CONNECT_TIMEOUT_SECONDS = 5
 
 KEEPALIVE: dict[int, int] = (
     {
@@ -161,8 +158,8 @@ def transport_options(settings: Settings) -> dict[str, object]:
         # in hand is found in the log within seconds, long before a visibility timeout is over.
         "ack_emulation": False,
         # kombu passes None over redis-py's own defaults, so a dead peer would be waited for without end.
-        "socket_timeout": _SOCKET_TIMEOUT_SECONDS,
-        "socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
+        "socket_timeout": limits.SOCKET_TIMEOUT_SECONDS,
+        "socket_connect_timeout": limits.SOCKET_CONNECT_TIMEOUT_SECONDS,
         "socket_keepalive": True,
         # Finds half-open sockets, also the blocking BRPOP's.
         "health_check_interval": 5,
@@ -235,8 +232,8 @@ def _results(settings: Settings) -> dict[str, object]:
         "result_backend": url,
         "task_ignore_result": False,
         "result_expires": settings.retention_seconds,
-        "redis_socket_timeout": _SOCKET_TIMEOUT_SECONDS,
-        "redis_socket_connect_timeout": _SOCKET_CONNECT_TIMEOUT_SECONDS,
+        "redis_socket_timeout": limits.SOCKET_TIMEOUT_SECONDS,
+        "redis_socket_connect_timeout": limits.SOCKET_CONNECT_TIMEOUT_SECONDS,
         # A unix socket knows no keepalive, and redis-py refuses to be asked for one.
         **({} if "socket" in scheme_of(url) else {"redis_socket_keepalive": True}),
         **_encryption("redis_backend_use_ssl", url),

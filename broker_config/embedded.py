@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
+from . import limits
 from .errors import ServerUnavailable
 
 # A child process that cannot be left behind: it ends when we end, also by SIGKILL, and its files go with it.
@@ -31,8 +32,6 @@ from .errors import ServerUnavailable
 # The child runs under a guardian (`guardian.py`), a tiny process in a session of its own that notices our
 # death. The price is one short-lived Python process of some milliseconds' start-up.
 
-# How much longer than the grace a guardian may take before it counts as stuck.
-_GUARDIAN_MARGIN_SECONDS = 10.0
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
 
 
@@ -121,7 +120,7 @@ class GuardedProcess:
             self._control.sendall(b"stop\n")
         self._control.close()
         try:
-            code = self._guardian.wait(self.grace_seconds + _GUARDIAN_MARGIN_SECONDS)
+            code = self._guardian.wait(self.grace_seconds + limits.GUARDIAN_MARGIN_SECONDS)
         except subprocess.TimeoutExpired:
             self._guardian.kill()
             code = self._guardian.wait()
@@ -204,8 +203,6 @@ def _bundled_servers() -> Iterable[Path]:
         yield Path(place) / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
 
 
-# The least of what systems allow for the path of a unix socket, with its final zero (macOS: 104, Linux: 108).
-_SOCKET_PATH_BYTES = 104
 # What every version of Redis and Valkey logs when it is ready ("Ready to accept …", "… is now ready to accept
 # …").
 _READY = b"eady to accept connections"
@@ -327,6 +324,6 @@ def _short_directory() -> Path:
     # The name is random and the directory private, so /tmp will do.
     for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108
         directory = Path(parent) / name
-        if len(os.fsencode(directory / "s")) < _SOCKET_PATH_BYTES:
+        if len(os.fsencode(directory / "s")) < limits.SOCKET_PATH_BYTES:
             return directory
     raise ServerUnavailable("no temporary directory has a path short enough for a unix socket: set TMPDIR to one")

@@ -111,3 +111,31 @@ class LimitSettings(AddressSettings):
         description="How often a call begins when its workers die, before it fails as `WorkerLost`. 1: just once.",
         json_schema_extra=TIGHTER,
     )
+
+
+# configuration
+# One request on a socket may take this long before the connection counts as dead. It has to exceed the
+# blocking BRPOP of one second, and leaves room for a server that is busy writing its append-only file.
+SOCKET_TIMEOUT_SECONDS = 15
+SOCKET_CONNECT_TIMEOUT_SECONDS = 5
+
+# embedded
+# How much longer than the grace a guardian may take before it counts as stuck.
+GUARDIAN_MARGIN_SECONDS = 10.0
+# The least of what systems allow for the path of a unix socket, with its final zero (macOS: 104, Linux: 108).
+SOCKET_PATH_BYTES = 104
+
+# mcp
+MCP_SHORTEST: Final = 3
+
+# models
+KEY_CHARACTERS: Final = 16
+
+# settings
+SETTINGS_SHORTEST = 3
+
+# tokens
+LEAST_CHARACTERS: Final = 16
+NAME_CHARACTERS: Final = 200
+SHORTEST_KEY: Final = 16
+"""Bytes: a shorter one can be guessed."""

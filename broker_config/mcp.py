@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
+from . import limits
 from .addresses import MASK, SECRET, check_site, mask_url
 from .errors import NotConfigured
 from .models import NAME_PATTERN
@@ -21,7 +22,6 @@ MCP_RIGHTS: Final[tuple[Right, ...]] = ("read", "submit", "decide", "control", "
 """What a token of `acts mcp` admits."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SHORTEST: Final = 3
 _SERVER_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -95,7 +95,7 @@ class McpServer(BaseModel):
         written = [*kept, *(one.get_secret_value() for one in self.args), url]
         named = [os.environ.get(name, "") for text in written for name in _VARIABLE.findall(text)]
         # A very short one would also be found where it is none.
-        return [one for one in (*named, *kept, parts.query, parts.password or "") if len(one) > _SHORTEST]
+        return [one for one in (*named, *kept, parts.query, parts.password or "") if len(one) > limits.MCP_SHORTEST]
 
     def _plain(self) -> dict[str, object]:
         return self.model_dump(mode="json", exclude={"args", "env", "url", "headers"})

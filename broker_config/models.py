@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from . import limits
 from .addresses import MASK, SecretAddress, SecretUrl, scheme_of
 
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
@@ -19,7 +20,6 @@ NAME_PATTERN: Final = r"^[A-Za-z0-9_.-]+$"
 PREFIX_PATTERN: Final = r"^[A-Za-z0-9_.:-]+$"
 VISIBLE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
 U = TypeVar("U", bound=SecretUrl | None)
-_KEY_CHARACTERS: Final = 16
 _KEY_NAME: Final = re.compile(r"(?i)passw|pwd|secret|token|credential|key|auth")
 TWO_KEYS = "the address holds a user or password, and {} is set: one request has one of them"
 
@@ -185,7 +185,7 @@ def secrets_of_body(extra_body: str | None) -> Iterator[str]:
             waiting.extend(value.items())
         elif isinstance(value, list):
             waiting.extend((name, one) for one in value)
-        elif isinstance(value, str) and (len(value) >= _KEY_CHARACTERS or _KEY_NAME.search(name)):
+        elif isinstance(value, str) and (len(value) >= limits.KEY_CHARACTERS or _KEY_NAME.search(name)):
             yield value
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
+from . import limits
 from .addresses import (
     ENVIRONMENT_PREFIX,
     FOUND,
@@ -149,7 +150,6 @@ class WatchingSettings(AddressSettings):
 
 
 DEFAULT_PREFIX = "acts"
-_SHORTEST = 3
 
 # pydantic-settings would parse these as JSON; we want `a,b`.
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
@@ -477,7 +477,7 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
             with suppress(SettingsError):  # a file that is not here, or not ours to read
                 kept += [token.text for token in read()]
         # A very short one is no secret, and would be found where it is none.
-        return frozenset(one for one in kept if len(one) > _SHORTEST)
+        return frozenset(one for one in kept if len(one) > limits.SETTINGS_SHORTEST)
 
     def to_environment(self) -> dict[str, str]:
         """Return the variables that give a child process these settings, SECRETS IN CLEAR: never print them.

@@ -20,13 +20,12 @@ from pydantic import PrivateAttr, SecretStr
 
 from .addresses import ENVIRONMENT_PREFIX, AddressSettings
 from .errors import SettingsError
+from .limits import LEAST_CHARACTERS, NAME_CHARACTERS, SHORTEST_KEY
 
 Right = Literal["read", "submit", "decide", "control", "all", "own"]
 """What a token admits: to look; to submit runs; to decide on what is held for a person; to pause, cancel, retry and
 fork runs; all runs, and not only those of its name; of all runs only those of its name.
 """
-_LEAST_CHARACTERS: Final = 16
-_NAME_CHARACTERS: Final = 200
 _FILE: Final = "@"
 _FORM: Final = "NAME:RIGHTS:TOKEN, such as ann:decide+control:TOKEN"
 _COUNT: Final = re.compile(r"\d{1,15}", re.ASCII)
@@ -145,13 +144,13 @@ def _tokens(text: str, admitted: Sequence[Right]) -> Iterator[AccessToken]:
         if len(more) not in (2, 3):
             raise ValueError(f"token {number}: should be {_FORM}")
         rights, token = more[0].split("+"), more[1]
-        if not name or not name.isprintable() or len(name) > _NAME_CHARACTERS:
-            raise ValueError(f"token {number}: its name should have 1 to {_NAME_CHARACTERS} visible characters")
+        if not name or not name.isprintable() or len(name) > NAME_CHARACTERS:
+            raise ValueError(f"token {number}: its name should have 1 to {NAME_CHARACTERS} visible characters")
         if strange := [right for right in rights if right not in admitted]:
             raise ValueError(f"token {number} ({name}): {strange[0]!r:.40} is no right: {', '.join(admitted)}")
-        if len(token) < _LEAST_CHARACTERS or not (token.isascii() and token.isprintable()) or " " in token:
+        if len(token) < LEAST_CHARACTERS or not (token.isascii() and token.isprintable()) or " " in token:
             raise ValueError(
-                f"token {number} ({name}): should have {_LEAST_CHARACTERS} or more ASCII characters; {_MAKE}"
+                f"token {number} ({name}): should have {LEAST_CHARACTERS} or more ASCII characters; {_MAKE}"
             )
         limits = _limits(more[2], f"token {number} ({name})") if len(more) > 2 else NO_LIMITS
         yield AccessToken(name, frozenset(cast("list[Right]", ["read", *rights])), token, limits)
@@ -170,8 +169,6 @@ def _limits(text: str, where: str) -> TokenLimits:
 
 # The key that requests to a web hook are signed with, as Standard Webhooks has it.
 
-SHORTEST_KEY: Final = 16
-"""Bytes: a shorter one can be guessed."""
 _PREFIX: Final = "whsec_"
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import islice, product
 from typing import Any, Final
 
+from . import limits
 from .analysis.findings import Finding
 from .analysis.surroundings import slips_of, unwrapping
 from .calls.call import Call, completed
@@ -35,7 +36,7 @@ from .plan.checking import RejectedCalls
 from .plan.graph import Writers
 from .plan.lanes import Unresolvable
 from .plan.layout import Layout
-from .plan.places import KIND, MOST_NAMES, PER_READER, Places, WrittenPlaces
+from .plan.places import KIND, Places, WrittenPlaces
 from .plan.submission import plan_calls
 from .references import Expression, Reference, parse_output_path
 from .slips import KnownPlaces, instead
@@ -44,12 +45,6 @@ from .slips import KnownPlaces, instead
 #
 # The nearest is the output path of the call that was to write it; else a plan that does not run, since there is a
 # solution; else, for an input, a promise.
-
-_LIKENESS: Final = 0.4
-_MOST_READ: Final = 4
-"""Of the places of an expression, and of those that a tool lists, so many are looked at."""
-_MOST_CALLS: Final = 200
-"""So many calls, the first, are looked at for each reference."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +101,7 @@ class Remedies:
         return next(admitted, None) or self._named(place, call, 1)
 
     def _likely(self, place: Reference, call: Call) -> Reference | None:
-        if (named := self._named(place, call, _LIKENESS)) is not None:
+        if (named := self._named(place, call, limits.HINTS_LIKENESS)) is not None:
             return named
         tool = self.layout.tools.get(call.tool)
         result = tool.output_schema if tool is not None else None
@@ -127,24 +122,28 @@ class Remedies:
         """The places that tools list, for those of calls without an output path."""
         tools = {call.tool: self.layout.tools[call.tool] for call in self._pathless if call.tool in self.layout.tools}
         return {
-            name: [place for text in tool.choices("_outputPath")[:_MOST_READ] for place in places_of(text)[:_MOST_READ]]
+            name: [
+                place
+                for text in tool.choices("_outputPath")[: limits.MOST_READ]
+                for place in places_of(text)[: limits.MOST_READ]
+            ]
             for name, tool in tools.items()
         }
 
     @cached_property
     def _pathless(self) -> list[Call]:
-        return list(islice((call for call in self.layout.calls if call.output is None), _MOST_CALLS))
+        return list(islice((call for call in self.layout.calls if call.output is None), limits.HINTS_MOST_CALLS))
 
     @cached_property
     def _planned(self) -> list[tuple[str, Reference]]:
         if self.layout.submission.is_template:
             return []
         calls, _ = plan_calls(self.layout.submission.context)
-        return list(islice(_written(calls), _MOST_CALLS))
+        return list(islice(_written(calls), limits.HINTS_MOST_CALLS))
 
 
 def _read(cause: Unresolvable) -> tuple[Reference, ...]:
-    return cause.expression.references[:_MOST_READ]
+    return cause.expression.references[: limits.MOST_READ]
 
 
 def _seen(cause: Unresolvable) -> tuple[str | None, ...]:
@@ -174,8 +173,6 @@ def places_of(path: Any) -> tuple[Reference, ...]:
 # only lacks its dagger, the instance that holds it, the call that writes it in another instance or has a misspelt
 # output path or none, the nearest place that its reader sees, or what is to be added for it (see `remedies`).
 
-MOST_EXPLAINED: Final = 100
-"""Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
 
 _OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
 """Slips in the name of a property: an error at the call itself is often about one."""
@@ -185,7 +182,7 @@ def explained(rejected: Rejected) -> Iterator[Problem]:
     """The problems of a rejection, the first of them with hints."""
     hints = _Hints(rejected.layout if isinstance(rejected, RejectedCalls) else None)
     for number, problem in enumerate(rejected.errors):
-        hint = hints.of(problem) if number < MOST_EXPLAINED else ""
+        hint = hints.of(problem) if number < limits.MOST_EXPLAINED else ""
         yield replace(problem, message=problem.message + hint) if hint else problem
 
 
@@ -276,8 +273,8 @@ class _Hints:
 
     def _holder(self, expression: Expression, layout: Layout) -> str | None:
         """The first instance that holds all that one of the alternatives reads."""
-        for instance in islice(layout.context.instances, MOST_NAMES):
-            if not self._speller.lasts(PER_READER * len(expression.references)):
+        for instance in islice(layout.context.instances, limits.PLACES_MOST_NAMES):
+            if not self._speller.lasts(limits.PER_READER * len(expression.references)):
                 break
             fold = layout.context.fold(instance)
             if any(all(map(fold.exists, group)) for group in expression.alternatives):

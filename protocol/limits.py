@@ -280,3 +280,309 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def has_control_characters(name: str) -> bool:
     """Whether a name holds what a terminal or a log would take for an order; names are shown as they are."""
     return _CONTROL.search(name) is not None
+
+
+# analysis/analyse
+MOST_OF_A_CODE: Final = 100
+"""Of one code so many findings are reported; the last of them says how many more there are."""
+
+# analysis/deployment
+DEPLOYMENT_BUDGET: Final = 5_000_000
+"""What the analysis of one run may cost (see `Algebra`)."""
+
+# analysis/findings
+MOST_NAMED: Final = 3
+MOST_ARROWS: Final = 100_000
+"""Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
+
+# analysis/order
+MOST_PASSES: Final = 64
+"""In so many worlds of a view it is found who waits for whom."""
+ORDER_MOST_STEPS: Final = 1_000_000
+"""So many calls are gone through for that in one view."""
+MOST_HELD_AGAINST: Final = 4
+"""A write is compared with so many of each kind before it."""
+MOST_ABOVE: Final = 20
+"""Of the writers above a place so many are compared with those at it."""
+MOST_LOOKED_AT: Final = 100
+"""So many writes before a write are looked at for those that it may race with."""
+ORDER_MOST_LISTED: Final = 10
+ORDER_MOST_KINDS: Final = 32
+"""A value with more kinds of readers decides nothing, as far as is looked."""
+MOST_WAYS: Final = 64
+ORDER_MOST_CALLS: Final = 50_000
+"""So many calls are looked at, over all views."""
+MOST_PROVED: Final = 20
+"""Of calls that run in none of the worlds that were tried so many are looked at by themselves."""
+
+# analysis/sample_values
+SAMPLE_VALUES_DEPTH: Final = 12
+MOST_ITEMS: Final = 8
+SAMPLE_VALUES_MOST_REQUIRED: Final = 256
+MOST_LETTERS: Final = 10_000
+MOST_PARTS: Final = 2_000
+MOST_COMBINED: Final = 64
+MOST_READS: Final = 64
+"""Of the parameters that read a result so many are asked what they take."""
+
+# analysis/simulation
+SIMULATION_MOST_CALLS: Final = 5_000
+"""Calls run in one simulation, unless those that are global, or of the first instance, are more."""
+MOST_ALTERNATIVES: Final = 64
+SIMULATION_MOST_TRIED: Final = 10_000
+"""Calls run in one `branch_effects` over all alternatives."""
+MESSAGES_PER_CALL: Final = 5
+"""As many messages are read in the time of one call."""
+
+# analysis/surroundings
+MOST_SCOPES: Final = 50
+"""So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""
+LIKENESS: Final = 0.7
+MOST_DELEGATES: Final = 200
+"""So many calls of delegates are held against the input that these declare."""
+TEXT_LIKENESS: Final = 0.8
+"""Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
+SURROUNDINGS_LONGEST: Final = 100_000
+"""Of a longer text only so much is looked at."""
+
+# analysis/type_flow
+MOST_WRITERS: Final = 8
+"""Where more calls write, nothing is said of what stands there."""
+TYPE_FLOW_MOST_NAMES: Final = 12
+MOST_KNOWN: Final = 200
+
+# analysis/values
+MOST_ELEMENTS: Final = 20
+"""Elements of a list that are looked at."""
+
+# analysis/visibility
+MOST_INSTANCES: Final = 100
+"""In so many it is looked for a place that was meant."""
+
+# analysis/worlds
+MOST_RIVALS: Final = 8
+"""Of the calls that write at one place so many are looked at by one that does not wait for them."""
+MOST_WORLDS: Final = 1_024
+
+# calls/call
+CALL_SPAN: Final = 10_000_000
+"""More than a run has calls, or a call elements; its square has no more digits than a script's numbers keep, 14."""
+
+# calls/tools
+TOOLS_CHEAP: Final = 100
+"""Schemas that look at each part of a call no more often than this cost less than reading it does."""
+
+# calls/trust
+FEW_VALUES: Final = 16
+
+# engine/costs
+MOST_NANODOLLARS: Final = 2**53 - 1
+
+# engine/loop
+LOOP_REPEATS: Final = 3
+"""So many ticks, one after the other, with the same calls and the same results end a loop: it does not get on."""
+MAX_OUTPUT_TOKENS: Final = 4_096
+"""What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
+
+# engine/outcomes
+OUTCOMES_NAMED: Final = 10
+"""How many failed elements a call's reason names."""
+
+# hints
+HINTS_LIKENESS: Final = 0.4
+MOST_READ: Final = 4
+"""Of the places of an expression, and of those that a tool lists, so many are looked at."""
+HINTS_MOST_CALLS: Final = 200
+"""So many calls, the first, are looked at for each reference."""
+MOST_EXPLAINED: Final = 100
+"""Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
+
+# plan/checking
+FREE_WORK: Final = 10_000
+"""Units that the schema of each call's tool may take before they are counted: several times what most take."""
+MOST_READ_IN_TICK: Final = 20_000
+"""References of all calls of one answer: they are parsed in one step, whenever a lane is opened."""
+
+# plan/config
+MOST_SEED: Final = 2**63
+MOST_STOPS: Final = 16
+
+# plan/graph
+SPELLED_OUT: Final = 8
+"""Up to this many calls waited for at one place are listed one by one."""
+
+# plan/layout
+MOST_DROPPED: Final = 1_000
+
+# plan/places
+PLACES_MOST_NAMES: Final = 200
+PER_READER: Final = 20
+"""Steps (see `errors.Speller`) in whose time a reader's values are looked at."""
+PLACES_MOST_LEVELS: Final = 64
+PLACES_MOST_REQUIRED: Final = 1_000
+"""So many places are waited for by themselves: schemas that share what they refer to name more than there are."""
+
+# plan/submission
+SUBMISSION_LIKENESS: Final = 0.8
+
+# plan/waits
+MOST_BITS: Final = 10**9
+"""Of memory for one window, and """
+WAITS_MOST_STEPS: Final = 500_000
+"""of time: a window of some thousand calls each of which waits for another one listed after it takes more. Where it
+does, all scope waits between its calls are left out.
+"""
+
+# references
+MAX_SEGMENTS: Final = 128
+"""A longer path is refused: folding descends a path segment by segment."""
+MAX_REFERENCES: Final = 256
+"""A longer expression is refused: whenever one of its places settles, all of it is looked at again."""
+
+# requests/answers
+MOST_EARLY_INSTANCES: Final = 100
+"""Of the instances of a call that runs in all so many are looked at."""
+ANSWERS_SHOWN: Final = 500
+"""Characters that are shown of an answer that cannot be read."""
+ANSWERS_ROUNDS: Final = 8
+"""So often what is left of an answer is laid out without the calls that were found to be wrong."""
+MOST_REPEATED_BYTES: Final = 1_000_000
+"""Each error of a call is logged and shown with the whole call: so much of that beyond the first error of each."""
+BYTES_PER_ERROR: Final = 1_000
+ANSWERS_MOST_MENDED: Final = 10
+"""So many problems of an answer are held against what a text holds as JSON, since each takes a validation."""
+
+# requests/data_blocks
+MOST_QUOTED: Final = 200
+"""Characters of a call, or of one of its properties, that an error quotes."""
+
+# requests/invalid_calls
+MOST_DEPENDENT_INSTANCES: Final = 100
+"""Of the instances of a call that runs in all so many are looked at."""
+MOST_PLACES_LOOKED_UP: Final = 20_000
+"""Of an answer with more names of places than this no more is looked at."""
+INVALID_CALLS_MOST_LISTED: Final = 100
+"""Of an answer with more slips the first of each further call is listed."""
+
+# requests/reading
+MOST_DIGITS: Final = 4_000
+MOST_BROKEN: Final = 1_000
+"""So many texts that begin like JSON and are none are passed over,"""
+MOST_PASSED: Final = 3
+"""which are up to so many times as long in all as the whole."""
+READING_MOST_LOOKED_UP: Final = 100_000
+"""Schemas that are asked for what they say of a property or an element: beyond, nulls stay."""
+
+# requests/rendering
+DEEPEST: Final = 8
+RENDERING_MOST: Final = 50
+
+# requests/schema
+SCHEMA_MOST: Final = 100
+"""The highest that an advisor can rate a tool."""
+
+# requests/tool_texts
+TOOL_TEXTS_DEEPEST: Final = 6
+TOOL_TEXTS_MOST_VALUES: Final = 50
+MOST_CHARACTERS: Final = 4_000
+TOOL_TEXTS_LONGEST: Final = 64
+
+# schemas/algebra
+MOST_NODES: Final = 20_000
+"""A larger schema counts as one that admits everything."""
+MOST_CASES: Final = 4_096
+"""So many pairs of alternatives are gone through for one intersection."""
+ALGEBRA_MOST_LEVELS: Final = 200
+PER_CASE: Final = 12
+PER_DIVISION: Final = 20
+"""Hundredths of a unit to divide a number of few digits."""
+DIGITS_PER_COMPARISON: Final = 16
+DIGITS_PER_NODE: Final = 100
+DIGITS_PER_UNIT: Final = 1_000
+"""Numbers are divided by hand: it takes longer with the square of their digits."""
+ALGEBRA_BUDGET: Final = 600_000
+"""What one analysis may cost. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
+ALGEBRA_SHOWN: Final = 4
+
+# schemas/costs
+COSTS_FREE: Final = 100
+"""A schema that looks at each part of a value no more often than this is not worth counting the parts."""
+UNITS_PER_ERROR: Final = 10
+COSTS_NARROW: Final = 1_000
+UNITS_PER_WAY: Final = 30
+COSTS_WIDEST: Final = 5_000
+"""So many schemas may be applied to one value where `unevaluatedProperties` looks at each: that is written out."""
+COSTS_CHARACTERS: Final = 5
+COSTS_MOST: Final = 10**12
+COSTS_LEVELS: Final = 64
+MOST_COMPILED_BYTES: Final = 2**27
+"""Of memory that the compiled schemas of a submission may take."""
+BYTES_PER_PART: Final = 300
+BYTES_PER_STATE: Final = 35
+UNITS_PER_NUMBER: Final = 100
+"""To hold a number against one that is no plain integer."""
+UNITS_PER_STRUCTURE: Final = 5
+"""To hold a value against a list or an object."""
+UNITS_PER_DISTINCT: Final = 50
+"""For each part of a list whose elements have to be unique."""
+COSTS_PLAIN: Final = 2**63
+FEW_DIGITS: Final = 20
+
+# schemas/validation
+MOST_BYTES: Final = 2**23
+"""Of values that are asked for at a time; what else is to be checked is asked for when these verdicts are there."""
+VALIDATION_MOST_LISTED: Final = 1_000_000
+"""Where it may take more units of work to list all that is wrong, only the first is listed."""
+HEAVY_LISTED: Final = 30_000
+"""Units from which on what is wrong is listed in another process where there is one: an error takes some microseconds,
+and one of `anyOf` holds those of all its branches."""
+VALIDATION_MOST_TRIED: Final = 10_000
+"""Where it may look at one part of a value more often, only that something is."""
+PATHS_KEPT: Final = 1_024
+MOST_BYTES_KEPT: Final = 2**27
+"""Of memory that the schemas that are kept may take."""
+BYTES_EACH: Final = 20_000
+
+# schemas/walk
+WALK_DEEPEST: Final = 100
+"""So many schemas, each in the one before, are asked for an answer."""
+MOST_STEPS_BACK: Final = 100_000
+"""A match that goes back more often is given up, after some milliseconds, and what hinges on it is refused."""
+MOST_REPEATS: Final = 10**9
+WITHOUT_NUMBERS: Final = 4
+"""In this draft `exclusiveMinimum` is a boolean, and `$id` is `id`."""
+
+# slips
+SLIPS_MOST_MENDED: Final = 20
+SLIPS_MOST_NAMED: Final = 20
+SLIPS_MOST_SHOWN: Final = 300
+"""Characters of a text that is shown as it is to be."""
+SLIPS_LONGEST: Final = 10_000
+"""Of a longer text nothing is guessed."""
+SLIPS_MOST_KINDS: Final = 20
+MOST_FIRST: Final = 100
+"""Of all elements from this one on a schema says the same, as far as is looked."""
+
+# state/fold
+FOLD_MOST_NAMED: Final = 12
+FOLD_MOST_SHOWN: Final = 60
+"""Characters of a field's name."""
+
+# state/kinds
+MOST_OWNED: Final = 65_536
+MOST_COPIED: Final = 32
+"""Up to this many entries an instance copies of a global object that it writes into."""
+
+# state/labels
+MOST_LABELS: Final = 16
+"""How many of them a message of a submission names at most."""
+LABELS_LONGEST: Final = 100
+
+# state/scopes
+MOST_LISTS: Final = 10
+
+# templates
+TEMPLATES_CACHED: Final = 2_000
+"""Characters of the longest text whose reading is kept."""
+TEMPLATES_SHORT: Final = 200
+"""Characters of the longest expression in braces whose reading is kept: long texts repeat them."""

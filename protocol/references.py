@@ -23,14 +23,11 @@ from functools import lru_cache
 from itertools import chain
 from typing import ClassVar, Final, Never
 
+from . import limits
 from .errors import ExpressionError
 
 DAGGER: Final = "†"
 _NO_EXPRESSION: Final = (DAGGER * 2, DAGGER + "{")
-MAX_SEGMENTS: Final = 128
-"""A longer path is refused: folding descends a path segment by segment."""
-MAX_REFERENCES: Final = 256
-"""A longer expression is refused: whenever one of its places settles, all of it is looked at again."""
 
 Path = tuple[str | int, ...]
 
@@ -159,11 +156,11 @@ class Parser:
         """reference = "†" kind *( "." segment / "[" quoted "]" )"""
         self.skip_whitespace()
         reference = self.place()
-        if len(reference.path) > MAX_SEGMENTS:
-            self.fail(f"a path of at most {MAX_SEGMENTS} segments")
+        if len(reference.path) > limits.MAX_SEGMENTS:
+            self.fail(f"a path of at most {limits.MAX_SEGMENTS} segments")
         self.references += 1
-        if self.references > MAX_REFERENCES:
-            self.fail(f"an expression of at most {MAX_REFERENCES} references")
+        if self.references > limits.MAX_REFERENCES:
+            self.fail(f"an expression of at most {limits.MAX_REFERENCES} references")
         return reference
 
     def place(self) -> Reference:

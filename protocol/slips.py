@@ -14,21 +14,14 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from . import limits
 from .errors import ExpressionError, Speller, shortened
 from .messages import DATA_TYPES
 from .paths import index_or_key
 from .plan.graph import Writers
 from .plan.layout import Layout
 from .plan.places import KIND, Places, Promises, WrittenPlaces
-from .references import (
-    DAGGER,
-    MAX_SEGMENTS,
-    Expression,
-    Path,
-    Reference,
-    expression_in,
-    is_expression,
-)
+from .references import DAGGER, Expression, Path, Reference, expression_in, is_expression
 from .schemas.walk import named_below, parts_of
 from .templates import OPENING, Template, bare, meaning
 
@@ -61,12 +54,6 @@ _EMBEDDED: Final = re.compile(
 """`{{state.x}}`, `{†state.x}`, `${state.x}`, `†state.x` and `$state.x`, also behind a dagger that makes no template of
 them.
 """
-_MOST_MENDED: Final = 20
-_MOST_NAMED: Final = 20
-_MOST_SHOWN: Final = 300
-"""Characters of a text that is shown as it is to be."""
-_LONGEST: Final = 10_000
-"""Of a longer text nothing is guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +68,11 @@ class Embedded:
     @property
     def remedy(self) -> str:
         """What to write: the text as it is to be, or where it is long what in it."""
-        if len(self.corrected) <= _MOST_SHOWN:
+        if len(self.corrected) <= limits.SLIPS_MOST_SHOWN:
             return f"write {self.corrected!r}"
         pairs = list(dict.fromkeys(self.found))
-        more = f" and {len(pairs) - _MOST_NAMED} more" if len(pairs) > _MOST_NAMED else ""
-        return "write " + ", ".join(f"{new} instead of {old}" for old, new in pairs[:_MOST_NAMED]) + more
+        more = f" and {len(pairs) - limits.SLIPS_MOST_NAMED} more" if len(pairs) > limits.SLIPS_MOST_NAMED else ""
+        return "write " + ", ".join(f"{new} instead of {old}" for old, new in pairs[: limits.SLIPS_MOST_NAMED]) + more
 
 
 def as_template(text: str, meant: Callable[[str, PlaceForm], Reference | None]) -> Embedded | None:
@@ -111,7 +98,7 @@ def _form(text: str) -> PlaceForm:
 
 def instead(text: str, position: int, meant: Meant) -> str | None:
     """What to write instead of a text that does not parse from a position on, as far as it can be guessed."""
-    if len(text) > _LONGEST:
+    if len(text) > limits.SLIPS_LONGEST:
         return None
     try:
         found = meaning(text)
@@ -136,7 +123,7 @@ def _mended(text: str, position: int, meant: Meant) -> str | None:
 
 def _closed(text: str) -> str | None:
     """The text with the braces of its templates in order, if it parses then."""
-    for _ in range(_MOST_MENDED):
+    for _ in range(limits.SLIPS_MOST_MENDED):
         try:
             meaning(text)
         except ExpressionError as error:
@@ -170,7 +157,6 @@ def _place(name: str) -> Reference | None:
 
 # Naming: which place a text names that has no dagger.
 
-_MOST_KINDS: Final = 20
 _SEGMENT: Final = re.compile(r"""\.?([^.\[\]"']+)|\[(?:(\d+)|"([^"]*)"|'([^']*)')\]""")
 """A step in a path, as most systems write it: `.name`, `[0]`, `["a name"]`."""
 
@@ -192,7 +178,7 @@ class NamedPlaces(ABC):
 
     @cached_property
     def _others(self) -> list[str]:
-        return sorted({*self.kinds(), KIND} - {"state"})[:_MOST_KINDS]
+        return sorted({*self.kinds(), KIND} - {"state"})[: limits.SLIPS_MOST_KINDS]
 
     def meant(self, text: str) -> Reference | None:
         """The known place with a path that a text names without a dagger, with or without its kind."""
@@ -209,7 +195,7 @@ def _path_in(text: str) -> Path | None:
     position = 0
     while position < len(text):
         match = _SEGMENT.match(text, position)
-        if match is None or len(path) == MAX_SEGMENTS:
+        if match is None or len(path) == limits.MAX_SEGMENTS:
             return None
         key = next(part for part in match.groups() if part is not None)
         path = (*path, index_or_key(key) if path and not match[3] else key.strip())
@@ -334,10 +320,6 @@ def placeholder(text: str, count: int, written: Callable[[int], Sequence[Referen
     return Slip("ACT302", why, "write the place that the other call writes, such as †state.found", None)
 
 
-_MOST_FIRST: Final = 100
-"""Of all elements from this one on a schema says the same, as far as is looked."""
-
-
 class Literals:
     """Tells which texts of a value are meant as they stand: what its schema lists, or what has `"_literal": true` at
     its place or above. What the schema says of a place is looked up once, however many texts are there.
@@ -349,7 +331,9 @@ class Literals:
 
     def has(self, at: Path, text: str) -> bool:
         """Whether a text at a place is meant."""
-        said = self._at(tuple(min(segment, _MOST_FIRST) if isinstance(segment, int) else segment for segment in at))
+        said = self._at(
+            tuple(min(segment, limits.MOST_FIRST) if isinstance(segment, int) else segment for segment in at)
+        )
         return said.is_literal or text in said.listed
 
     def _at(self, path: Path) -> _SaidThere:
@@ -392,20 +376,16 @@ def _slip(code: str, why: str, corrected: str) -> Slip:
 
 # Known places: where anything is, or may come to be, for any reader; and which of them a text was meant to name.
 
-_MOST_INSTANCES: Final = 100
-"""It is looked into so many instances."""
-_LIKENESS: Final = 0.7
-
 
 class KnownPlaces(Places, NamedPlaces):
     """What the context of a submission holds and its calls write, in whatever instance."""
 
-    def __init__(self, layout: Layout, *, most_instances: int = _MOST_INSTANCES) -> None:
+    def __init__(self, layout: Layout, *, most_instances: int = limits.MOST_INSTANCES) -> None:
         context = layout.context
         self._layout = layout
         self._of = {name: context.fold(name) for name in (None, *islice(context.instances, most_instances))}
         self._known: dict[Reference, bool] = {}
-        super().__init__(tuple(self._of.values()), [WrittenPlaces(layout.calls)], Speller(likeness=_LIKENESS))
+        super().__init__(tuple(self._of.values()), [WrittenPlaces(layout.calls)], Speller(likeness=limits.LIKENESS))
 
     @cached_property
     def _writers(self) -> Writers:
@@ -429,7 +409,7 @@ class KnownPlaces(Places, NamedPlaces):
         """An instance that holds a value at a place which nothing global has, or in which a call writes there."""
         if self._layout.context.fold().exists(place):
             return None
-        writers = {index for line in self._writers.lines(place) for index in line.calls[:_MOST_INSTANCES]}
+        writers = {index for line in self._writers.lines(place) for index in line.calls[: limits.MOST_INSTANCES]}
         calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(writers)]
         if any(call.instance is None for call in calls):
             return None

@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
+from . import limits
 from .errors import ExpressionError
 from .references import DAGGER, Expression, Parser, Reference, is_expression, parse
 
 OPENING: Final = DAGGER + "{"
-_CACHED: Final = 2_000
-"""Characters of the longest text whose reading is kept."""
-_SHORT: Final = 200
-"""Characters of the longest expression in braces whose reading is kept: long texts repeat them."""
 
 
 class Readable(Protocol):
@@ -61,7 +58,7 @@ def meaning(text: str) -> Meaning:
         return text
     if is_expression(text):
         return parse(text)
-    return _kept(text) if len(text) <= _CACHED else _read(text)
+    return _kept(text) if len(text) <= limits.TEMPLATES_CACHED else _read(text)
 
 
 def assumed_meaning(text: str) -> Meaning:
@@ -170,7 +167,7 @@ def _parts(text: str) -> Iterator[str | Expression]:
 
 def _placed(text: str, position: int) -> tuple[Expression, int]:
     """What stands in the braces that are open at a position, and where they end."""
-    inside = text[position : text.find("}", position, position + _SHORT) + 1]
+    inside = text[position : text.find("}", position, position + limits.TEMPLATES_SHORT) + 1]
     if inside and '"' not in inside:
         with suppress(ExpressionError):  # it is raised again, with its place in the whole text
             return _inside(inside), position + len(inside)

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Final, TypeVar
+from typing import TypeVar
 
-_MOST_DOUBLINGS: Final = 64
+from . import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Backoff:
 
     def seconds(self, failures: int) -> float:
         """How long to wait after so many failures, counted from 1."""
-        doubled = self.first_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+        doubled = self.first_seconds * 2.0 ** min(failures - 1, limits.MOST_DOUBLINGS)
         longest: float = min(doubled, self.longest_seconds)
         return longest * random.uniform(0.5, 1.0) if self.jitter else longest
 

@@ -7,10 +7,8 @@ A submission that is wrong raises `protocol.Rejected`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-_NAMED: Final = 10
-"""The most instances that an error names."""
+from . import limits
 
 
 class WorkerError(Exception):
@@ -62,7 +60,9 @@ class InstanceNotFound(NotPossibleNow):
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
         from ..protocol.errors import Speller
 
-        some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+        some = ", ".join(known[: limits.ERRORS_NAMED]) + (
+            f" and {len(known) - limits.ERRORS_NAMED} more" if len(known) > limits.ERRORS_NAMED else ""
+        )
         meant = Speller().hint(instance, known) or f"; it has {some or 'none'}"
         super().__init__(f"run {run} has no instance {instance!r}{meant}")
 

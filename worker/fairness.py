@@ -16,17 +16,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from types import coroutine
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from . import limits
 
 T = TypeVar("T")
-
-_TURN_SECONDS: Final = 0.02
-"""How long the lanes of a run may work before others have their turn."""
-_ALONE_SECONDS: Final = 0.2
-"""How long they may where no other run has done anything lately: so long one that comes waits."""
-_LATELY_SECONDS: Final = 0.5
-_AT_ONCE: Final = 32
-"""How many lanes go on when a turn begins; each that has made its step lets the next one in."""
 
 
 @dataclass(slots=True)
@@ -132,15 +126,15 @@ class FairScheduling:
             self._last = turn
         self._when = ended
         turn.used += ended - began
-        if turn.used > _TURN_SECONDS:
+        if turn.used > limits.TURN_SECONDS:
             self._use_up(turn, ended)
         if not turn.is_over:
             turn.let_in(1)
 
     def _use_up(self, turn: _Turn, ended: float) -> None:
         # In the turn itself no other had a chance to work.
-        is_alone = (turn.began or ended) - self._other > _LATELY_SECONDS
-        if not turn.is_over and turn.used > (_ALONE_SECONDS if is_alone else _TURN_SECONDS):
+        is_alone = (turn.began or ended) - self._other > limits.FAIRNESS_LATELY_SECONDS
+        if not turn.is_over and turn.used > (limits.FAIRNESS_ALONE_SECONDS if is_alone else limits.TURN_SECONDS):
             turn.is_over = True
             asyncio.get_running_loop().call_later(0 if is_alone else turn.used, self._begin, turn)
 
@@ -148,23 +142,18 @@ class FairScheduling:
         turn.is_over = False
         turn.used = 0.0
         turn.began = monotonic()
-        turn.let_in(_AT_ONCE)
+        turn.let_in(limits.FAIRNESS_AT_ONCE)
 
 
 # Places that are shared fairly among keys, such as runs: none takes the last ones, and they are served in turn.
 #
 # A key that is alone may hold eight ninths of the places, less where others hold some, so who comes finds places free.
 
-SHARE: Final = 8
-"""A key may hold so many times the places that are left free."""
-FEW: Final = 16
-"""Of fewer places none is kept free."""
-
 
 def may_hold_another(own: int, held: int, most: int) -> bool:
     """Whether who holds `own` of the places held, of so many there are, may have one more."""
     free = most - held
-    return free > 0 and (own == 0 or most < FEW or own < SHARE * (free - 1))
+    return free > 0 and (own == 0 or most < limits.FAIRNESS_FEW or own < limits.FAIRNESS_SHARE * (free - 1))
 
 
 class FairPlaces(Generic[T]):
@@ -273,9 +262,6 @@ class FairSemaphore:
 # the worker goes on taking what is behind it. A lane that stands aside is published and not begun: should the process
 # die, the sweep finds it as it finds any such.
 
-STUCK_SECONDS: Final = 0.5
-"""So long a lane stands aside before what is behind it is taken."""
-MOST_ASIDE: Final = 5_000
 
 Begin = Callable[[Callable[[], None]], object]
 """Begins a lane, and calls what it is given once the lane has ended."""
@@ -300,8 +286,8 @@ class LaneAdmission:
     def is_closed(self) -> bool:
         """Whether nothing more is to be taken: a lane stands aside that may begin soon, or too many do."""
         now = monotonic()
-        may_begin_soon = any(now - lane.since < STUCK_SECONDS for lane in self._places.first_of_each())
-        return may_begin_soon or self._places.count_waiting() >= MOST_ASIDE
+        may_begin_soon = any(now - lane.since < limits.STUCK_SECONDS for lane in self._places.first_of_each())
+        return may_begin_soon or self._places.count_waiting() >= limits.MOST_ASIDE
 
     def take(self, run: str, lane: str | None, begin: Begin, drop: Callable[[], object]) -> None:
         """Begin a lane, or let it stand aside; one that stands there already is dropped.
@@ -315,7 +301,7 @@ class LaneAdmission:
             drop()
         else:
             self._places.wait(run, lane, _Aside(lane, monotonic(), begin))
-            self._later(STUCK_SECONDS, _nothing)  # the consumer looks again then
+            self._later(limits.STUCK_SECONDS, _nothing)  # the consumer looks again then
 
     def leave(self) -> list[tuple[str, str | None]]:
         """Let none stand aside any more; those that did, each with its run."""
@@ -347,18 +333,13 @@ def _nothing() -> None:
 # once. From the second one on, and where another death would be its last, a call begins only while no other such call
 # is at work in the process: the one that kills its worker dies alone, and the others end.
 #
-# A call that takes longer than `ALONE_SECONDS` lets the next one begin, so that long calls do not wait for each other
-# for hours. Calls that were never lost, or once, are not held up and hold nobody up.
-
-ALONE_SECONDS: Final = 30.0
-"""For how long a call keeps the next one from beginning."""
-_HARMLESS: Final = 1
-"""After so many deaths a call begins again beside others."""
+# A call that takes longer than `limits.TURN_SECONDS` lets the next one begin, so that long calls do not wait for each
+# other for hours. Calls that were never lost, or once, are not held up and hold nobody up.
 
 
 def alone_from(limit_attempts: int) -> int:
     """From how many deaths on a call begins alone, where so many end it."""
-    return max(1, min(_HARMLESS + 1, limit_attempts - 1))
+    return max(1, min(limits.FAIRNESS_HARMLESS + 1, limit_attempts - 1))
 
 
 class Quarantine:
@@ -419,7 +400,7 @@ class Turn:
 
     def come(self) -> None:
         """Let the call begin."""
-        self._end = asyncio.get_running_loop().call_later(ALONE_SECONDS, self.cancel)
+        self._end = asyncio.get_running_loop().call_later(limits.WORKER_FAIRNESS_ALONE_SECONDS, self.cancel)
         self._begin()
 
     def cancel(self) -> None:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 from ..__main__ import own_command
 from ..broker_config import EmbeddedServer, GuardedProcess, Settings, load, queue_names
 from ..protocol import Plan
+from . import limits
 from .agent.asking import bounds_of, make_model
 from .agent.scripted import FakeModel, ScriptedModel
 from .client.call_results import await_background
@@ -35,9 +36,6 @@ from .registry.models import Answer, KnownModels, Model, ModelRequest, ignore
 
 Activities = Iterable[Callable[..., Any] | ModuleType | str | PathLike[str]]
 
-_READY_SECONDS: Final = 30.0
-_LONGEST_WAIT_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.02
 _in_use: Final = threading.Lock()
 """Celery keeps the state of a worker in its modules: there is one in a process."""
 
@@ -184,7 +182,7 @@ def _running(known: Registry, settings: dict[str, Any], *, verifies_models: bool
             worker = _worker(own, known, verifies_models=verifies_models)
             with decoding_restored(), worker, LocalClient(own, registry=known) as client:
                 yield client
-                await_background(own, time.monotonic() + _LONGEST_WAIT_SECONDS)
+                await_background(own, time.monotonic() + limits.LOCAL_LONGEST_WAIT_SECONDS)
     finally:
         _in_use.release()
 
@@ -228,7 +226,7 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     # What is in this process is not all the worker's, and kombu has one limit of connections for all of it.
     for step in (GarbageStep, ConnectionsStep):
         app.steps["worker"].discard(step)
-    app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": _POLL_SECONDS}
+    app.conf.broker_transport_options = {**app.conf.broker_transport_options, "polling_interval": limits.POLL_SECONDS}
     ready = threading.Event()
     controller = WorkController(
         app=app,
@@ -253,7 +251,7 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
     thread = threading.Thread(target=work, name="acts-local-worker", daemon=True)
     thread.start()
     try:
-        if not ready.wait(_READY_SECONDS) or not thread.is_alive():
+        if not ready.wait(limits.READY_SECONDS) or not thread.is_alive():
             raise InfrastructureError("the worker of local() did not start: its log says why")
         yield
         state.should_stop = 0
@@ -278,14 +276,9 @@ def _worker(settings: Settings, known: Registry, *, verifies_models: bool) -> It
 READY: Final = "is ready"
 """What the worker's log says once it has started."""
 
-_GRACE_SECONDS: Final = 2.0
 # Each death costs the calls in hand one of their attempts, so a call that kills its worker ends as failed. A worker
 # that dies for a reason of its own must not be started for ever.
-_MOST_STARTS: Final = 100
 _LOG_NAME: Final = "worker.log"
-_SWEEP_INTERVAL_SECONDS: Final = 0.2
-"""Often, over a socket of this machine: a command that waits for what was sent and not awaited waits for a sweep."""
-_TOLD_LINES: Final = 3
 
 
 @contextmanager
@@ -301,7 +294,7 @@ def embedded_backend(
     """
     with EmbeddedServer() as server:
         urls = settings.with_embedded(broker_url=server.broker_url, redis_url=server.redis_url)
-        interval = min(settings.sweep_interval_seconds, _SWEEP_INTERVAL_SECONDS)
+        interval = min(settings.sweep_interval_seconds, limits.SWEEP_INTERVAL_SECONDS)
         # The port of figures is that of the workers of this machine; this one is gone after a run.
         # No other worker will come, so no call waits for one whose code admits it.
         alone = {"sweep_interval_seconds": interval, "metrics_port": None, "contract_wait_seconds": 0}
@@ -356,7 +349,7 @@ class _Worker:
                 return GuardedProcess(
                     command,
                     env={**os.environ, **self._settings.to_environment(), "PYTHONUNBUFFERED": "1"},
-                    grace_seconds=_GRACE_SECONDS,
+                    grace_seconds=limits.LOCAL_GRACE_SECONDS,
                     stdout=log,
                     stderr=log,
                 )
@@ -364,7 +357,7 @@ class _Worker:
             raise InfrastructureError(f"the embedded worker cannot be started: {error}") from error
 
     def _watch(self) -> None:
-        for start in range(1, _MOST_STARTS + 1):
+        for start in range(1, limits.LOCAL_MOST_STARTS + 1):
             code = self._process.wait()
             with self._lock:
                 if self._is_stopping:
@@ -379,7 +372,7 @@ class _Worker:
     def _is_replaced(self, start: int) -> bool:
         """Start another worker, if that promises anything."""
         try:
-            if self._may_restart and self._was_ready() and start < _MOST_STARTS:
+            if self._may_restart and self._was_ready() and start < limits.LOCAL_MOST_STARTS:
                 self._process = self._start()
                 return True
         except (InfrastructureError, OSError):
@@ -391,7 +384,7 @@ class _Worker:
 
     def _last_words(self, code: int) -> str:
         lines = [line.strip() for line in self._written().decode(errors="replace").splitlines() if line.strip()]
-        told = lines[-1:] if lines and lines[-1].startswith("acts: ") else lines[-_TOLD_LINES:]
+        told = lines[-1:] if lines and lines[-1].startswith("acts: ") else lines[-limits.TOLD_LINES :]
         said = " / ".join(line.removeprefix("acts: ") for line in told) or "it logged nothing"
         return f"the embedded worker ended (exit code {code}): {said}"
 

@@ -23,6 +23,7 @@ from celery.utils.log import ColorFormatter
 from ..broker_config import Settings
 from ..broker_config.addresses import MASK
 from ..protocol.errors import json_text
+from . import limits
 from .broker.attempts import Attempt, TracePlace, current_attempt, place_of_run
 
 # Log lines say what they are about: `run=… instance=… call=…`, wherever a lane or a call is at work.
@@ -33,7 +34,6 @@ from .broker.attempts import Attempt, TracePlace, current_attempt, place_of_run
 
 LABELS: Final = ("run", "instance", "call", "attempt", "trace")
 _OURS: Final = "acts_celery."
-_LONGEST: Final = 2_000
 
 
 class _Lane(NamedTuple):
@@ -116,8 +116,8 @@ def _is_shown(name: str, value: Any) -> bool:
 
 def one_line(text: str) -> str:
     """The text with what cannot be seen written as Python does in a string, and cut where it is long."""
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]} … ({len(text)} characters)"
+    if len(text) > limits.LOGS_LONGEST:
+        text = f"{text[: limits.LOGS_LONGEST]} … ({len(text)} characters)"
     return escaped(text)
 
 

@@ -18,13 +18,12 @@ from weakref import WeakSet
 
 from redis.exceptions import RedisError
 
+from . import limits
 from .backoff import Backoff
 from .process import forget, watch
 
 ON_FAILURE: Final[list[Callable[[Exception], None]]] = []
 """What is called with each failure."""
-_SILENT_SECONDS: Final = 30.0
-"""What has not succeeded for so long is a problem of the process."""
 
 
 class Outage:
@@ -58,7 +57,9 @@ class Outage:
     def problem(self) -> str | None:
         """What is wrong, where it has not succeeded for long."""
         silent_seconds = time.monotonic() - self._succeeded_at
-        return f"has not succeeded for {silent_seconds:.0f} s" if silent_seconds > _SILENT_SECONDS else None
+        return (
+            f"has not succeeded for {silent_seconds:.0f} s" if silent_seconds > limits.OUTAGES_SILENT_SECONDS else None
+        )
 
 
 # Background duties: what a process does again and again in a thread of its own, such as a sweep.
@@ -137,11 +138,7 @@ class Duty:
 # `connections.SILENT_SECONDS`.
 
 
-_INTERVAL_SECONDS: Final = 0.5
-_ANSWER_SECONDS: Final = 2.0
 _TOO_MANY: Final = "max number of clients"
-_SLOW_SECONDS: Final = 0.2
-"""How much later than on a new connection an answer may come on an old one."""
 
 _Address = tuple[Any, ...]
 _pools: Final[WeakSet[Any]] = WeakSet()
@@ -166,7 +163,7 @@ def watch_connections() -> None:
             "looking for connections that were dropped",
             SilenceWatch().look,
             thread="acts-connections",
-            interval_seconds=_INTERVAL_SECONDS,
+            interval_seconds=limits.OUTAGES_INTERVAL_SECONDS,
             passing=(RedisError, OSError),
         )
     duty.start()
@@ -229,7 +226,7 @@ class SilenceWatch:
         if address not in self._owing:
             asked.send_command("PING", check_health=False)
             self._owing.add(address)
-        if asked.can_read(timeout=_ANSWER_SECONDS):
+        if asked.can_read(timeout=limits.OUTAGES_ANSWER_SECONDS):
             self._answered(address, asked)
             return
         another = _connection(of_threads)
@@ -240,7 +237,7 @@ class SilenceWatch:
         except (RedisError, OSError):
             another.disconnect()
             return  # the server is slow, or away: the old connection may be good
-        if asked.can_read(timeout=_SLOW_SECONDS):
+        if asked.can_read(timeout=limits.SLOW_SECONDS):
             another.disconnect()
             self._answered(address, asked)
             return
@@ -282,7 +279,11 @@ def _is_of_broker(pool: Any) -> bool:
 
 def _connection(pool: Any) -> Any:
     """A connection as those of a pool, which is not in it and waits no longer."""
-    waits = {"socket_timeout": _ANSWER_SECONDS, "socket_connect_timeout": _ANSWER_SECONDS, "health_check_interval": 0}
+    waits = {
+        "socket_timeout": limits.OUTAGES_ANSWER_SECONDS,
+        "socket_connect_timeout": limits.OUTAGES_ANSWER_SECONDS,
+        "health_check_interval": 0,
+    }
     # None of kombu's classes: those tell their channel when they are closed.
     own = next(each for each in pool.connection_class.__mro__ if each.__module__.startswith("redis."))
     return own(**{**pool.connection_kwargs, **waits})
@@ -315,8 +316,6 @@ def _shut(one: Any) -> bool:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MOST: Final = 100
-_MOST_BYTES: Final = 2**20
 _BACKOFF: Final = Backoff(0.05, 1.0)
 
 Waiting = tuple[T, asyncio.Future[R]]
@@ -337,7 +336,7 @@ class Batcher(Generic[T, R]):
         self,
         send: Send[T],
         *,
-        most: int = _MOST,
+        most: int = limits.OUTAGES_MOST,
         size_of: Callable[[T], int] = lambda item: 0,
         under_way: int = 1,
         passing: tuple[type[Exception], ...] = (),
@@ -389,7 +388,7 @@ class Batcher(Generic[T, R]):
         """What goes out together, at least one item."""
         batch: list[Waiting[T, R]] = []
         size = 0
-        while self._waiting and len(batch) < self._most and size < _MOST_BYTES:
+        while self._waiting and len(batch) < self._most and size < limits.OUTAGES_MOST_BYTES:
             batch.append(self._waiting.popleft())
             size += self._size_of(batch[-1][0])
         return batch

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from celery import bootsteps
 from celery.worker import WorkController
 
+from . import limits
+
 # What is wrong with this process, for `celery inspect stats`, `acts doctor` and `acts health`.
 #
 # Whatever is done again and again in a thread of its own is watched (`outages`): a thread that has ended, or that has
@@ -139,14 +141,12 @@ def keep_figures(keeper: Figures) -> None:
 # bound has no name of its own.
 
 _NAME: Final = re.compile(r"\w[\w.:/@+-]{0,99}")
-_MOST_NAMES: Final = 200
-"""How many names a process gives out, unless another number is given."""
 
 
 class BoundedNames:
     """The names that were given out: those that are known beforehand, and the first others that were asked for."""
 
-    def __init__(self, most: int = _MOST_NAMES, known: Iterable[str] = ()) -> None:
+    def __init__(self, most: int = limits.MOST_NAMES, known: Iterable[str] = ()) -> None:
         self._given = {name for name in known if _NAME.fullmatch(name)}
         self._most = most + len(self._given)
 

@@ -9,15 +9,13 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import chain, groupby
 from typing import Final
 
+from .. import limits
 from ..plan.layout import Layout
 from ..slips import KnownPlaces
 from .findings import Finding
 from .order import order_findings
 from .surroundings import surrounding_findings, text_findings, trust_findings
 from .values import value_findings
-
-MOST_OF_A_CODE: Final = 100
-"""Of one code so many findings are reported; the last of them says how many more there are."""
 
 
 def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
@@ -58,7 +56,7 @@ def _first(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Of each code the first."""
     for code, alike in groupby(findings, key=lambda finding: finding.code):
         found = tuple(alike)
-        yield from found[:MOST_OF_A_CODE]
-        if len(found) > MOST_OF_A_CODE:
-            more = f"{len(found) - MOST_OF_A_CODE} more findings of this code are left out"
+        yield from found[: limits.MOST_OF_A_CODE]
+        if len(found) > limits.MOST_OF_A_CODE:
+            more = f"{len(found) - limits.MOST_OF_A_CODE} more findings of this code are left out"
             yield Finding(code, more, remedy="correct those above and check again")

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
+from .. import limits
 from ..calls.call import Call, elements_of, list_problems
 from ..calls.declarations import Contract
 from ..calls.tools import ANONYMOUS, Executor, Tool
@@ -27,10 +28,7 @@ from ..schemas.algebra import EVERYTHING, NOTHING, Algebra, Values, told
 from ..schemas.validation import holds_expression
 from ..state.fold import Fold
 from ..templates import Template, assumed_meaning
-from .type_flow import MOST_WRITERS, PlainParameters, Results, is_plain
-
-_BUDGET: Final = 5_000_000
-"""What the analysis of one run may cost (see `Algebra`)."""
+from .type_flow import PlainParameters, Results, is_plain
 
 Refuses = Callable[[Call, Mapping[str, Any], str], str | None]
 """Why code does not admit a call with resolved parameters that was checked under the contract of a mark."""
@@ -107,7 +105,7 @@ class Forecast:
     def __init__(self, checked: Checked, coming: Coming) -> None:
         self._checked = checked
         self._coming = coming
-        self._algebra = Algebra(_BUDGET)
+        self._algebra = Algebra(limits.DEPLOYMENT_BUDGET)
         self._results = Results(checked.tools, checked.returns, checked.delegates, self._algebra)
         self._writers: dict[tuple[int, ...], Writers] = {}
         self._kept: list[Sequence[Call]] = []
@@ -272,7 +270,7 @@ class Forecast:
         for place in expression.references:
             open_ = case.open(place)
             is_there = case.call.gather or place.kind == ERROR or part.fold.exists(place)
-            if is_there or not 0 < len(open_) <= MOST_WRITERS:
+            if is_there or not 0 < len(open_) <= limits.MOST_WRITERS:
                 return EVERYTHING
             for writer in (one for one in (*part.calls, *part.shared) if one.index in open_):
                 for source in self._results.effects(writer, place):

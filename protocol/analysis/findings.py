@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call
 from ..calls.tools import Executor
 from ..errors import pointer, shortened
@@ -82,8 +83,6 @@ _ENTRIES: Final = (
 CATALOGUE: Final = {entry.code: entry for entry in _ENTRIES}
 """Code to entry."""
 
-_MOST_NAMED: Final = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -130,8 +129,8 @@ def on_call(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: s
 def listed(items: Iterable[object]) -> str:
     """The first few of several, and how many more there are."""
     words = list(map(str, items))
-    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
-    return ", ".join(words[:_MOST_NAMED]) + more
+    more = f" and {len(words) - limits.MOST_NAMED} more" if len(words) > limits.MOST_NAMED else ""
+    return ", ".join(words[: limits.MOST_NAMED]) + more
 
 
 # Drawing: the graph as a Mermaid flowchart (SPEC R6.7).
@@ -140,8 +139,6 @@ def listed(items: Iterable[object]) -> str:
 # arrow says which path carries the value.
 
 _ERRORS: Final = Reference(ERROR)
-MOST_ARROWS: Final = 100_000
-"""Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
 
 _ENTITIES: Final = str.maketrans({"#": "#35;", "&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "|": "#124;"})
 _Edge = tuple[int, int]
@@ -206,7 +203,7 @@ def mermaid(
         line, before = _LINES[arrow.kind] if annotated else ("-->", "")
         label = _escaped(", ".join(f"{place}{after}" for place in arrow.places))
         lines.append(f'    c{arrow.writer} {line}|"{before}{label}"| c{arrow.reader}')
-    if (left := len(edges) - MOST_ARROWS) > 0:
+    if (left := len(edges) - limits.MOST_ARROWS) > 0:
         lines.append(f"    %% {left} more arrows are not drawn: the edges of the plan list all")
     return "\n".join([*lines, *(_styles(edges) if annotated else ())]) + "\n"
 
@@ -220,10 +217,10 @@ def _styles(edges: Sequence[_Edge]) -> Iterator[str]:
 
 
 def arrows(calls: Sequence[Call], edges: Sequence[_Edge]) -> Iterator[Arrow]:
-    """What is drawn for each edge, at most `MOST_ARROWS` of them."""
+    """What is drawn for each edge, at most `limits.MOST_ARROWS` of them."""
     by_index = {call.index: call for call in calls}
     read: dict[int, tuple[ReadPlaces, ReadPlaces]] = {}
-    for index, reader in edges[:MOST_ARROWS]:
+    for index, reader in edges[: limits.MOST_ARROWS]:
         if reader not in read:
             call = by_index[reader]
             read[reader] = ReadPlaces(places_read(call)), ReadPlaces(places_read_first(call))

@@ -16,6 +16,7 @@ from itertools import chain, combinations, islice, zip_longest
 from operator import or_
 from typing import Final, NamedTuple
 
+from .. import limits
 from ..calls.call import Call
 from ..calls.tools import Tool
 from ..messages import ERROR
@@ -94,17 +95,6 @@ def _is_element(place: Reference, depth: int, fold: Fold) -> bool:
 # Calls that write one place while neither waits for the other, and calls that read what another may or may not have
 # written. Whether one has ended before the other starts is asked of the worlds in which both run.
 
-_MOST_PASSES: Final = 64
-"""In so many worlds of a view it is found who waits for whom."""
-_MOST_STEPS: Final = 1_000_000
-"""So many calls are gone through for that in one view."""
-_MOST_HELD_AGAINST: Final = 4
-"""A write is compared with so many of each kind before it."""
-_MOST_ABOVE: Final = 20
-"""Of the writers above a place so many are compared with those at it."""
-_MOST_LOOKED_AT: Final = 100
-"""So many writes before a write are looked at for those that it may race with."""
-_MOST_LISTED: Final = 10
 
 Order = Mapping[int, Bits]
 """Call -> the calls that have ended before it starts, in one world."""
@@ -174,17 +164,17 @@ class Races:
                 if write.place.kind != ERROR:
                     at[write.place.key].append(write)
         for key, writes in at.items():
-            above = [write for length in range(1, len(key)) for write in at.get(key[:length], ())[:_MOST_ABOVE]]
+            above = [write for length in range(1, len(key)) for write in at.get(key[:length], ())[: limits.MOST_ABOVE]]
             above = [write for write in above if write.how is not How.JOIN]
             if not above and {write.how for write in writes} in ({How.ADD}, {How.JOIN}):
                 continue
             group = sorted(writes + above, key=lambda write: self._view.position[write.call]) if above else writes
             for number, write in enumerate(group):
                 near = Counter[Hashable]()
-                for other in reversed(group[max(0, number - _MOST_LOOKED_AT) : number]):
+                for other in reversed(group[max(0, number - limits.MOST_LOOKED_AT) : number]):
                     kind = other.how, len(other.place.key)
                     both = write.worlds & other.worlds
-                    if both and other.call != write.call and near[kind] < _MOST_HELD_AGAINST:
+                    if both and other.call != write.call and near[kind] < limits.MOST_HELD_AGAINST:
                         near[kind] += 1
                         if not other.commutes(write, self._view.fold) and self._matters(other, write):
                             yield _Meeting(writes[0].place, (other.call, write.call), both, is_read=False)
@@ -236,7 +226,7 @@ class Races:
 
     def _tried(self, sets: Iterable[Bits]) -> Iterator[int]:
         """Worlds of these sets, the first and the last of each first."""
-        most = max(1, min(_MOST_PASSES, _MOST_STEPS // (len(self._view.calls) + 1)))
+        most = max(1, min(limits.MOST_PASSES, limits.ORDER_MOST_STEPS // (len(self._view.calls) + 1)))
         tried = set[int]()
         for world in chain.from_iterable(zip_longest(*map(_outermost, sets))):
             if len(tried) < most and world is not None and world not in tried:
@@ -276,7 +266,7 @@ def _race(place: Reference, calls: Sequence[int]) -> Finding:
     return Finding(
         "ACT103",
         f"race: {said}; the value of the one that ends last counts",
-        tuple(calls[:_MOST_LISTED]),
+        tuple(calls[: limits.ORDER_MOST_LISTED]),
         remedy=remedy,
     )
 
@@ -285,17 +275,13 @@ def _timing(index: int, place: Reference, writers: Sequence[int]) -> Finding:
     them = f"call{'s' * (len(writers) > 1)} {listed(writers)}, listed after it"
     why = f"call {index} reads {place} and does not wait for {them}, which may write there before or after"
     remedy = f"list call {index} after the writer to wait for it, or let the writer read what call {index} writes"
-    return Finding("ACT104", why, tuple(sorted((index, *writers[:_MOST_LISTED]))), remedy=remedy)
+    return Finding("ACT104", why, tuple(sorted((index, *writers[: limits.ORDER_MOST_LISTED]))), remedy=remedy)
 
 
 # Switches: values of which each reader takes others, so that they decide which of these can run (SPEC R4.1).
 #
 # That is how a model writes `switch`: a call says which it is, and of several others each takes some of the answers, by
 # what its tool admits: an `enum`, a type, a range.
-
-_MOST_KINDS: Final = 32
-"""A value with more kinds of readers decides nothing, as far as is looked."""
-_MOST_WAYS: Final = 64
 
 
 class _ReaderKind(NamedTuple):
@@ -324,15 +310,15 @@ def refusals_of(view: SeenCalls, tools: Mapping[str, Tool], algebra: Algebra) ->
         taken = {kind: algebra.along(algebra.described_by(tools[kind.tool].document), kind.path) for kind in kinds}
         picky = [kind for kind in kinds if taken[kind] != EVERYTHING] if len(kinds) > 1 else []
         apart = defaultdict[_ReaderKind, set[_ReaderKind]](set)
-        for one, other in combinations(picky[:_MOST_KINDS], 2):
+        for one, other in combinations(picky[: limits.ORDER_MOST_KINDS], 2):
             if _are_apart(one, other, taken, algebra):
                 apart[one].add(other)
                 apart[other].add(one)
-        together = list(islice(_together(set(), list(apart), set(), apart), _MOST_WAYS + 1)) if apart else []
+        together = list(islice(_together(set(), list(apart), set(), apart), limits.MOST_WAYS + 1)) if apart else []
         ways = [frozenset(call for kind in apart.keys() - taking for call in kinds[kind]) for taking in together]
-        is_exact = is_exact and len(picky) <= _MOST_KINDS and len(ways) <= _MOST_WAYS
+        is_exact = is_exact and len(picky) <= limits.ORDER_MOST_KINDS and len(ways) <= limits.MOST_WAYS
         if ways:
-            found.append(tuple(dict.fromkeys(ways[:_MOST_WAYS])))
+            found.append(tuple(dict.fromkeys(ways[: limits.MOST_WAYS])))
     return found, is_exact
 
 
@@ -375,18 +361,12 @@ def _together(
         yield from _together({*taking, kind}, [k for k in others if k not in away], passed - away, apart)
 
 
-_MOST_CALLS: Final = 50_000
-"""So many calls are looked at, over all views."""
-_MOST_PROVED: Final = 20
-"""Of calls that run in none of the worlds that were tried so many are looked at by themselves."""
-
-
 def order_findings(layout: Layout) -> Iterator[Finding]:
     """The findings about the order of calls, with the instances that they hold in where that is not all of them."""
     algebra = Algebra()
     holders: dict[Finding, list[str | None]] = {}
     running = Counter[int]()
-    left = _MOST_CALLS
+    left = limits.ORDER_MOST_CALLS
     for number, view in enumerate(views_of(layout)):
         left -= len(view.calls)
         if left < 0 and number:
@@ -409,7 +389,7 @@ def _of_view(view: SeenCalls, layout: Layout, algebra: Algebra) -> Iterator[Find
     worlds = Worlds(view, refusals, is_exact=is_exact)
     never = {missing.call for missing in view.lanes[0].unsatisfiable}
     idle = {index for index in view.own if _reads(view.calls[index]) and not worlds.ran[index]} - never
-    for index in sorted(idle, key=view.position.__getitem__)[:_MOST_PROVED]:
+    for index in sorted(idle, key=view.position.__getitem__)[: limits.MOST_PROVED]:
         if never.isdisjoint(view.graph_of[index].before(index)) and _is_proved(index, view, worlds, layout, refusals):
             call = view.calls[index]
             read = ", ".join(dict.fromkeys(str(place) for place in places_read_first(call)))

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from math import floor, isfinite
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call, list_schema
 from ..calls.outputs import Write, verify_writes
 from ..calls.tools import Executor
@@ -27,12 +28,6 @@ from .type_flow import path_of
 
 PLACEHOLDER: Final = "…"
 """Stands for a value that no schema describes."""
-_DEPTH: Final = 12
-_MOST_ITEMS: Final = 8
-_MOST_REQUIRED: Final = 256
-_MOST_LETTERS: Final = 10_000
-_MOST_PARTS: Final = 2_000
-_MOST_COMBINED: Final = 64
 _KEYWORDS: Final = {
     "object": ("properties", "required"),
     "array": ("items", "prefixItems"),
@@ -58,12 +53,12 @@ class _Maker:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._left = _MOST_PARTS
+        self._left = limits.MOST_PARTS
 
     def value(self, schema: Any, depth: int) -> Any:
         """A value for a part of the schema."""
         self._left -= 1
-        if depth > _DEPTH or self._left < 0:
+        if depth > limits.SAMPLE_VALUES_DEPTH or self._left < 0:
             return None
         if not isinstance(schema, Mapping):
             return PLACEHOLDER
@@ -92,26 +87,30 @@ class _Maker:
         value = {key: self.value(part, depth + 1) for key, part in properties.items() if part is not False}
         also = schema.get("dependentRequired", {})
         missing = [*schema.get("required", ()), *(name for key in value for name in also.get(key, ()))]
-        missing += map(str, range(min(int(schema.get("minProperties", 0)), _MOST_ITEMS) - len({*value, *missing})))
+        missing += map(
+            str, range(min(int(schema.get("minProperties", 0)), limits.MOST_ITEMS) - len({*value, *missing}))
+        )
         for key in missing:
             value.setdefault(key, self.value(schema.get("additionalProperties"), depth + 1))
         return value
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         items = [self.value(part, depth + 1) for part in schema.get("prefixItems", ())]
-        length = min(max(int(schema.get("minItems", 0)), 1), int(schema.get("maxItems", 1)), _MOST_REQUIRED)
-        length = max(length, min(int(schema.get("minItems", 0)), _MOST_REQUIRED))
+        length = min(
+            max(int(schema.get("minItems", 0)), 1), int(schema.get("maxItems", 1)), limits.SAMPLE_VALUES_MOST_REQUIRED
+        )
+        length = max(length, min(int(schema.get("minItems", 0)), limits.SAMPLE_VALUES_MOST_REQUIRED))
         while len(items) < length and schema.get("items") is not False:
             items.append(self.value(schema.get("items"), depth + 1))
         if "contains" in schema:
-            number = min(int(schema.get("minContains", 1)), _MOST_ITEMS)
+            number = min(int(schema.get("minContains", 1)), limits.MOST_ITEMS)
             items[max(len(items) - number, 0) :] = [self.value(schema["contains"], depth + 1) for _ in range(number)]
         return items
 
     def _merged(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """The schema with what it refers to and combines; of alternatives the first."""
         merged: dict[str, Any] = {}
-        for part in islice(spread([schema], self._combined, nearest_first=True), _MOST_COMBINED):
+        for part in islice(spread([schema], self._combined, nearest_first=True), limits.MOST_COMBINED):
             for key, value in part.items() if isinstance(part, dict) else ():
                 if key == "properties":
                     merged["properties"] = {**value, **merged.get("properties", {})}
@@ -167,7 +166,7 @@ def _text(schema: Mapping[str, Any]) -> str:
     text = _FORMATS.get(str(schema.get("format")), PLACEHOLDER)
     least = int(schema.get("minLength", 0))
     most = max(int(schema.get("maxLength", max(least, len(text)))), least)
-    return (text + PLACEHOLDER * min(max(least - len(text), 0), _MOST_LETTERS))[:most]
+    return (text + PLACEHOLDER * min(max(least - len(text), 0), limits.MOST_LETTERS))[:most]
 
 
 # Demanded shapes: made-up results that their own schemas admit and their readers can take (SPEC R6.7).
@@ -176,8 +175,6 @@ def _text(schema: Mapping[str, Any]) -> str:
 # to, what the tools of its readers take, and that others can write into it. Where one value cannot have all of it, it
 # has as much of it as the first two admit.
 
-_MOST_READS: Final = 64
-"""Of the parameters that read a result so many are asked what they take."""
 _ADDED_TO: Final = {Method.MERGE: "object", Method.ASSIGN: "object", Method.PUSH: "array"}
 """What has to be at a place for a method to add to it."""
 
@@ -268,7 +265,7 @@ class DemandedShapes:
         readers = self._layout.readers.get(call.index, frozenset())
         key = target.key
         above = (self._reads.get((key[:length], True), ()) for length in range(1, len(key)))
-        for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), _MOST_READS):
+        for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), limits.MOST_READS):
             if reader.index in readers:
                 tool = self._layout.tools.get(reader.tool) if path else None
                 taken: Any = tool.compiled.excerpt_at(path) if tool is not None else None

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call, list_schema
 from ..calls.outputs import Output
 from ..calls.tools import Tool
@@ -32,13 +33,6 @@ from .sample_values import DemandedShapes, sample
 
 DATE: Final = "2026-01-01T00:00:00Z"
 """The date in every message: a simulation knows no clock."""
-MOST_CALLS: Final = 5_000
-"""Calls run in one simulation, unless those that are global, or of the first instance, are more."""
-MOST_ALTERNATIVES: Final = 64
-MOST_TRIED: Final = 10_000
-"""Calls run in one `branch_effects` over all alternatives."""
-_MESSAGES_PER_CALL: Final = 5
-"""As many messages are read in the time of one call."""
 _NOTHING: Final = {"type": "meta"}
 """Stands for a message that no lane here can see: the others keep their numbers."""
 
@@ -68,7 +62,7 @@ class Simulation:
     unfit: tuple[str, ...] = ()
     """The tools whose made-up results do not fit their own `_output`, so that it was not applied."""
     left_out: int = 0
-    """How many instances have calls that were not run, beyond `MOST_CALLS`."""
+    """How many instances have calls that were not run, beyond `limits.SIMULATION_MOST_CALLS`."""
 
     @property
     def skipped(self) -> tuple[int, ...]:
@@ -97,14 +91,14 @@ def simulate(layout: Layout, choices: Mapping[int, int] | None = None) -> Simula
 def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
     """Every alternative of every call that has several, and what is skipped where it is chosen.
 
-    `usual` is the simulation in which all choose their first. Ends after `MOST_ALTERNATIVES`, or where all simulations
-    together would run more than `MOST_TRIED` calls.
+    `usual` is the simulation in which all choose their first. Ends after `limits.MOST_ALTERNATIVES`, or where all
+    simulations together would run more than `limits.SIMULATION_MOST_TRIED` calls.
     """
-    left = MOST_TRIED
-    effort = len(usual.calls) + len(plan.submission.context) // _MESSAGES_PER_CALL
+    left = limits.SIMULATION_MOST_TRIED
+    effort = len(usual.calls) + len(plan.submission.context) // limits.MESSAGES_PER_CALL
     run = {call.index for call in usual.calls}
     concerned = (chosen for chosen in alternatives(plan) if chosen[0].index in run)
-    for call, number in islice(concerned, MOST_ALTERNATIVES):
+    for call, number in islice(concerned, limits.MOST_ALTERNATIVES):
         skipped = usual.skipped
         if number > 0:
             if (left := left - effort) < 0:
@@ -261,7 +255,7 @@ def _kept(promised: Promised) -> dict[str, Any]:
 
 def _first_lanes(plan: Layout) -> dict[str | None, Lane]:
     """The lanes that are run, the global one first, and of the others at least one."""
-    left = MOST_CALLS
+    left = limits.SIMULATION_MOST_CALLS
     found: dict[str | None, Lane] = {}
     for lane in sorted(plan.lanes.values(), key=lambda lane: lane.instance is not None):
         left -= len(lane.calls)

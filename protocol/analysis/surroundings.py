@@ -11,6 +11,7 @@ from itertools import chain, compress, groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call, place_in
 from ..calls.declarations import input_misfit
 from ..calls.meta_properties import ALIASES, BY_NAME
@@ -31,13 +32,7 @@ from ..slips import KnownPlaces, Literals, Slip, Slips, named_by, placeholder
 from ..trust import Proof, Way
 from .findings import Finding, listed, on_call
 
-_MOST_SCOPES: Final = 50
-"""So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""
-_MOST_NAMED: Final = 3
 _TYPES: Final = sorted({*DATA_TYPES, *TEXT_TYPES, "advisor", "meta", "plan", "solution", "tool"})
-_LIKENESS: Final = 0.7
-_MOST_DELEGATES: Final = 200
-"""So many calls of delegates are held against the input that these declare."""
 _LIMITING: Final = ("enum", "oneOf", "anyOf", "pattern")
 _DESCRIBING: Final = ("title", "description")
 _NOT_WRITTEN: Final = ("input", ERROR)
@@ -72,7 +67,7 @@ def _gathered_in_sight(layout: Layout) -> Iterator[Finding]:
     is_template = layout.submission.is_template
     scoped = (call for call in layout.calls if not call.gather and (is_template or call.instance is not None))
     readers = Readers(scoped, scope_places)
-    for call in islice((call for call in layout.calls if call.gather), _MOST_SCOPES):
+    for call in islice((call for call in layout.calls if call.gather), limits.MOST_SCOPES):
         for place in call.written:
             if seeing := sorted(set(readers.at(place))):
                 some = "call" if len(seeing) == 1 else "calls"
@@ -104,7 +99,7 @@ def _unfit_inputs(layout: Layout) -> Iterator[Finding]:
     is_delegate = (
         call.runner.executor is Executor.DELEGATE and call.runner.name in definitions for call in layout.calls
     )
-    for call in islice(compress(layout.calls, is_delegate), _MOST_DELEGATES):
+    for call in islice(compress(layout.calls, is_delegate), limits.MOST_DELEGATES):
         for problem in input_misfit(definitions[call.runner.name], call):
             if not problem.pointer:
                 continue
@@ -116,7 +111,7 @@ def _unfit_inputs(layout: Layout) -> Iterator[Finding]:
 def _indexes_of_nothing(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     """Digits in an output path that are an index, where nothing makes the list: a key is meant (SPEC R3.5)."""
     written = ((call, place, depth) for call in layout.calls for place in call.written for depth in _indexes(place))
-    for call, place, depth in islice(written, _MOST_SCOPES):
+    for call, place, depth in islice(written, limits.MOST_SCOPES):
         above = Reference(place.kind, place.path[:depth])
         making = (each for other in layout.calls for each in other.written if depth not in _indexes(each))
         if places.is_held(above) or any(map(above.overlaps, making)):
@@ -163,7 +158,7 @@ def _wide_scopes(layout: Layout) -> Iterator[Finding]:
     calls = {call.index: call for call in layout.calls}
     shown = ((graph, index) for graph in layout.graphs for index in graph.scopes)
     wide = (each for each in shown if any(map(_is_wide, each[0].scopes[each[1]])))
-    for graph, index in islice(wide, _MOST_SCOPES):
+    for graph, index in islice(wide, limits.MOST_SCOPES):
         whole = [scope for scope in graph.scopes[index] if _is_wide(scope)]
         narrow = [nodes for scope, nodes in graph.scopes[index].items() if not _is_wide(scope)]
         awaited = graph.behind(chain.from_iterable((*graph.waits[index].values(), *narrow)))
@@ -246,7 +241,7 @@ def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
         tool = layout.submission.tools.get(name)
         where = calls_inside(tool.declaration) if tool is not None else None
         if where is not None:
-            calls = tuple(islice((call.index for call in layout.calls if call.tool == name), _MOST_NAMED))
+            calls = tuple(islice((call.index for call in layout.calls if call.tool == name), limits.MOST_NAMED))
             why = f"the tool {name!r} has its schema under {where}, where it has no effect: any call fits"
             yield Finding("ACT406", why, calls, None, f"replace the declaration by what stands under {where}")
 
@@ -279,7 +274,7 @@ def _hidden_data(layout: Layout) -> Iterator[Finding]:
 
 def _misspelt_types(layout: Layout) -> Iterator[Finding]:
     """Messages of an unknown type, which nothing reads and no model is shown (SPEC R1.1)."""
-    speller = Speller(likeness=_LIKENESS)
+    speller = Speller(likeness=limits.LIKENESS)
     for index, message in enumerate(layout.submission.context):
         type_ = message.get("type")
         if type_ is not None and type_ not in _TYPES and (near := speller.nearest(type_, _TYPES)) is not None:
@@ -328,13 +323,9 @@ def _is_for_calls(schema: Any) -> bool:
 
 _META: Final = (*BY_NAME, *ALIASES)
 _SQUEEZED: Final = {name.replace("_", "").lower(): name for name in _META}
-_TEXT_LIKENESS: Final = 0.8
-"""Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
 _UNMISTAKABLE: Final = frozenset({"_outputPath", "_outputMethod", "_reasoningForCall", "_tool"})
 """No parameter has such a name by chance, or in a call without a tool; others may."""
 
-_LONGEST: Final = 100_000
-"""Of a longer text only so much is looked at."""
 
 _WRAPPED: Final = "parameters stand beside _tool"
 _WAITING: Final = frozenset({"dependson", "waitfor"})
@@ -358,7 +349,7 @@ _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in 
 
 def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
     """Everything that follows from what stands in the calls."""
-    texts = _Texts(layout, places, Speller(likeness=_TEXT_LIKENESS), Readers(layout.calls))
+    texts = _Texts(layout, places, Speller(likeness=limits.TEXT_LIKENESS), Readers(layout.calls))
     yield from texts.output()
     for call in layout.calls:
         yield from texts.keys(call)
@@ -371,7 +362,7 @@ def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
 def slips_of(layout: Layout) -> Iterator[Finding]:
     """What of this explains an error: misspelt properties and paths, and texts that were meant to be references."""
     # That a place is read as it is written says nothing where another call does not find what it reads.
-    texts = _Texts(layout, KnownPlaces(layout), Speller(likeness=_TEXT_LIKENESS), Readers(()))
+    texts = _Texts(layout, KnownPlaces(layout), Speller(likeness=limits.TEXT_LIKENESS), Readers(()))
     for call in layout.calls:
         yield from texts.keys(call)
         yield from texts.output_path(call)
@@ -428,7 +419,9 @@ class _Texts:
         slips = Slips(self.places, lambda place: self._is_shown(call, place))
         count = call.index - self.layout.submission.first if call is not None else 0
         for at, text in strings(value):
-            slip = slips.of(text[:_LONGEST]) or placeholder(text, count, lambda at: self.layout.calls[at].written)
+            slip = slips.of(text[: limits.SURROUNDINGS_LONGEST]) or placeholder(
+                text, count, lambda at: self.layout.calls[at].written
+            )
             if slip is not None and not literals.has(at, text):
                 yield at, slip
 

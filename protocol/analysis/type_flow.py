@@ -13,6 +13,7 @@ from functools import cached_property, reduce
 from itertools import islice
 from typing import Any, Final, Self
 
+from .. import limits
 from ..calls.call import Call, list_schema
 from ..calls.declarations import Contract
 from ..calls.tools import Executor, Tool
@@ -41,8 +42,6 @@ from ..state.fold import Fold
 from ..state.operations import Method
 from ..templates import assumed_meaning
 
-MOST_WRITERS: Final = 8
-"""Where more calls write, nothing is said of what stands there."""
 _ERROR: Final = {
     "type": "object",
     "properties": {"type": {"type": "string"}, "message": {"type": "string"}},
@@ -163,9 +162,9 @@ class TypeFlow(Results):
         """All origins of what a call may read at a place, by all who write in its lane; none where they are too many,
         or one promises nothing.
         """
-        found = dict.fromkeys(index for line in writers.lines(place) for index in line.calls[: MOST_WRITERS + 2])
+        found = dict.fromkeys(index for line in writers.lines(place) for index in line.calls[: limits.MOST_WRITERS + 2])
         found.pop(reader.index, None)
-        if place.kind == ERROR or len(found) > MOST_WRITERS:
+        if place.kind == ERROR or len(found) > limits.MOST_WRITERS:
             return ()
         calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(found)]
         sources = [source for writer in calls for source in self.effects(writer, place)]
@@ -213,9 +212,6 @@ def flows(layout: Layout) -> Iterator[tuple[list[Lane], Writers]]:
 
 # Fields: what is read of a result that has no such part, by what its writer promises (SPEC R3.5, R4.6).
 
-_MOST_NAMES: Final = 12
-_MOST_KNOWN: Final = 200
-
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
@@ -256,8 +252,8 @@ class Fields:
                     why = f"{what} is an object, and {segment} is an index"
                     return FieldFault("ACT205", why, f"write {_with(place, depth)}")
                 if str(segment) not in names and (is_empty(below) or self._is_slip(reader, place, depth, names)):
-                    near, some = self._nearest(str(segment), names), ", ".join(names[:_MOST_NAMES])
-                    some += ", …" * (len(names) > _MOST_NAMES)
+                    near, some = self._nearest(str(segment), names), ", ".join(names[: limits.TYPE_FLOW_MOST_NAMES])
+                    some += ", …" * (len(names) > limits.TYPE_FLOW_MOST_NAMES)
                     why = f"{what} has no field {str(segment)!r}; it has {some or 'none'}"
                     instead = f"name one of its fields: {some}" if names else f"read {what}"
                     return FieldFault("ACT204", why, instead if near is None else f"write {_with(place, depth, near)}")
@@ -292,7 +288,7 @@ class Fields:
                 constant = part.get("const")
                 found.update(dict.fromkeys(part.get("properties", ())))
                 found.update(dict.fromkeys(constant if isinstance(constant, dict) else ()))
-        return list(islice(found, _MOST_KNOWN))
+        return list(islice(found, limits.MOST_KNOWN))
 
     def _nearest(self, key: str, names: list[str]) -> str | None:
         """The field that was probably meant: the same but for case and underscores, or nearly the same."""

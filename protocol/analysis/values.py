@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call, place_in
 from ..calls.declarations import input_schema
 from ..calls.tools import Executor
@@ -37,8 +38,6 @@ from ..state.operations import Method
 from .findings import Finding, listed, on_call
 from .type_flow import Fields, TypeFlow, ValueSource, flows, path_of
 
-_MOST_ELEMENTS: Final = 20
-"""Elements of a list that are looked at."""
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _KEPT: Final = (
     *("$ref", "required", "allOf", "anyOf", "oneOf", "items", "prefixItems", "properties", "additionalProperties"),
@@ -169,7 +168,8 @@ class _Reads:
     def _fits(self, source: ValueSource, demand: _Demand) -> bool:
         if demand.is_of_elements and isinstance(source.value, list):
             return not source.value or any(
-                self._algebra.fit(self._algebra.only(one), demand.values) for one in source.value[:_MOST_ELEMENTS]
+                self._algebra.fit(self._algebra.only(one), demand.values)
+                for one in source.value[: limits.MOST_ELEMENTS]
             )
         given = source.values if source.value is MISSING else self._algebra.only(source.value)
         if demand.is_of_elements:

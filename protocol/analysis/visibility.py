@@ -74,8 +74,6 @@ class Visibility:
         }
 
 
-_MOST_INSTANCES: Final = 100
-"""In so many it is looked for a place that was meant."""
 _ERRORS: Final = Reference("error")
 """Where a call that fails says why, in words that may tell of what it was given (SPEC R7.2)."""
 

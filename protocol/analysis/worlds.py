@@ -1,9 +1,9 @@
 """Worlds: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
 
 A *world* is one choice for each call that chooses: the alternative it writes, a failure where others read something
-else then, and of a value whose readers take different ones, who takes it. Up to `MOST_WORLDS` there are all of them,
-beyond that so many by a fixed seed. What is so in some worlds is a set in the bits of a number, so one pass over the
-calls finds for all worlds at once which calls run. Which calls have ended before another starts is found world by
+else then, and of a value whose readers take different ones, who takes it. Up to `limits.MOST_WORLDS` there are all of
+them, beyond that so many by a fixed seed. What is so in some worlds is a set in the bits of a number, so one pass over
+the calls finds for all worlds at once which calls run. Which calls have ended before another starts is found world by
 world, where it is asked.
 
 The rules are those of `engine.readiness`, applied to sets of worlds; a law holds the two against each other.
@@ -21,6 +21,7 @@ from itertools import chain, count
 from operator import and_, or_
 from typing import Final
 
+from .. import limits
 from ..calls.call import Call
 from ..messages import ERROR
 from ..paths import MISSING
@@ -34,9 +35,6 @@ from ..state.fold import Fold
 # Lane views: the calls that a lane sees, its own and global ones, in the order in which they wait (SPEC R6.1, R10).
 #
 # Lanes that run the same calls by the same graph, and hold the same of what these read, are one view.
-
-_MOST_RIVALS: Final = 8
-"""Of the calls that write at one place so many are looked at by one that does not wait for them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +123,17 @@ def views_of(layout: Layout) -> Iterator[SeenCalls]:
 def _met(lane: Lane, graph: Graph, writers: Writers, known: Set[int]) -> set[int]:
     """The global calls and barriers that the calls of a lane wait for or write and read beside, and all before them."""
     places = {place for call in lane.calls for place in (*call.written, *lane.graph.waits.get(call.index, ()))}
-    found = {call for place in places for line in writers.lines(place) for call in line.calls[:_MOST_RIVALS]}
+    found = {call for place in places for line in writers.lines(place) for call in line.calls[: limits.MOST_RIVALS]}
     return graph.behind((found | lane.graph.awaited) & known)
 
 
 def _after(calls: Sequence[int], index: int) -> Sequence[int]:
     """Of calls in the order listed the first few after one."""
     start = bisect_right(calls, index)
-    return calls[start : start + _MOST_RIVALS]
+    return calls[start : start + limits.MOST_RIVALS]
 
 
-MOST_WORLDS: Final = 1_024
-_NEVER_FAILING: Final = (1 << MOST_WORLDS // 8) - 1
+_NEVER_FAILING: Final = (1 << limits.MOST_WORLDS // 8) - 1
 
 Bits = int
 """A set of worlds, or of calls."""
@@ -153,13 +150,13 @@ class Worlds:
         choosing = {index: len(call.alternatives) for index, call in view.calls.items() if len(call.alternatives) > 1}
         failing = list(_failing(view))
         sizes = [*choosing.values(), *map(len, refusals), *(2 for _ in failing)]
-        number = reduce(lambda product, size: min(product * size, MOST_WORLDS + 1), sizes, 1)
+        number = reduce(lambda product, size: min(product * size, limits.MOST_WORLDS + 1), sizes, 1)
         self.is_exact = is_exact
-        self.is_exhaustive = number <= MOST_WORLDS and is_exact
-        self.number = min(number, MOST_WORLDS)
+        self.is_exhaustive = number <= limits.MOST_WORLDS and is_exact
+        self.number = min(number, limits.MOST_WORLDS)
         self.all: Bits = (1 << self.number) - 1
         dice = partial(next, map(_half, count()))
-        parts = iter(_divided(sizes, self.number) if number <= MOST_WORLDS else _sampled(sizes, dice))
+        parts = iter(_divided(sizes, self.number) if number <= limits.MOST_WORLDS else _sampled(sizes, dice))
         self._chosen = {index: next(parts) for index in choosing}
         self._refused = defaultdict[int, Bits](int)
         for ways in refusals:
@@ -167,7 +164,7 @@ class Worlds:
                 for index in refused:
                     self._refused[index] |= bits
         self._failed = {index: next(parts)[1] for index in failing}
-        if number > MOST_WORLDS:
+        if number > limits.MOST_WORLDS:
             rare = dice() & dice() & ~_NEVER_FAILING
             self._failed = {index: bits & (rare | dice() & ~_NEVER_FAILING) for index, bits in self._failed.items()}
         self.calm: Bits = self.all & ~reduce(or_, self._failed.values(), 0)
@@ -304,7 +301,7 @@ def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
 def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bits]]:
     """The same for so many choices that only some combinations are tried."""
     for size in sizes:
-        parts = [(1 << MOST_WORLDS) - 1]
+        parts = [(1 << limits.MOST_WORLDS) - 1]
         while len(parts) < size:
             bits, half = parts.pop(0), dice()
             parts += [bits & half, bits & ~half]
@@ -313,4 +310,4 @@ def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bi
 
 def _half(number: int) -> Bits:
     """Half of the worlds by chance, always the same ones for a number."""
-    return int.from_bytes(shake_128(b"%d" % number).digest(MOST_WORLDS // 8), "big")
+    return int.from_bytes(shake_128(b"%d" % number).digest(limits.MOST_WORLDS // 8), "big")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from .. import limits
 from ..errors import ExpressionError, Problem, UnknownName, listed, pointer, unparsed
 from ..messages import EVERYWHERE
 from ..paths import MISSING, strings, type_name
@@ -255,23 +256,20 @@ def places_read_by(raw: Mapping[str, Any]) -> Iterator[Expression]:
 # An element is numbered among the calls of its lane like a call of its own, beyond all calls: claims, leases, tokens
 # and results name it by that number as they name a call by its index.
 
-_SPAN: Final = 10_000_000
-"""More than a run has calls, or a call elements; its square has no more digits than a script's numbers keep, 14."""
-
 
 def element_index(call: int, element: int) -> int:
     """The number of an element (from 0) of a call."""
-    return (call + 1) * _SPAN + element
+    return (call + 1) * limits.CALL_SPAN + element
 
 
 def call_of(index: int) -> int:
     """The call that an index means, or whose element it numbers."""
-    return index // _SPAN - 1 if index >= _SPAN else index
+    return index // limits.CALL_SPAN - 1 if index >= limits.CALL_SPAN else index
 
 
 def element_of(index: int) -> int | None:
     """Which element (from 0) of its call an index numbers; None where it is a call's."""
-    return index % _SPAN if index >= _SPAN else None
+    return index % limits.CALL_SPAN if index >= limits.CALL_SPAN else None
 
 
 def elements_of(call: Call, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:

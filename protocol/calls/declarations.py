@@ -10,6 +10,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Any, Final
 
+from .. import limits
 from ..errors import Cause, Problem, UnknownName, listed, pointer, shortened
 from ..limits import CONTROL, has_control_characters
 from ..messages import TRUST, Message, is_promise, read_data, render_data, shown
@@ -20,7 +21,7 @@ from ..schemas.algebra import Algebra, told
 from ..schemas.costs import EXCEEDED
 from ..schemas.validation import holds_expression
 from ..schemas.walk import admits_name, reference_to
-from ..state.labels import MOST_LABELS, Labels, marks_of
+from ..state.labels import Labels, marks_of
 from .call import Call
 from .meta_properties import RESULT, WHO
 from .tools import ANONYMOUS, GRANTED, Executor, Runner, Tool
@@ -430,7 +431,7 @@ def child_context(
     for position, message in enumerate(context):
         said = marks_of(own[position]).labels if position < len(own) else given
         if said and read_data(message) is not None:
-            message[TRUST] = sorted(said)[:MOST_LABELS]  # that it names any keeps effects from starting
+            message[TRUST] = sorted(said)[: limits.MOST_LABELS]  # that it names any keeps effects from starting
     return context
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, Final
 
+from .. import limits
 from ..errors import ExpressionError, Problem, pointer, segments
 from ..messages import TRUST
 from ..paths import MISSING
@@ -65,8 +66,6 @@ PLAIN: Final = "x-plain"
 """Keyword of `_output`: it comes from a return annotation and speaks of plain values only (SPEC R4.6). These are what
 the activity returns `always`, or `sometimes`, where it may as well choose a path with an `Output` or a `Message`.
 """
-_CHEAP: Final = 100
-"""Schemas that look at each part of a call no more often than this cost less than reading it does."""
 _RESULT: Final = ("properties", RESULT)
 ANONYMOUS: Final = "anonymous"
 """The delegate that is a fresh empty context for the call's own tool (SPEC R9.1)."""
@@ -275,7 +274,7 @@ class Tool:
         work = self.compiled.work
         places = self._named_paths.places(properties.get("_outputPath")) if self.names("_outputPath") else ()
         ways = 1 + len(places)
-        return ways * work.listing(properties) if ways * work.applications > _CHEAP else 0
+        return ways * work.listing(properties) if ways * work.applications > limits.TOOLS_CHEAP else 0
 
     @cached_property
     def _pinned_choices(self) -> NamedPaths:

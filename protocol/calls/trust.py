@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from .. import limits
 from ..errors import Problem, UnknownName, pointer
 from ..state.labels import TRUSTED, Labels, label_problems
 
 ENDORSES: Final = "_endorses"
 """With true in an operator's request definition: its answer, of a few values, is trusted (SPEC R16.3)."""
-_MOST_VALUES: Final = 16
 _KEYS: Final = ("effects", "result", "content")
 
 
@@ -82,7 +82,7 @@ def endorsement_problems(definition: Mapping[str, Any], *at: str | int) -> Itera
     if not isinstance(said, bool):
         yield Problem(pointer(*at, ENDORSES), "must be true or false")
     elif said and not _has_few_values(schema):
-        text = f"an answer that endorses is a boolean, or one of at most {_MOST_VALUES} values (enum): say so in schema"
+        text = f"an answer that endorses is a boolean, or one of at most {limits.FEW_VALUES} values: give it an enum"
         yield Problem(pointer(*at, "schema"), text)
 
 
@@ -90,7 +90,7 @@ def _has_few_values(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return False
     values = schema.get("enum")
-    return schema.get("type") == "boolean" or (isinstance(values, list) and len(values) <= _MOST_VALUES)
+    return schema.get("type") == "boolean" or (isinstance(values, list) and len(values) <= limits.FEW_VALUES)
 
 
 def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final, Self
 
+from .. import limits
 from ..limits import MOST
 
 CURRENCY: Final = "USD"
 """In which all prices and amounts are."""
 _NANO: Final = 10**9
-_MOST_NANODOLLARS: Final = 2**53 - 1
 
 
 def nanodollars(dollars: Decimal | float) -> int:
     """An amount in billionths of a dollar, rounded up."""
     exact = Decimal(str(dollars)) * _NANO
-    return min(int(exact.to_integral_value(ROUND_CEILING)), _MOST_NANODOLLARS)
+    return min(int(exact.to_integral_value(ROUND_CEILING)), limits.MOST_NANODOLLARS)
 
 
 def dollars_of(amount: int) -> str:

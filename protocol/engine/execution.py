@@ -25,7 +25,7 @@ from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, said_of
 from ..errors import Conflict, ProtocolError, Unresolved
-from ..limits import Limits
+from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
 from ..plan.graph import Graph
@@ -340,8 +340,8 @@ class Execution(Standing):
         ended = [
             f"call {index} {_FATES[self.status(index)]}" for index in sorted(writers) if self.status(index) in FINAL
         ]
-        more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
-        return f": {', '.join(ended[:_MOST_NAMED])}{more}" if ended else ""
+        more = f" and {len(ended) - MOST_NAMED} more" if len(ended) > MOST_NAMED else ""
+        return f": {', '.join(ended[:MOST_NAMED])}{more}" if ended else ""
 
     def _start(self, call: Call, date: str, here: Fold, gathered: Gathered | None = None) -> Decision:
         """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
@@ -390,7 +390,6 @@ class Execution(Standing):
 
 
 _ERRORS: Final = Reference(ERROR)
-_MOST_NAMED = 3
 _FATES = {
     Status.DONE: "did not write it",
     Status.FAILED: "failed",

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..errors import ProtocolError
+from ..limits import LOOP_REPEATS, MAX_OUTPUT_TOKENS
 from .costs import CURRENCY, Cost, Estimate, dollars_of, nanodollars
 
 # What can happen to a loop, as one event each (SPEC R13.1, R13.5): `Loop.apply` says what each of them means.
@@ -430,10 +431,6 @@ _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
 
 TICKS: Final = 8
 CALLS: Final = 200
-REPEATS: Final = 3
-"""So many ticks, one after the other, with the same calls and the same results end a loop: it does not get on."""
-MAX_OUTPUT_TOKENS: Final = 4_096
-"""What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
 PRICE_REMEDY: Final = (
     'set its price, as {"input": …, "output": …} in US dollars for a million tokens, in ACTS_MODEL_PRICE or ACTS_MODELS'
 )
@@ -484,7 +481,7 @@ class LoopLimits:
         """Why the current tick may not be asked, where so many before it were the same, one after the other. Ticks that
         a person has added are asked all the same.
         """
-        if times < REPEATS or loop.tick.number < loop.granted:
+        if times < LOOP_REPEATS or loop.tick.number < loop.granted:
             return None
         return (
             f"the last {times} ticks were the same: the same calls, with the same results. Say something that helps "

@@ -24,7 +24,7 @@ from ..calls.outputs import (
 from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, said_of
 from ..errors import Conflict, ExpressionError, OutputError, Unresolved, shortened
-from ..limits import Limits, exceeded, size_of, value_problems
+from ..limits import OUTCOMES_NAMED, Limits, exceeded, size_of, value_problems
 from ..messages import error_message
 from ..paths import strings
 from ..references import DAGGER, Expression
@@ -39,9 +39,6 @@ from .loop import TickError
 
 # Elements: what each execution of a call with `_each` is given and has come to, and what the call comes to by them
 # (SPEC R4.10).
-
-_NAMED: Final = 10
-"""How many failed elements a call's reason names."""
 
 
 @dataclass
@@ -94,8 +91,8 @@ class Elements:
         """Which elements have failed, if any."""
         if not self.failed:
             return None
-        first, *_ = named = sorted(self.failed)[:_NAMED]
-        more = ", …" if len(self.failed) > _NAMED else ""
+        first, *_ = named = sorted(self.failed)[:OUTCOMES_NAMED]
+        more = ", …" if len(self.failed) > OUTCOMES_NAMED else ""
         error = self.failed[first]
         told = f"{error.get('type')}: {shortened(str(error.get('message')), 200)}"
         count = f"{len(self.failed)} of {len(self.results)} elements failed"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 from ..calls.call import (
     Call,
@@ -38,7 +38,7 @@ from ..calls.meta_properties import ALIASES, meta_problems
 from ..calls.tools import ANONYMOUS, Executor, Runner, Tool
 from ..calls.trust import NOTHING, OperatorTrust, ToolTrust
 from ..errors import Problem, Rejected, UnknownName, listed, pointer, segments
-from ..limits import Limits, exceeded
+from ..limits import FREE_WORK, MOST_READ_IN_TICK, Limits, exceeded
 from ..messages import EVERYWHERE
 from ..paths import MISSING
 from ..schemas.costs import EXCEEDED
@@ -52,11 +52,6 @@ from .support import Reach
 
 # Reading calls: each as far as it can be used, and all that is wrong with it (SPEC R4.1, R4.2, R4.7, R10.1).
 
-_FREE_WORK: Final = 10_000
-"""Units that the schema of each call's tool may take before they are counted: several times what most take."""
-_MOST_READ_IN_TICK: Final = 20_000
-"""References of all calls of one answer: they are parsed in one step, whenever a lane is opened."""
-
 
 def read_calls(
     submission: Submission, toolbox: Toolbox, limits: Limits
@@ -65,7 +60,7 @@ def read_calls(
     calls: list[Call] = []
     problems: list[Problem] = []
     paths_are_known = True
-    left = _MOST_READ_IN_TICK if submission.is_in_loop else None
+    left = MOST_READ_IN_TICK if submission.is_in_loop else None
     reader = _Reader(toolbox, submission.instances, limits.schema_work, left, is_template=submission.is_template)
     for index, at, raw in submission.numbered:
         call, found = reader.read(index, raw, at)
@@ -164,7 +159,7 @@ class _Reader:
             return []
         count = sum(len(expression.references) for _, expression in reads)
         if count > self.reads_left:
-            text = f"reads {count} places, and the calls of one answer may read {_MOST_READ_IN_TICK}: call it later"
+            text = f"reads {count} places, and the calls of one answer may read {MOST_READ_IN_TICK}: call it later"
             return [Problem(pointer(*at), text)]
         self.reads_left -= count
         return []
@@ -204,7 +199,7 @@ class _Reader:
         """What schemas say against a call, but of meta-properties of which something is said already."""
         if self.work_left < 0:
             return
-        self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - _FREE_WORK)
+        self.work_left -= max(0, (tool.work(held) if tool is not None else 0) - FREE_WORK)
         if self.work_left < 0:
             yield Problem("", f"{EXCEEDED}: this call and the calls after it were not validated by their tools")
             return

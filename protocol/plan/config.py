@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
+from .. import limits
 from ..errors import ExpressionError, Problem, UnknownName, pointer
 from ..limits import MOST
 from ..messages import Message
@@ -21,8 +22,6 @@ from ..schemas import schema_problem
 
 _CODE: Final = re.compile(r"ACT\d{3}")
 _EFFORT: Final = re.compile(r"[a-z]{1,20}")
-_MOST_SEED: Final = 2**63
-_MOST_STOPS: Final = 16
 _TRUST: Final = {"otherwise": ("hold", "refuse"), "show": ("schema", "value")}
 
 
@@ -75,12 +74,12 @@ def _is_trust(value: Any) -> bool:
 
 
 def _is_seed(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_SEED
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < limits.MOST_SEED
 
 
 def _is_stop(value: Any) -> bool:
     texts = value if isinstance(value, list) else [value]
-    return 0 < len(texts) <= _MOST_STOPS and all(isinstance(text, str) and text for text in texts)
+    return 0 < len(texts) <= limits.MOST_STOPS and all(isinstance(text, str) and text for text in texts)
 
 
 _COUNT: Final = (_is_whole, "a whole number, at least 1 and at most a billion")
@@ -96,7 +95,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         in_definition=True,
     ),
     "seed": Setting(_is_seed, "a whole number of at most 63 bits", True, True),
-    "stop": Setting(_is_stop, f"a text, or a list of at most {_MOST_STOPS}, none of them empty", True, True),
+    "stop": Setting(_is_stop, f"a text, or a list of at most {limits.MOST_STOPS}, none of them empty", True, True),
     "reasoning_effort": Setting(
         lambda value: isinstance(value, str) and bool(_EFFORT.fullmatch(value)),
         'a word of the provider\'s, such as "low", "medium" or "high"',

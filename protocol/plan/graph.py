@@ -15,16 +15,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from .. import limits
 from ..calls.call import Call
 from ..messages import ERROR, EVERYWHERE
 from ..references import Reference
 
 T = TypeVar("T")
-
-SPELLED_OUT: Final = 8
-"""Up to this many calls waited for at one place are listed one by one."""
 
 
 Nodes = tuple[int, ...]
@@ -407,7 +405,7 @@ def _nodes(parts: Iterable[_Part], barrier: Callable[[_Part], int]) -> Nodes:
     nodes: list[int] = []
     for line, start, end in parts:
         if end > start:
-            nodes += line.calls[start:end] if end - start <= SPELLED_OUT else (barrier((line, start, end)),)
+            nodes += line.calls[start:end] if end - start <= limits.SPELLED_OUT else (barrier((line, start, end)),)
     return tuple(sorted(set(nodes)) if len(nodes) > 1 else nodes)
 
 

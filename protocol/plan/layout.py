@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call, read_approvals
 from ..calls.declarations import input_schema
 from ..calls.tools import ANONYMOUS, Tool
@@ -22,8 +23,6 @@ from .lanes import Lane, Unresolvable
 from .places import KIND, Promises
 from .submission import Submission
 from .waits import Joined
-
-_MOST_DROPPED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class Layout:
         thousand (SPEC R8.3a).
         """
         pairs = (pair for graph in self.graphs for left_out in graph.left_out for pair in left_out)
-        return tuple(dict.fromkeys(islice(pairs, _MOST_DROPPED)))
+        return tuple(dict.fromkeys(islice(pairs, limits.MOST_DROPPED)))
 
     @cached_property
     def promised(self) -> tuple[Promised, ...]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call
 from ..errors import Conflict, Speller
 from ..messages import Message, is_promise
@@ -23,10 +24,7 @@ from ..schemas.walk import DEFINITIONS, parts_of, schemas_at
 from ..state.fold import Fold
 from ..state.kinds import Overlay
 
-MOST_NAMES: Final = 200
-PER_READER: Final = 20
-"""Steps (see `errors.Speller`) in whose time a reader's values are looked at."""
-_MOST_PLACES: Final = 10 * MOST_NAMES
+_MOST_PLACES: Final = 10 * limits.PLACES_MOST_NAMES
 
 Names = dict[str, str | int]
 """The keys below a place, each with the segment that leads there: an element of a list has a number."""
@@ -89,7 +87,9 @@ class Places:
         """What is there below a place, or what a call but this one writes there."""
         if place not in self._held:
             found = (_names(fold, place) for fold in self._folds)
-            self._held[place] = dict(islice((item for names in found for item in names.items()), MOST_NAMES))
+            self._held[place] = dict(
+                islice((item for names in found for item in names.items()), limits.PLACES_MOST_NAMES)
+            )
         written = {name: segment for calls in self._written for name, segment in calls.below(place.key, but).items()}
         return written | self._held[place]
 
@@ -122,14 +122,14 @@ class Places:
             near = str(segment) if str(segment) in names else self._near(str(segment), names)
             if near is None and any(calls.writes(Reference(kind, found), but) for calls in self._written):
                 return path  # it is not known what will be there
-            if near is None or not self._speller.lasts(PER_READER + len(names)):
+            if near is None or not self._speller.lasts(limits.PER_READER + len(names)):
                 return None
             is_right = near == str(segment) and isinstance(names[near], str)
             found = (*found, segment if is_right else names[near])
         return found
 
     def _near(self, name: str, names: Iterable[str]) -> str | None:
-        return self._speller.nearest(name, list(islice(names, MOST_NAMES)))
+        return self._speller.nearest(name, list(islice(names, limits.PLACES_MOST_NAMES)))
 
 
 def _names(fold: Fold, place: Reference) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def _names(fold: Fold, place: Reference) -> dict[str, Any]:
     except Conflict:
         return {}
     if isinstance(value, list):
-        return {str(index): index for index in range(min(len(value), MOST_NAMES))}
-    return {name: name for name in islice(value, MOST_NAMES)} if isinstance(value, dict) else {}
+        return {str(index): index for index in range(min(len(value), limits.PLACES_MOST_NAMES))}
+    return {name: name for name in islice(value, limits.PLACES_MOST_NAMES)} if isinstance(value, dict) else {}
 
 
 # Holdings: which of many places the context holds, found for one instance after another (SPEC R3.6, R6.1).
@@ -290,9 +290,6 @@ def _conflicting(nodes: list[_Node], key: tuple[str, ...]) -> Iterator[_Differen
 # describes, at any depth; what a schema merely admits it does not name.
 
 KIND: Final = "input"
-_MOST_LEVELS: Final = 64
-_MOST_REQUIRED: Final = 1_000
-"""So many places are waited for by themselves: schemas that share what they refer to name more than there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +314,7 @@ class Promise:
 
     def required(self, fold: Fold) -> Iterator[Reference]:
         """The places that its schema requires, with what it requires below them, and that have no value yet."""
-        for path in islice(_required(self.schema), _MOST_REQUIRED):
+        for path in islice(_required(self.schema), limits.PLACES_MOST_REQUIRED):
             place = Reference(KIND, path)
             if not fold.exists(place):
                 yield place
@@ -335,7 +332,7 @@ class Promise:
             for place in dict.fromkeys(below):
                 if root is MISSING or lookup(root, place) is MISSING:
                     yield Reference(KIND, place)
-                elif len(place) < _MOST_LEVELS:
+                elif len(place) < limits.PLACES_MOST_LEVELS:
                     stack.append(place)
 
 

@@ -32,6 +32,7 @@ from ..errors import (
 )
 from ..limits import (
     CONTROL,
+    SUBMISSION_LIKENESS,
     Containers,
     Limits,
     TooManyContainers,
@@ -104,7 +105,6 @@ def _may_be(place: Reference, context: Context, writers: Writers) -> bool:
 # Request definitions: the delegates that a model solves, as a submission or a file holds them (SPEC R9.1).
 
 _DEFINITION_KEYS: Final = ("context", "schema", "tools", "config", ENDORSES)
-_LIKENESS: Final = 0.8
 
 
 def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
@@ -112,7 +112,7 @@ def definition_problems(definition: Any, *at: str | int) -> Iterator[Problem]:
     if not isinstance(definition, dict):
         yield Problem(pointer(*at), "a request definition must be an object with a context and a schema")
         return
-    speller = Speller(likeness=_LIKENESS)
+    speller = Speller(likeness=SUBMISSION_LIKENESS)
     for key in sorted(definition.keys() - _DEFINITION_KEYS):
         if hint := speller.hint(key, _DEFINITION_KEYS):
             yield Problem(pointer(*at, key), f"unknown property of a request definition{hint}")

@@ -15,21 +15,10 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Final
 
+from .. import limits
 from ..calls.call import Call
 from ..references import Expression, Reference
-from .graph import (
-    SPELLED_OUT,
-    Barriers,
-    Graph,
-    LeftOut,
-    Line,
-    Nodes,
-    ScopePlaces,
-    Window,
-    Writers,
-    parameter_places,
-    scope_places,
-)
+from .graph import Barriers, Graph, LeftOut, Line, Nodes, ScopePlaces, Window, Writers, parameter_places, scope_places
 from .places import KIND
 
 # Scope waits: a call waits for the calls listed before it that write in its scopes (SPEC R8.3a).
@@ -40,13 +29,6 @@ from .places import KIND
 #
 # In a window, scope waits are added in the order of their readers, then of their writers; one that would close a cycle
 # is left out. Sets of calls are integers there: bit n stands for the call n places behind the window's first.
-
-MOST_BITS: Final = 10**9
-"""Of memory for one window, and """
-MOST_STEPS: Final = 500_000
-"""of time: a window of some thousand calls each of which waits for another one listed after it takes more. Where it
-does, all scope waits between its calls are left out.
-"""
 
 
 def windows(forward: Iterable[tuple[int, int]]) -> list[Window]:
@@ -134,7 +116,7 @@ def _needed(parameters: Graph, windows: Sequence[Window]) -> dict[int, int]:
         if number < 0 or last[node] > windows[number].end:
             continue
         at[node], window, bits = number, windows[number], 0
-        if (window.end - window.start) ** 2 > MOST_BITS:
+        if (window.end - window.start) ** 2 > limits.MOST_BITS:
             continue
         for one in before:
             if one >= 0 and window.start <= one <= window.end:
@@ -152,7 +134,7 @@ def _closing(window: Window, seen: Mapping[int, int], needed: Mapping[int, int])
     there is one entry for all.
     """
     all_of_them = {reader: mask for reader in seen if (mask := window.before(reader)) & seen[reader]}
-    if (window.end - window.start) ** 2 > MOST_BITS:
+    if (window.end - window.start) ** 2 > limits.MOST_BITS:
         return all_of_them
     found: dict[int, int] = {}
     steps = 0
@@ -166,7 +148,7 @@ def _closing(window: Window, seen: Mapping[int, int], needed: Mapping[int, int])
         reached = (seen.get(index, 0) & ~mine | direct) & (bit - 1)
         following: dict[int, int] = {}
         steps += len(waiting)
-        if steps > MOST_STEPS:
+        if steps > limits.WAITS_MOST_STEPS:
             return all_of_them
         for before, calls in waiting.items():
             calls &= ~bit
@@ -188,7 +170,7 @@ class _Filtered:
 
     def nodes(self, window: Window, place: Reference, calls: int) -> Nodes:
         """The calls, or a barrier behind them."""
-        if calls.bit_count() <= SPELLED_OUT:
+        if calls.bit_count() <= limits.SPELLED_OUT:
             return tuple(window.calls(calls))
         covered, barrier = self._last.get((window, place), (0, 0))
         if covered == calls:

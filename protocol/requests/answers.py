@@ -15,7 +15,18 @@ from typing import Any, Final
 
 from ..calls.call import Call
 from ..errors import Problem, Rejected, pointer, segments
-from ..limits import exceeded, plain, size_of, value_problems
+from ..limits import (
+    ANSWERS_MOST_MENDED,
+    ANSWERS_ROUNDS,
+    ANSWERS_SHOWN,
+    BYTES_PER_ERROR,
+    MOST_EARLY_INSTANCES,
+    MOST_REPEATED_BYTES,
+    exceeded,
+    plain,
+    size_of,
+    value_problems,
+)
 from ..messages import EVERYWHERE, Message
 from ..paths import MISSING
 from ..plan.checking import RejectedCalls, check_calls
@@ -53,9 +64,6 @@ from .schema import Explain, Request, advice_findings, compose, judge_asides
 # Whoever writes a call with its result knows what calls with results listed before it write, and nothing else that is
 # not there yet.
 
-_MOST_EARLY_INSTANCES: Final = 100
-"""Of the instances of a call that runs in all so many are looked at."""
-
 
 def premature(layout: Layout) -> Iterator[Problem]:
     """Latent calls whose result was written before what they refer to is there."""
@@ -63,9 +71,7 @@ def premature(layout: Layout) -> Iterator[Problem]:
     others = _Sight([call for call in layout.calls if call.given is MISSING])
     known = _Sight(answered)
     for call in answered:
-        instances = (
-            layout.context.instances[:_MOST_EARLY_INSTANCES] if call.instance == EVERYWHERE else (call.instance,)
-        )
+        instances = layout.context.instances[:MOST_EARLY_INSTANCES] if call.instance == EVERYWHERE else (call.instance,)
         folds = [layout.context.fold(instance) for instance in instances]
         for place in call.read:
             mine, theirs = known.writing(place, call), others.writing(place, call)
@@ -99,15 +105,6 @@ class _Sight:
         return sorted(one for line in lines for one in line.calls[:2] if one != reader.index)
 
 
-_SHOWN: Final = 500
-"""Characters that are shown of an answer that cannot be read."""
-_ROUNDS: Final = 8
-"""So often what is left of an answer is laid out without the calls that were found to be wrong."""
-_MOST_REPEATED_BYTES: Final = 1_000_000
-"""Each error of a call is logged and shown with the whole call: so much of that beyond the first error of each."""
-_BYTES_PER_ERROR: Final = 1_000
-_MOST_MENDED: Final = 10
-"""So many problems of an answer are held against what a text holds as JSON, since each takes a validation."""
 _TWICE: Final = "the function output is called twice, with different values: call it once"
 _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wrong: see what is wrong with those"
 
@@ -188,7 +185,9 @@ def _read_object(request: Request, answer: str | Mapping[str, Any]) -> dict[str,
 def _unreadable(error: Unreadable, answer: str | Mapping[str, Any]) -> AnswerError:
     """The error of an answer that cannot be read (SPEC R13.2)."""
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=repr)
-    return AnswerError(None, "InvalidAnswer", f"the answer cannot be read: {error}. It begins: {text[:_SHOWN]}", "")
+    return AnswerError(
+        None, "InvalidAnswer", f"the answer cannot be read: {error}. It begins: {text[:ANSWERS_SHOWN]}", ""
+    )
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class _Reading:
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)
         layout: Layout | None = None
-        for left_rounds in reversed(range(_ROUNDS)):
+        for left_rounds in reversed(range(ANSWERS_ROUNDS)):
             refused = {_call_of(problem) for problem in problems}
             gone = {index: call for index, call in left.items() if index in refused}
             left = {index: call for index, call in left.items() if index not in refused}
@@ -244,7 +243,9 @@ class _Reading:
                 break
         assert layout is not None
         listed = _listed(sorted(dict.fromkeys(problems), key=_place), value)
-        found += [self._error(each, value, is_mended=number < _MOST_MENDED) for number, each in enumerate(listed)]
+        found += [
+            self._error(each, value, is_mended=number < ANSWERS_MOST_MENDED) for number, each in enumerate(listed)
+        ]
         solution = {**value, "calls": calls if isinstance(calls, list) else [], "output": value.get("output")}
         findings = tuple(advice_findings(self.request, value))
         return Answer(solution, layout, tuple(left), output, tuple(found), findings)
@@ -394,9 +395,9 @@ def _call_of(problem: Problem) -> int | str | None:
 
 def _listed(problems: Iterable[Problem], value: Mapping[str, Any]) -> Iterator[Problem]:
     """The first of the problems of each call, and as many others as may be listed; the last one counts the rest."""
-    left = _MOST_REPEATED_BYTES
+    left = MOST_REPEATED_BYTES
     for about, group in groupby(problems, _call_of):
-        found, size = list(group), _BYTES_PER_ERROR
+        found, size = list(group), BYTES_PER_ERROR
         if isinstance(about, int) and len(found) > 1:
             size += size_of(value["calls"][about])
         kept = found[: 1 + left // size]

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .. import limits
 from ..errors import json_text, one_line, shortened
 from ..limits import Limits
 from ..messages import (
@@ -73,8 +74,6 @@ _OWN_TYPES: Final = frozenset(
 _ANY_TYPE: Final = "Error"
 _STRUCTURE: Final = ("items", "additionalProperties", "prefixItems", "anyOf", "allOf", "oneOf")
 _JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
-_MOST_QUOTED: Final = 200
-"""Characters of a call, or of one of its properties, that an error quotes."""
 _POINTER: Final = re.compile(r"/(calls(/\d{1,6})?|output)")
 
 
@@ -231,7 +230,7 @@ def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
 def _quoted(told: Mapping[str, Any]) -> Any:
     """The call of an error as it is quoted."""
     call, error = told["call"], told.get("error")
-    if len(json_text(copied(call))) <= _MOST_QUOTED:
+    if len(json_text(copied(call))) <= limits.MOST_QUOTED:
         return call
     place = str(error.get("pointer", "")) if isinstance(error, Mapping) else ""
     named = {"_tool", *(name.replace("~1", "/").replace("~0", "~") for name in place.split("/")[3:4])}
@@ -240,7 +239,7 @@ def _quoted(told: Mapping[str, Any]) -> Any:
 
 def _cut(part: Any) -> Any:
     text = part if isinstance(part, str) else json_text(copied(part))
-    return part if len(text) <= _MOST_QUOTED else shortened(text, _MOST_QUOTED)
+    return part if len(text) <= limits.MOST_QUOTED else shortened(text, limits.MOST_QUOTED)
 
 
 def _hidden(data: Any, labels: Sequence[str]) -> dict[str, Any]:

@@ -18,7 +18,15 @@ from typing import Any, Final
 
 from ..calls.call import Call, completed, read_expressions
 from ..errors import ExpressionError, Problem, pointer, shortened
-from ..limits import Limits, scalar_problem, value_problems
+from ..limits import (
+    INVALID_CALLS_MOST_LISTED,
+    MOST_DEPENDENT_INSTANCES,
+    MOST_INSTANCES,
+    MOST_PLACES_LOOKED_UP,
+    Limits,
+    scalar_problem,
+    value_problems,
+)
 from ..messages import DATA_TYPES, EVERYWHERE, Message
 from ..paths import strings
 from ..plan.graph import PlaceIndex
@@ -33,8 +41,6 @@ from .tool_texts import names_in
 
 # Dependents: calls that cannot run because those that were to write what they need do not (SPEC R12.6, R13.2).
 
-_MOST_DEPENDENT_INSTANCES: Final = 100
-"""Of the instances of a call that runs in all so many are looked at."""
 Key = tuple[str | int, ...]
 """The segments of a place, its kind first."""
 
@@ -67,7 +73,7 @@ def dependents(
         instance = calls[position].get("_instance")
         folds = [
             context.fold(one)
-            for one in (context.instances[:_MOST_DEPENDENT_INSTANCES] if instance == EVERYWHERE else (instance,))
+            for one in (context.instances[:MOST_DEPENDENT_INSTANCES] if instance == EVERYWHERE else (instance,))
         ]
         for at, expression in left[position]:
             if all(any(gone.has(one) and not there.has(one) and not _is_held(folds, one) for one in group)
@@ -162,12 +168,7 @@ def places_written(request: Request, call: Any) -> Iterator[Reference]:
     yield from written.references
 
 
-_MOST_INSTANCES: Final = 100
 _OPERATORS: Final = re.compile(r"(\s*(?:\|\||&&)\s*)")
-_MOST_LOOKED_UP: Final = 20_000
-"""Of an answer with more names of places than this no more is looked at."""
-_MOST_LISTED: Final = 100
-"""Of an answer with more slips the first of each further call is listed."""
 _AROUND: Final = re.compile(r"</?\|?/?tool_calls?\|?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|```(?:json)?")
 """What open models write around their calls."""
 _FUNCTION: Final = re.compile(r"\s*<function=([^\s>]{1,200})>.*</function>\s*", re.DOTALL)
@@ -200,13 +201,13 @@ def slips_in(
             try:
                 slip = slips.of(text) or _placeholder(request, calls, where, text)
             except _TooMany:
-                text = f"not looked at: the answer has more than {_MOST_LOOKED_UP} texts that may name a place"
+                text = f"not looked at: the answer has more than {MOST_PLACES_LOOKED_UP} texts that may name a place"
                 yield Problem(pointer("solution", *where, *at), text)
                 break
             if slip is None or literals.has(at, text):
                 continue
             listed += 1
-            is_last = listed >= _MOST_LISTED
+            is_last = listed >= INVALID_CALLS_MOST_LISTED
             escape = "; a † of the text itself is written ††" if DAGGER in text else ""
             more = "; other texts behind it may have the same fault, and are not listed" if is_last else ""
             yield Problem(pointer("solution", *where, *at), f"{slip.why}: {slip.remedy}{escape}{more}")
@@ -339,7 +340,7 @@ class _AnswerPlaces(NamedPlaces):
         calls: Iterable[Any],
         begun: Iterable[Call],
     ) -> None:
-        self._folds = [context.fold(), *map(context.fold, islice(context.instances, _MOST_INSTANCES))]
+        self._folds = [context.fold(), *map(context.fold, islice(context.instances, MOST_INSTANCES))]
         self._promises = Promises(messages)
         self._written = WrittenPlaces()
         for call in calls:
@@ -364,7 +365,7 @@ class _AnswerPlaces(NamedPlaces):
 
     def _is_held(self, place: Reference) -> bool:
         if place not in self._known:
-            if len(self._known) >= _MOST_LOOKED_UP:
+            if len(self._known) >= MOST_PLACES_LOOKED_UP:
                 raise _TooMany
             held = any(fold.exists(place) for fold in self._folds)
             self._known[place] = held or self._promises.name(place)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from .. import limits
 from ..calls.meta_properties import RESULT
 from ..errors import Problem, no_json, pointer, repeated_key
 from ..paths import parts_of
@@ -37,11 +38,6 @@ _STRING_END: Final = re.compile(r'"|\\.?', re.DOTALL)
 _LEFT_OUT: Final = ("...", "…")
 """What stands for something else: a text that has it shows the shape of an answer, and is none."""
 _PAIRS: Final = {"}": "{", "]": "["}
-_MOST_DIGITS: Final = 4_000
-_MOST_BROKEN: Final = 1_000
-"""So many texts that begin like JSON and are none are passed over,"""
-_MOST_PASSED: Final = 3
-"""which are up to so many times as long in all as the whole."""
 
 
 class Unreadable(ValueError):
@@ -77,8 +73,8 @@ def words_beside(text: str) -> str:
 def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[tuple[dict[str, Any], int, int]]:
     """The object as often as it stands there, each time with its place."""
     found: list[tuple[dict[str, Any], int, int]] = []
-    at, left, broken = 0, _MOST_PASSED * len(text), 0
-    while (stop := _STOP.search(text, at)) is not None and left > 0 and broken < _MOST_BROKEN:
+    at, left, broken = 0, limits.MOST_PASSED * len(text), 0
+    while (stop := _STOP.search(text, at)) is not None and left > 0 and broken < limits.MOST_BROKEN:
         at = stop.start()
         if stop[0] in _THINKING:
             end = text.find(_THINKING[1], at)
@@ -180,7 +176,7 @@ def _refused(name: str) -> Any:
 
 def _integer(text: str) -> int:
     """An integer; of one of more digits than Python reads, the first: it is beyond 64 bits in any case."""
-    return int(text[:_MOST_DIGITS])
+    return int(text[: limits.MOST_DIGITS])
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refused)
@@ -315,8 +311,6 @@ def with_words(request: Request, answer: str | Mapping[str, Any], words: str) ->
 
 AS_TEXT: Final = "_json"
 """The property whose text holds what a strict format cannot say."""
-_MOST_LOOKED_UP: Final = 100_000
-"""Schemas that are asked for what they say of a property or an element: beyond, nulls stay."""
 
 
 def with_texts_read(answer: Mapping[str, Any], *at: str | int) -> tuple[dict[str, Any], list[Problem]]:
@@ -403,7 +397,7 @@ class _Places:
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._known: dict[tuple[int, ...], _Place] = {}
-        self._left = _MOST_LOOKED_UP
+        self._left = limits.READING_MOST_LOOKED_UP
 
     def without(self, value: Any) -> Any:
         """A value that the document speaks of, without nulls that stand for what was left out."""

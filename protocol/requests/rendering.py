@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .. import limits
 from ..calls.call import Call
 from ..calls.declarations import delegate_context
 from ..calls.outputs import PATH, VALUE, Alternative, names_of
@@ -42,8 +43,6 @@ from .widening import Definitions, Widening, closed, joined
 # Empty places: what the state's schema requires and is not there yet, with the tools that write it (SPEC R12.5).
 
 STATE: Final = "state"
-_DEEPEST: Final = 8
-_MOST: Final = 50
 
 
 def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
@@ -62,7 +61,7 @@ def empty_places(request: Request, messages: Sequence[Message]) -> list[str]:
             tools = ", ".join(one_line(tool.name) for tool in request.tools.values() if _writes(tool, place))
             where = f" in {missing} of {len(readers)} instances" if len(readers) > missing else ""
             found.append(f"{one_line(str(place))}{f' ({tools})' if tools else ''}{where}")
-        if len(found) == _MOST:
+        if len(found) == limits.RENDERING_MOST:
             return [*found, "…"]
     return found
 
@@ -80,7 +79,9 @@ def _required(schema: Any, document: Any, path: tuple[str, ...]) -> Iterator[Ref
     for name in required:
         below = [part["properties"][name] for part in parts if name in part.get("properties", {})]
         inside = (
-            [one for each in below for one in _required(each, document, (*path, name))] if len(path) < _DEEPEST else []
+            [one for each in below for one in _required(each, document, (*path, name))]
+            if len(path) < limits.DEEPEST
+            else []
         )
         yield from inside or [Reference(STATE, (*path, name))]
 

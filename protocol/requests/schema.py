@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from .. import limits
 from ..calls import meta_properties as metas
 from ..calls.call import ASK_HUMAN
 from ..calls.declarations import Declared, Toolbox
@@ -150,8 +151,6 @@ def read_request(value: Any, known: Environment) -> Request:
 
 _ADVISOR_KEYS: Final = ("id", "thought", "calls")
 """What every advice has, beside what its advisor's schema says."""
-_MOST: Final = 100
-"""The highest that an advisor can rate a tool."""
 
 
 def compose_asides(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
@@ -173,7 +172,8 @@ def advice_findings(request: Request, answer: Mapping[str, Any]) -> Iterator[str
     listed = answer.get("advisors")
     for advice in listed if isinstance(listed, list) else ():
         if isinstance(advice, dict) and "calls" in advice and not _are_ratings(advice["calls"]):
-            yield f"the calls of advisor {advice.get('id')!r} are not JSON of tool to a number from 0 to {_MOST}"
+            most = limits.SCHEMA_MOST
+            yield f"the calls of advisor {advice.get('id')!r} are not JSON of tool to a number from 0 to {most}"
 
 
 def _are_ratings(text: Any) -> bool:
@@ -182,7 +182,8 @@ def _are_ratings(text: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return isinstance(ratings, dict) and all(
-        isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MOST for rate in ratings.values()
+        isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= limits.SCHEMA_MOST
+        for rate in ratings.values()
     )
 
 
@@ -224,7 +225,7 @@ def _advice(advisor: Advisor, definitions: Definitions) -> dict[str, Any]:
         "id": {"const": advisor.id},
         "thought": {"type": "string"},
         **{key: schema for key, schema in own.items() if key not in _ADVISOR_KEYS},
-        "calls": {"type": "string", "description": f'JSON of tool to 0-{_MOST}, such as {{"price": 80}}'},
+        "calls": {"type": "string", "description": f'JSON of tool to 0-{limits.SCHEMA_MOST}, such as {{"price": 80}}'},
     }
     required = {name for part in parts for name in part.get("required", ())} | {*_ADVISOR_KEYS}
     return {

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from .. import limits
 from ..calls.tools import Executor, Tool
 from ..errors import one_line
 from ..schemas import CompiledSchema, conjuncts, excerpt
@@ -34,9 +35,6 @@ from .widening import joined
 
 T = TypeVar("T")
 
-_DEEPEST: Final = 6
-_MOST_VALUES: Final = 50
-_MOST_CHARACTERS: Final = 4_000
 _ANY: Final = "any"
 _OR: Final = " | "
 _PLAIN: Final = frozenset({"string", "number", "integer", "boolean", "null", "object"})
@@ -56,15 +54,17 @@ class _Types:
 
     def __init__(self, document: Any) -> None:
         self._document = document
-        self._left = _MOST_CHARACTERS
+        self._left = limits.MOST_CHARACTERS
 
     def text(self, schema: Any, depth: int) -> str:
-        if not isinstance(schema, dict) or depth > _DEEPEST:
+        if not isinstance(schema, dict) or depth > limits.TOOL_TEXTS_DEEPEST:
             return self._counted("never" if schema is False else _ANY)
         if "const" in schema:
             return self._counted(compact(schema["const"]))
         if "enum" in schema:
-            return _OR.join(self._first(schema["enum"], lambda value: self._counted(compact(value)), _MOST_VALUES))
+            return _OR.join(
+                self._first(schema["enum"], lambda value: self._counted(compact(value)), limits.TOOL_TEXTS_MOST_VALUES)
+            )
         if "$ref" in schema:
             return self.text(referred(schema["$ref"], self._document), depth + 1)
         for keyword in ("anyOf", "oneOf"):
@@ -257,7 +257,6 @@ OUTPUT: Final = "output"
 """The function of the output, and its parameter."""
 _ADMITTED: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_ADMITTED: Final = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST: Final = 64
 _SAID: Final = ("type", "properties", "required", "additionalProperties", "patternProperties")
 """The keywords of a call schema that functions have: providers refuse others at the top."""
 
@@ -291,7 +290,7 @@ def wire_names(tools: Iterable[str]) -> dict[str, str]:
             number = 1
             while name in taken:
                 number += 1
-                name = f"{plain[: _LONGEST - len(str(number)) - 1]}_{number}"
+                name = f"{plain[: limits.TOOL_TEXTS_LONGEST - len(str(number)) - 1]}_{number}"
             names[tool] = name
             taken.add(name)
     return {tool: names[tool] for tool in tools}
@@ -303,7 +302,7 @@ def function_name(tool: str) -> str:
     >>> function_name("files.read")
     'files_read'
     """
-    return _NOT_ADMITTED.sub("_", tool)[:_LONGEST] or "_"
+    return _NOT_ADMITTED.sub("_", tool)[: limits.TOOL_TEXTS_LONGEST] or "_"
 
 
 def names_in(request: Request) -> Mapping[str, str]:

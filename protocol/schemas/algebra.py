@@ -19,6 +19,7 @@ from typing import Any, Final
 from jsonschema_rs import CanonicalSchema, canonicalize
 from jsonschema_rs import canonical as c
 
+from .. import limits
 from ..errors import shortened
 from ..paths import MISSING, lookup, parts_of
 from ..references import Path
@@ -31,28 +32,11 @@ from .walk import (
     subschemas,
 )
 
-_MOST_NODES: Final = 20_000
-"""A larger schema counts as one that admits everything."""
-_MOST_CASES: Final = 4_096
-"""So many pairs of alternatives are gone through for one intersection."""
-_MOST_LEVELS: Final = 200
-_PER_CASE: Final = 12
-_PER_DIVISION: Final = 20
-"""Hundredths of a unit to divide a number of few digits."""
-_DIGITS_PER_COMPARISON: Final = 16
-_DIGITS_PER_NODE: Final = 100
-_DIGITS_PER_UNIT: Final = 1_000
-"""Numbers are divided by hand: it takes longer with the square of their digits."""
-_BUDGET: Final = 600_000
-"""What one analysis may cost. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
-
 TYPES: Final = {name: canonicalize({"type": name}) for name in ("null", "boolean", "string", "array", "object")} | {
     "integer": canonicalize({"type": "integer"}),
     "number": canonicalize({"type": "number", "not": {"type": "integer"}}),
 }
 """A `number` is here what is none of the integers."""
-_DEEPEST: Final = 8
-_SHOWN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +59,7 @@ class _Size:
     def beside(self, other: _Size) -> _Size:
         """Of both together."""
         digits = max(self.digits, other.digits)
-        compared = self.constants * other.constants * (1 + digits // _DIGITS_PER_COMPARISON)
+        compared = self.constants * other.constants * (1 + digits // limits.DIGITS_PER_COMPARISON)
         return _Size(
             self.nodes + other.nodes,
             self.cases * other.cases,
@@ -88,12 +72,12 @@ class _Size:
     @property
     def cost(self) -> int:
         """In units."""
-        return self.nodes + _PER_CASE * self.cases + (self.constants * self.divisions + self.comparisons) // 100
+        return self.nodes + limits.PER_CASE * self.cases + (self.constants * self.divisions + self.comparisons) // 100
 
     @property
     def is_too_large(self) -> bool:
         """Whether it is not looked at."""
-        return self.nodes > _MOST_NODES or self.cases > _MOST_CASES
+        return self.nodes > limits.MOST_NODES or self.cases > limits.MOST_CASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +95,7 @@ NOTHING: Final = Values(canonicalize(False))
 class Algebra:
     """Compares sets of values, within one budget for all that it is asked."""
 
-    def __init__(self, budget: int = _BUDGET) -> None:
+    def __init__(self, budget: int = limits.ALGEBRA_BUDGET) -> None:
         self._left = budget
         self._fits: dict[tuple[Values, Values], bool] = {}
         self._made: dict[int, tuple[Schema, Values]] = {}
@@ -149,7 +133,7 @@ class Algebra:
         """Whether each of some values is one that a schema admits, as it is made for the moment; True is a proof."""
         size = _size(wanted)
         together = size.beside(given.size)
-        if size.is_too_large or together.cases > _MOST_CASES or not self._lasts(together.cost):
+        if size.is_too_large or together.cases > limits.MOST_CASES or not self._lasts(together.cost):
             self.is_complete = False
             return False
         return bool(_tried(lambda: canonicalize(wanted).covers(given.schema) == c.Containment.YES))
@@ -185,7 +169,7 @@ class Algebra:
         if EVERYTHING in (given, wanted):
             return True
         size = given.size.beside(wanted.size)
-        if size.cases > _MOST_CASES or not self._lasts(size.cost):
+        if size.cases > limits.MOST_CASES or not self._lasts(size.cost):
             self.is_complete = False
             return True
         return _meet(given.schema, wanted.schema)
@@ -233,10 +217,10 @@ def _at(schema: CanonicalSchema, segment: str | int, depth: int) -> CanonicalSch
         case c.ConstView() | c.EnumView():
             found = [part for value in _constants(view) if (part := lookup(value, (segment,))) is not MISSING]
             return canonicalize({"enum": found}) if found else NOTHING.schema
-        case c.AnyOfView() | c.OneOfView() if depth < _DEEPEST:
+        case c.AnyOfView() | c.OneOfView() if depth < limits.DEEPEST:
             parts = (_at(branch, segment, depth + 1) for branch in view.branches)
             return reduce(CanonicalSchema.union, parts, NOTHING.schema)
-        case c.ReferenceView() if depth < _DEEPEST and (target := schema.definition(view.uri)) is not None:
+        case c.ReferenceView() if depth < limits.DEEPEST and (target := schema.definition(view.uri)) is not None:
             return _at(target, segment, depth + 1)
         case c.ArrayView() if isinstance(segment, int):
             if view.max_items is not None and segment >= view.max_items:
@@ -263,8 +247,11 @@ def _told(schema: CanonicalSchema, depth: int) -> str:
     match view:
         case c.ConstView() | c.EnumView():
             values = _constants(view)
-            shown = [shortened(json.dumps(value, ensure_ascii=False, default=str)) for value in values[:_SHOWN]]
-            more = ["…"] if len(values) > _SHOWN else []
+            shown = [
+                shortened(json.dumps(value, ensure_ascii=False, default=str))
+                for value in values[: limits.ALGEBRA_SHOWN]
+            ]
+            more = ["…"] if len(values) > limits.ALGEBRA_SHOWN else []
             return "boolean" if values == [False, True] else " or ".join(shown + more)
         case c.ArrayView() if view.items is not None and depth < 2 and not view.prefix_items:
             return f"list of {_told(view.items, depth + 1)}"
@@ -279,7 +266,9 @@ def _told(schema: CanonicalSchema, depth: int) -> str:
         case c.IntegerView():
             return "integer" + _range("value", view.minimum, view.maximum)
         case c.AnyOfView() | c.OneOfView() if depth < 2:
-            return " or ".join(dict.fromkeys(_told(branch, depth + 1) for branch in view.branches[:_SHOWN]))
+            return " or ".join(
+                dict.fromkeys(_told(branch, depth + 1) for branch in view.branches[: limits.ALGEBRA_SHOWN])
+            )
     types = _types(schema)
     words = sorted(types - {"integer"} if "number" in types else types)
     return "any value" if types == TYPES.keys() else " or ".join(words).replace("array", "list") or "nothing"
@@ -311,8 +300,8 @@ def _size(schema: Schema) -> _Size:
     def cases(part: Any) -> int:
         nonlocal nodes, depth, constants, longest
         nodes += 1
-        if nodes > _MOST_NODES or depth > _MOST_LEVELS:
-            return _MOST_CASES + 1
+        if nodes > limits.MOST_NODES or depth > limits.ALGEBRA_MOST_LEVELS:
+            return limits.MOST_CASES + 1
         if not isinstance(part, dict):
             return 1
         depth += 1
@@ -330,14 +319,14 @@ def _size(schema: Schema) -> _Size:
         if isinstance(reference := part.get("$ref"), str):
             factors["$ref"] = targets(referred(reference, schema))
         for key in part.keys() & {"const", "enum"}:
-            for constant in islice(parts_of(part[key]), _MOST_NODES):
+            for constant in islice(parts_of(part[key]), limits.MOST_NODES):
                 constants, longest = constants + 1, max(longest, digits_of(constant))
         depth -= 1
-        return min(prod(factors.values()) * most, _MOST_CASES + 1)
+        return min(prod(factors.values()) * most, limits.MOST_CASES + 1)
 
-    targets = Walk(cases, 1, deepest=_MOST_LEVELS)
+    targets = Walk(cases, 1, deepest=limits.ALGEBRA_MOST_LEVELS)
     number = cases(schema)
     digits = [digits_of(one, of_schema=True) for one in multiples]
-    divisions = sum(_PER_DIVISION + own**2 // _DIGITS_PER_UNIT for own in digits)
-    nodes += constants * (1 + longest // _DIGITS_PER_NODE) + sum(digits) ** 2 // _DIGITS_PER_UNIT
+    divisions = sum(limits.PER_DIVISION + own**2 // limits.DIGITS_PER_UNIT for own in digits)
+    nodes += constants * (1 + longest // limits.DIGITS_PER_NODE) + sum(digits) ** 2 // limits.DIGITS_PER_UNIT
     return _Size(nodes, number, constants, divisions, longest)

@@ -16,20 +16,11 @@ from itertools import accumulate, chain, repeat
 from math import frexp
 from typing import Any, Final, NamedTuple
 
+from .. import limits
 from ..limits import Limits
 from ..paths import parts_of
 from ..references import Path
-from .walk import (
-    IN_PLACE,
-    LISTED,
-    MOST_STEPS_BACK,
-    NAMED,
-    SINGLE,
-    SchemaError,
-    cost_of,
-    in_place,
-    subschemas,
-)
+from .walk import IN_PLACE, LISTED, NAMED, SINGLE, SchemaError, cost_of, in_place, subschemas
 
 MOST_WORK_AT_SUBMISSION: Final = Limits().schema_work
 """Units that one schema may take for one value of a submission: some seconds."""
@@ -40,38 +31,16 @@ STEP_WORK: Final = MOST_WORK // 25
 EXCEEDED: Final = "the schemas exceed the validation budget (ACTS_LIMIT_SCHEMA_WORK)"
 HEAVY_WORK: Final = STEP_WORK // 2
 """Units from which on a check is made in another process where there is one."""
-_FREE: Final = 100
-"""A schema that looks at each part of a value no more often than this is not worth counting the parts."""
-_UNITS_PER_ERROR: Final = 10
-_NARROW: Final = 1_000
-_UNITS_PER_WAY: Final = 30
-_WIDEST: Final = 5_000
-"""So many schemas may be applied to one value where `unevaluatedProperties` looks at each: that is written out."""
-_CHARACTERS: Final = 5
-_MOST: Final = 10**12
-_LEVELS: Final = 64
 _NAMING: Final = frozenset({"properties", "prefixItems"})
 """Keywords of which at most one schema applies to a part of a value."""
 _LEFT_OVER: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _INSIDE: Final = (NAMED | LISTED | SINGLE) - {*_NAMING, *IN_PLACE}
 """The others that speak of the parts of a value."""
-_MOST_COMPILED_BYTES: Final = 2**27
-"""Of memory that the compiled schemas of a submission may take."""
 _UNITS_PER_OBJECT, _BYTES_PER_OBJECT = 2_500, 2_600
 """To compile an object of a schema."""
 _UNITS_PER_PATTERN, _BYTES_PER_PATTERN = 3_500, 10_000
-_BYTES_PER_PART: Final = 300
-_BYTES_PER_STATE: Final = 35
 _NUMERIC: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _LISTING: Final = ("required", "dependentRequired", "enum", "const")
-_UNITS_PER_NUMBER: Final = 100
-"""To hold a number against one that is no plain integer."""
-_UNITS_PER_STRUCTURE: Final = 5
-"""To hold a value against a list or an object."""
-_UNITS_PER_DISTINCT: Final = 50
-"""For each part of a list whose elements have to be unique."""
-_PLAIN: Final = 2**63
-_FEW_DIGITS: Final = 20
 
 
 @dataclass(slots=True)
@@ -109,19 +78,23 @@ class Work:
 
     def listing(self, value: Any) -> int:
         """The units that it can take to list what is wrong with a value."""
-        return max(self.of(value), sum(_UNITS_PER_ERROR * often * len(parts) for often, parts in self._looks(value)))
+        return max(
+            self.of(value), sum(limits.UNITS_PER_ERROR * often * len(parts) for often, parts in self._looks(value))
+        )
 
     def of(self, value: Any) -> int:
         """The units that it can take to apply the schema to a value; none where that is too little to count."""
-        is_free = self.applications <= _FREE and self.units_per_text == 1 and not self.patterns_going_back
+        is_free = self.applications <= limits.COSTS_FREE and self.units_per_text == 1 and not self.patterns_going_back
         units = 0 if self.digits < 0 else self._on_numbers(value)
         if is_free:
-            return units if units > _FREE * _UNITS_PER_NUMBER else 0
+            return units if units > limits.COSTS_FREE * limits.UNITS_PER_NUMBER else 0
         for often, parts in self._looks(value):
             texts = (text for part in parts for text in (part if isinstance(part, dict) else (part,)))
             sizes = [len(text) for text in texts if isinstance(text, str)]
-            units += often * (len(parts) + self.units_per_text * -(-sum(sizes) // _CHARACTERS))
-            units += self.patterns_going_back * sum(2 * min(2 ** min(size, 20), MOST_STEPS_BACK) for size in sizes)
+            units += often * (len(parts) + self.units_per_text * -(-sum(sizes) // limits.COSTS_CHARACTERS))
+            units += self.patterns_going_back * sum(
+                2 * min(2 ** min(size, 20), limits.MOST_STEPS_BACK) for size in sizes
+            )
         return units
 
     def _on_numbers(self, value: Any) -> int:
@@ -135,7 +108,7 @@ class Work:
             if digits
         )
         return long + sum(
-            _UNITS_PER_NUMBER
+            limits.UNITS_PER_NUMBER
             * self.listed[min(depth, len(self.listed) - 1)]
             * sum(type(part) is float for part in parts)
             for depth, (_, parts) in enumerate(self._looks(value) if self.listed else ())
@@ -160,7 +133,7 @@ class Reading(NamedTuple):
 
     def is_too_large(self, most_units: int = MOST_WORK_AT_SUBMISSION) -> bool:
         """Whether a process should not compile so much for one submission."""
-        return self.bytes > _MOST_COMPILED_BYTES or self.units > most_units
+        return self.bytes > limits.MOST_COMPILED_BYTES or self.units > most_units
 
 
 def reading(*schemas: Any) -> Reading:
@@ -175,10 +148,10 @@ def reading(*schemas: Any) -> Reading:
                 states += cost_of(pattern).states
     return Reading(
         100 * parts + _UNITS_PER_OBJECT * objects + _UNITS_PER_PATTERN * patterns + 10 * states,
-        _BYTES_PER_PART * parts
+        limits.BYTES_PER_PART * parts
         + _BYTES_PER_OBJECT * objects
         + _BYTES_PER_PATTERN * patterns
-        + _BYTES_PER_STATE * states,
+        + limits.BYTES_PER_STATE * states,
     )
 
 
@@ -201,12 +174,14 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
         """Units of each schema with those of what it applies to the same value, some of it twice."""
         units: dict[int, int] = {}
         for at in inner_first:
-            units[at] = min(_MOST, own[at] + (1 + (at in twice)) * sum(units[below] for below in beside[at]))
+            units[at] = min(
+                limits.COSTS_MOST, own[at] + (1 + (at in twice)) * sum(units[below] for below in beside[at])
+            )
         return units
 
     left_over = {at for at, part in parts.items() if part.keys() & _LEFT_OVER}
     widest = max(summed(dict.fromkeys(parts, 1)).values())
-    if left_over and widest > _WIDEST:
+    if left_over and widest > limits.COSTS_WIDEST:
         raise SchemaError(f"{EXCEEDED}: {widest} schemas apply to one and the same value")
     named = {at: _known((below for _, below in subschemas(part, _NAMING)), parts) for at, part in parts.items()}
     others = {at: _known((below for _, below in subschemas(part, _INSIDE)), parts) for at, part in parts.items()}
@@ -215,7 +190,7 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     def by_level(own: Mapping[int, int]) -> Iterator[int]:
         """What the first schema and all that it applies take on a part of a value, by how deep that is in the value."""
         units = summed(own, left_over)
-        for _ in range(_LEVELS):
+        for _ in range(limits.COSTS_LEVELS):
             yield units[first]
             deepest = {at: max((units[below] for below in named[at]), default=0) for at in parts}
             deeper = summed({at: deepest[at] + sum(units[below] for below in others[at]) for at in parts}, left_over)
@@ -234,7 +209,8 @@ def work_of(reached: Iterable[tuple[Path, dict[str, Any]]], root: Any) -> Work:
     digits = max((digits for part in parts.values() for digits in _compared(part)), default=-1)
     numbers = {at: sum(1 for _ in _listed_numbers(part)) for at, part in parts.items()}
     listed = [*by_level(numbers)] if any(numbers.values()) else ()
-    return Work(tuple(levels), widest * _UNITS_PER_WAY if widest > _NARROW else 1, going_back, digits, tuple(listed))
+    factor = widest * limits.UNITS_PER_WAY if widest > limits.COSTS_NARROW else 1
+    return Work(tuple(levels), factor, going_back, digits, tuple(listed))
 
 
 def _with_distinct(levels: Sequence[int], lists: Sequence[int]) -> list[int]:
@@ -242,10 +218,13 @@ def _with_distinct(levels: Sequence[int], lists: Sequence[int]) -> list[int]:
 
     Such a list is gone through with all that is in it: each part once for each list around it.
     """
-    depth = _LEVELS if lists[-1] else max(len(levels), len(lists) + 1)
+    depth = limits.COSTS_LEVELS if lists[-1] else max(len(levels), len(lists) + 1)
     own, asked = ([*chain(given, repeat(given[-1], depth - len(given)))] for given in (levels, lists))
     around = accumulate(asked, initial=0)
-    return [min(_MOST, units + _UNITS_PER_DISTINCT * many) for units, many in zip(own, around, strict=False)]
+    return [
+        min(limits.COSTS_MOST, units + limits.UNITS_PER_DISTINCT * many)
+        for units, many in zip(own, around, strict=False)
+    ]
 
 
 def _known(schemas: Iterable[Any], parts: Mapping[int, Any]) -> list[int]:
@@ -256,8 +235,8 @@ def _known(schemas: Iterable[Any], parts: Mapping[int, Any]) -> list[int]:
 def _own(part: Mapping[str, Any]) -> int:
     """What a schema's own keywords look at."""
     listed = (one for keyword in _LISTING if keyword in part for one in parts_of(part[keyword]))
-    units = sum(_UNITS_PER_STRUCTURE if isinstance(one, (dict, list)) else 1 for one in listed)
-    return len(part) + units + sum(_UNITS_PER_NUMBER + digits**2 // 100 for digits in _compared(part) if digits)
+    units = sum(limits.UNITS_PER_STRUCTURE if isinstance(one, (dict, list)) else 1 for one in listed)
+    return len(part) + units + sum(limits.UNITS_PER_NUMBER + digits**2 // 100 for digits in _compared(part) if digits)
 
 
 def _compared(part: Mapping[str, Any]) -> Iterator[int]:
@@ -284,10 +263,10 @@ def digits_of(value: Any, *, of_schema: bool = False) -> int:
     Of a schema each number that is no plain integer has some.
     """
     if type(value) is int:
-        return 0 if -_PLAIN <= value < _PLAIN else value.bit_length() * 3 // 10
+        return 0 if -limits.COSTS_PLAIN <= value < limits.COSTS_PLAIN else value.bit_length() * 3 // 10
     if type(value) is float:
         digits = abs(frexp(value)[1]) * 3 // 10
-        return digits + 1 if of_schema else digits * (digits > _FEW_DIGITS)
+        return digits + 1 if of_schema else digits * (digits > limits.FEW_DIGITS)
     return 0
 
 

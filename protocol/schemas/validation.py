@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 from jsonschema_rs import Draft202012Validator, Registry, ValidationError, ValidationErrorKind
 
+from .. import limits
 from ..errors import Problem, pointer, shortened
 from ..paths import lookup, parts_of
 from ..references import Expression, Path
@@ -60,9 +61,6 @@ from .walk import (
 # for, and counts as if nothing were wrong: what was decided meanwhile is worth nothing, is dropped, and is decided anew
 # when what came of the checks is there. Checks are known by their texts: the same one is never asked for twice.
 
-_MOST_BYTES: Final = 2**23
-"""Of values that are asked for at a time; what else is to be checked is asked for when these verdicts are there."""
-
 
 class Check(NamedTuple):
     """A value to be held against a schema: all that the verdict hangs on, as three texts of JSON, each of one line."""
@@ -100,7 +98,7 @@ class OffloadedChecks:
         check = Check(json.dumps(how), document, self._last[1])
         if (problems := self.found.get(check)) is not None:
             return problems
-        if not self.asked or self._bytes + len(check.value) <= _MOST_BYTES:
+        if not self.asked or self._bytes + len(check.value) <= limits.MOST_BYTES:
             self.asked[check] = None
             self._bytes += len(check.value)
         return None
@@ -111,13 +109,6 @@ OFFLOADED: Final[ContextVar[OffloadedChecks | None]] = ContextVar("OFFLOADED", d
 
 ADDRESS: Final = "schema:"
 """Under this address a validator finds the document that it is for."""
-_MOST_LISTED: Final = 1_000_000
-"""Where it may take more units of work to list all that is wrong, only the first is listed."""
-_HEAVY_LISTED: Final = 30_000
-"""Units from which on what is wrong is listed in another process where there is one: an error takes some microseconds,
-and one of `anyOf` holds those of all its branches."""
-_MOST_TRIED: Final = 10_000
-"""Where it may look at one part of a value more often, only that something is."""
 
 
 MASK: Final = "the value"
@@ -180,10 +171,10 @@ class Checker:
     def errors(self, value: Any, *, is_secret: bool = False) -> list[ValidationError]:
         """What is wrong with a value that does not fit, as far as it can be said; of a secret one, without it."""
         validator = self._masked if is_secret else self._validator
-        if self.work.listing(value) <= _MOST_LISTED:
+        if self.work.listing(value) <= limits.VALIDATION_MOST_LISTED:
             return list(validator.iter_errors(value))
         try:
-            if self.work.applications <= _MOST_TRIED:
+            if self.work.applications <= limits.VALIDATION_MOST_TRIED:
                 validator.validate(value)
         except ValidationError as error:
             return [error]
@@ -197,7 +188,7 @@ class Checker:
         if offloaded is not None:
             if units <= HEAVY_WORK and self._plainly_fits(value):
                 found = []
-            elif (listing := self.work.listing(value)) > _HEAVY_LISTED:
+            elif (listing := self.work.listing(value)) > limits.HEAVY_LISTED:
                 how = [self.place, astuple(self.work), at, None if known is None else [*known]]
                 found = offloaded.of(how, self.document.text, value)
                 if found is None:
@@ -430,10 +421,6 @@ def _is_reached(error: ValidationError, value: Any) -> bool:
 # One schema is applied in three ways: to a value that is known whole; *leniently*, at submission, while a value holds
 # expressions; and *at a path*, to what is written into a value that is still under way.
 
-_PATHS_KEPT: Final = 1_024
-_MOST_BYTES_KEPT: Final = 2**27
-"""Of memory that the schemas that are kept may take."""
-_BYTES_EACH: Final = 20_000
 _KEPT: Final[dict[int | str, tuple[Any, CompiledSchema]]] = {}
 """Compiled schemas by their texts, and by the identity of what they were made of, which is held so that it lasts."""
 _bytes_kept = 0
@@ -464,8 +451,8 @@ class CompiledSchema:
             raise schema_error(error) from None
         self._places = {id(part): place for place, part in reached}
         self._checker = cache(self._whole.at)
-        self._said_at = lru_cache(maxsize=_PATHS_KEPT)(self._looked_up)
-        self.admits = lru_cache(maxsize=_PATHS_KEPT)(self._admits)
+        self._said_at = lru_cache(maxsize=limits.PATHS_KEPT)(self._looked_up)
+        self.admits = lru_cache(maxsize=limits.PATHS_KEPT)(self._admits)
 
     def problems(self, value: Any, *at: str | int, lenient: bool = False, known: Known = None) -> list[Problem]:
         """What the schema says against a value standing at a place, in a fixed order.
@@ -532,8 +519,8 @@ def compiled(schema: Schema) -> CompiledSchema:
     except (TypeError, ValueError) as error:
         raise SchemaError(str(error)) from None
     equal = _KEPT.get(text) or (text, CompiledSchema(json.loads(text)))
-    _bytes_kept += _BYTES_EACH + reading(schema).bytes
-    if _bytes_kept > _MOST_BYTES_KEPT:
+    _bytes_kept += limits.BYTES_EACH + reading(schema).bytes
+    if _bytes_kept > limits.MOST_BYTES_KEPT:
         forget()
     _KEPT[text] = equal
     _KEPT[id(schema)] = schema, equal[1]

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote, urljoin
 
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
+from .. import limits
 from ..errors import pointer, segments
 from ..paths import copied
 from ..references import Path
@@ -41,8 +42,6 @@ IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "depe
 """Keywords that apply what they hold to the same value."""
 VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Keywords that hold values, not schemas."""
-_DEEPEST: Final = 100
-"""So many schemas, each in the one before, are asked for an answer."""
 
 
 def found(path: Path, root: Any) -> Any:
@@ -155,7 +154,7 @@ class Walk(Generic[T]):
     Each is asked once; `cyclic` is the answer where a schema leads back to itself, or lies too deep.
     """
 
-    def __init__(self, judge: Callable[[Any], T], cyclic: T, *, deepest: int = _DEEPEST) -> None:
+    def __init__(self, judge: Callable[[Any], T], cyclic: T, *, deepest: int = limits.WALK_DEEPEST) -> None:
         self._judge = judge
         self._cyclic = cyclic
         self._left = deepest
@@ -232,11 +231,8 @@ class Targets:
 # going back a limited number of times (`fancy-regex`). A counted repetition is written out by the engine, so
 # `(a{0,50}){0,50}` is some 2,500 states large. What a pattern costs is read off its text alone.
 
-MOST_STEPS_BACK: Final = 100_000
-"""A match that goes back more often is given up, after some milliseconds, and what hinges on it is refused."""
-OPTIONS: Final = FancyRegexOptions(backtrack_limit=MOST_STEPS_BACK, size_limit=16 * 2**20)
+OPTIONS: Final = FancyRegexOptions(backtrack_limit=limits.MOST_STEPS_BACK, size_limit=16 * 2**20)
 """How every pattern is compiled. One that needs more memory is none: `\\p{L}{1,255}` fits."""
-_MOST_REPEATS: Final = 10**9
 _LOOKING: Final = frozenset({"(?=", "(?!", "(?<=", "(?<!"})
 _PIECE: Final = re.compile(
     r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # two escapes of one character
@@ -274,7 +270,7 @@ class _Item(NamedTuple):
     """The ways of what a repetition made of a thing of one length: there is one way through it from any place."""
 
     def repeated(self, low: int, high: int) -> _Item:
-        states, ways = (min(_MOST_REPEATS, one * max(high, 1)) for one in (self.states, self.ways))
+        states, ways = (min(limits.MOST_REPEATS, one * max(high, 1)) for one in (self.states, self.ways))
         return _Item(states, ways, self.is_fixed and low == high, ways if self.is_fixed else 1)
 
 
@@ -361,7 +357,7 @@ def _translated(piece: str) -> str:
 
 def _together(items: Iterable[_Item]) -> _Item:
     states, ways, fixed, _ = zip((0, 0, True, 1), *items, strict=True)
-    return _Item(min(_MOST_REPEATS, sum(states)), min(_MOST_REPEATS, sum(ways)), all(fixed))
+    return _Item(min(limits.MOST_REPEATS, sum(states)), min(limits.MOST_REPEATS, sum(ways)), all(fixed))
 
 
 def _states(piece: str) -> int:
@@ -496,8 +492,6 @@ def _given(keyword: str, schema: dict[str, Any]) -> list[Schema]:
 
 _OLDER: Final = re.compile(r"https?://json-schema\.org/(?:draft-0([4-7])|draft/2019-09)/(?:hyper-)?schema#?")
 _LAST_NUMBERED: Final = 7
-_WITHOUT_NUMBERS: Final = 4
-"""In this draft `exclusiveMinimum` is a boolean, and `$id` is `id`."""
 _TEXTS: Final = frozenset({"title", "description", "$comment"})
 _FLAGS: Final = frozenset({"deprecated", "readOnly", "writeOnly"})
 _ANNOTATIONS: Final = _TEXTS | _FLAGS | {"examples", "default"}
@@ -536,7 +530,7 @@ def _translate(part: dict[str, Any], number: int, document: Any) -> None:
         if number <= _LAST_NUMBERED:
             for keyword in part.keys() - {"$ref", "$schema"} - DEFINITIONS - _ANNOTATIONS:
                 del part[keyword]
-    if number == _WITHOUT_NUMBERS:
+    if number == limits.WITHOUT_NUMBERS:
         _number_bounds(part)
         if isinstance(part.get("id"), str):
             part["$id"] = part.pop("id")

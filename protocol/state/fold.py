@@ -13,8 +13,9 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
+from .. import limits
 from ..errors import Conflict, Unresolved, shortened
 from ..messages import CHOSEN, ERROR, TEXT_TYPES, TRUST, Message, is_chat, is_promise, is_written
 from ..paths import MISSING, copied, type_name
@@ -23,10 +24,6 @@ from ..templates import as_text
 from .kinds import Kind
 from .labels import TRUSTED, UNMARKED, Labels, MarkedPlaces, Marks
 from .operations import Operation, read_operation, verify
-
-_MOST_NAMED: Final = 12
-_MOST_SHOWN: Final = 60
-"""Characters of a field's name."""
 
 
 class Fold:
@@ -232,8 +229,8 @@ class Fold:
 def _told(value: Any) -> str:
     """What a value is, for whoever looked for a part of it."""
     if isinstance(value, dict):
-        names = [repr(shortened(name, _MOST_SHOWN)) for name in islice(value, _MOST_NAMED)]
-        more = f" and {len(value) - _MOST_NAMED} more" if len(value) > _MOST_NAMED else ""
+        names = [repr(shortened(name, limits.FOLD_MOST_SHOWN)) for name in islice(value, limits.FOLD_MOST_NAMED)]
+        more = f" and {len(value) - limits.FOLD_MOST_NAMED} more" if len(value) > limits.FOLD_MOST_NAMED else ""
         return f"has {', '.join(names)}{more}" if names else "is an object without fields"
     return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type_name(value)}"
 

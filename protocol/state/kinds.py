@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Container, ItemsView, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, Final
+from typing import Any
 
+from .. import limits
 from ..errors import Conflict
 from ..paths import MISSING, lookup
 from ..references import Reference
@@ -143,10 +144,6 @@ class Overlay(dict[str, Any]):
 
 
 Key = tuple[str, ...]
-
-_MOST_OWNED: Final = 65_536
-_MOST_COPIED: Final = 32
-"""Up to this many entries an instance copies of a global object that it writes into."""
 
 
 class Kind:
@@ -321,7 +318,7 @@ class Kind:
         """The container itself where this kind made it, else one of its own that may be changed in place."""
         if id(container) in self._owned:
             return container
-        if isinstance(container, dict) and len(container) > _MOST_COPIED and self._below() is not None:
+        if isinstance(container, dict) and len(container) > limits.MOST_COPIED and self._below() is not None:
             return self._keep(Overlay(container))
         return self._keep(container.copy())
 
@@ -330,7 +327,7 @@ class Kind:
 
         To forget them all costs no more than copying again what is written to again.
         """
-        if len(self._owned) >= _MOST_OWNED:
+        if len(self._owned) >= limits.MOST_OWNED:
             self._owned.clear()
         self._owned[id(container)] = container
         return container

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .. import limits
 from ..errors import Problem, pointer
 from ..limits import CONTROL, has_control_characters
 from ..messages import CHOSEN, TRUST, Message, is_promise, is_written
@@ -23,9 +24,6 @@ Labels = frozenset[str]
 """Names of sources."""
 TRUSTED: Final[Labels] = frozenset()
 """Those of what nobody else wrote."""
-MOST_LABELS: Final = 16
-"""How many of them a message of a submission names at most."""
-_LONGEST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +130,10 @@ def label_problems(labels: Any, *at: str | int) -> Iterator[Problem]:
     """What keeps a value from being a list of labels (SPEC R16.1)."""
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) and label for label in labels):
         yield Problem(pointer(*at), 'must be a list of names of sources, such as ["mail"]')
-    elif len(labels) > MOST_LABELS:
-        yield Problem(pointer(*at), f"names {len(labels)} sources, where {MOST_LABELS} are allowed")
-    elif any(len(label) > _LONGEST for label in labels):
-        yield Problem(pointer(*at), f"names a source with more than {_LONGEST} characters")
+    elif len(labels) > limits.MOST_LABELS:
+        yield Problem(pointer(*at), f"names {len(labels)} sources, where {limits.MOST_LABELS} are allowed")
+    elif any(len(label) > limits.LABELS_LONGEST for label in labels):
+        yield Problem(pointer(*at), f"names a source with more than {limits.LABELS_LONGEST} characters")
     elif any(map(has_control_characters, labels)):
         yield Problem(pointer(*at), CONTROL)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import msgpack
 
 from ..errors import ExpressionError, Unresolved
-from ..limits import Containers, Limits, TooManyContainers
+from ..limits import MOST_LISTS, Containers, Limits, TooManyContainers
 from ..messages import TEXT_TYPES, render_data, shown
 from ..paths import MISSING, copied, lookup
 from ..references import DAGGER, Expression, Reference, parse
@@ -62,10 +62,7 @@ class NamedScopes:
             yield candidate
             yield list({str(scope): scope for scope in candidate}.values())
         holding = (value for value, scopes in self._lists if all(_holding(scopes, place) for place in places))
-        yield from islice(holding, _MOST_LISTS)
-
-
-_MOST_LISTS: Final = 10
+        yield from islice(holding, MOST_LISTS)
 
 
 def _by_place(scopes: Iterable[Any]) -> dict[tuple[str, ...], str]:

@@ -88,8 +88,9 @@ def absolute_imports(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module or ""
         elif isinstance(node, ast.ImportFrom):
             folder = ("acts_celery", *path.relative_to(ROOT).parent.parts)
-            base = folder[: len(folder) - node.level + 1]
-            yield node.lineno, ".".join((*base, *filter(None, [node.module])))
+            base = ".".join(folder[: len(folder) - node.level + 1])
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from ((node.lineno, f"{base}.{name}") for name in names)
 
 
 def top_level_imports(path: Path) -> Iterator[tuple[str, str]]:
@@ -204,7 +205,7 @@ def test_importing_the_core_loads_neither_hints_nor_analysis() -> None:
 
 
 WORKER_ROOMS = (
-    *("errors", "limits", "backoff", "health_file", "process", "outages", "fairness", "broker", "logs"),
+    *("limits", "errors", "backoff", "health_file", "process", "outages", "fairness", "broker", "logs"),
     *("store", "recovery", "registry", "runner", "client"),
     *("agent", "telemetry", "local", "actions", "pytest_plugin", "ui", "mcp", "cli"),
 )

@@ -23,8 +23,8 @@ from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer
 from acts_celery.worker.cli.mcp import mcp
 from acts_celery.worker.errors import BadQuery
-from acts_celery.worker.mcp import documents
-from acts_celery.worker.mcp.documents import SMALL_BYTES, Documents
+from acts_celery.worker.limits import DOCUMENTS_SMALL_BYTES
+from acts_celery.worker.mcp.documents import Documents
 from acts_celery.worker.mcp.reading import DelegateTool, delegate_tools
 from acts_celery.worker.mcp.tools import Principal
 from acts_celery.worker.ui.access import Refused
@@ -60,7 +60,7 @@ def url(backend: Backend) -> Iterator[str]:
 
 
 def test_a_large_document_is_answered_as_a_small_one_is(backend: Backend, url: str) -> None:
-    assert len(message(document=chain(300))) > SMALL_BYTES
+    assert len(message(document=chain(300))) > DOCUMENTS_SMALL_BYTES
     broken = chain(300)
     broken["solution"]["calls"][7]["value"] = "†state.nothing"
 
@@ -138,7 +138,7 @@ def test_a_process_that_has_ended_is_replaced_and_time_is_limited(
             [process] = some._idle
             os.kill(process.pid, signal.SIGKILL)
             await process.wait()
-        monkeypatch.setattr(documents, "_SPENT_SECONDS", -1.0)
+        monkeypatch.setattr("acts_celery.worker.limits.SPENT_SECONDS", -1.0)
         with pytest.raises(Refused, match="later") as refusal:
             await some.carried_out(body, ben)
         assert (refusal.value.status, "Retry-After" in refusal.value.headers) == (429, True)

@@ -424,7 +424,7 @@ def test_a_model_that_is_not_listed_is_named_with_those_that_are() -> None:
 
 
 def test_an_endpoint_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acts_celery.worker.agent.asking._SECONDS", 0.2)
+    monkeypatch.setattr("acts_celery.worker.limits.ASKING_SECONDS", 0.2)
     never = threading.Event()
     with model_server(lambda body: Reply([b"{", never, b"}"])) as server:
         layer = examined(model="openai:m", model_base_url=server.url)

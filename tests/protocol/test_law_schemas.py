@@ -385,7 +385,7 @@ def judged(decide: Callable[[], T]) -> tuple[T, int]:
 def all_is_heavy() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(validation, "HEAVY_WORK", -1)
-        patch.setattr(validation, "_HEAVY_LISTED", -1)
+        patch.setattr("acts_celery.protocol.limits.HEAVY_LISTED", -1)
         yield
 
 

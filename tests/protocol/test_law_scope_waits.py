@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts_celery.protocol import Plan, Rejected, check_submission, parse
-from acts_celery.protocol.plan import waits as scope_waits
+from acts_celery.protocol import Plan, Rejected, check_submission, limits, parse
 
 from . import naive
 from .building import ANY, call
@@ -68,14 +67,13 @@ def test_scope_waits_are_left_out_as_if_they_were_added_one_by_one(submitted: li
 @given(calls())
 def test_behind_barriers_the_same_are_left_out(submitted: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("acts_celery.protocol.plan.graph.SPELLED_OUT", 1)
-        patched.setattr("acts_celery.protocol.plan.waits.SPELLED_OUT", 1)
+        patched.setattr("acts_celery.protocol.limits.SPELLED_OUT", 1)
         compare(submitted, set())
 
 
-@pytest.mark.parametrize("limit", ["MOST_BITS", "MOST_STEPS"])
+@pytest.mark.parametrize("limit", ["MOST_BITS", "WAITS_MOST_STEPS"])
 def test_in_a_window_that_takes_too_much_all_are_left_out(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(scope_waits, limit, 0)
+    monkeypatch.setattr(limits, limit, 0)
     submitted = [call(to="†state.a", v="†data.x"), call(to="†state.b"), call(to="†data.x", _scopes=["state"])]
     plan = check_submission({"solution": {"calls": [*submitted, call(_scopes=["state"])]}, "tools": {"give": ANY}})
     assert plan.dropped_waits == ((2, 0), (2, 1))

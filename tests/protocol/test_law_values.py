@@ -261,9 +261,7 @@ places = st.lists(
 def test_an_instance_holds_what_looking_up_each_place_finds(
     asked: list[Reference], all_see: list[Any], own: list[list[Any]], most_copied: int
 ) -> None:
-    with patch(
-        "acts_celery.protocol.state.kinds._MOST_COPIED", most_copied
-    ):  # with 0, objects are overlaid however small
+    with patch("acts_celery.protocol.limits.MOST_COPIED", most_copied):  # with 0, objects are overlaid however small
         shared = folded(all_see)
         holdings = Holdings(asked, shared)
         for fold in [shared, Fold(shared), *(folded(messages, shared) for messages in own)]:

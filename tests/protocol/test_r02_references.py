@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Context, ExpressionError, Reference, Unresolved, parse
-from acts_celery.protocol.references import MAX_REFERENCES, MAX_SEGMENTS, parse_output_path
+from acts_celery.protocol.limits import MAX_REFERENCES, MAX_SEGMENTS
+from acts_celery.protocol.references import parse_output_path
 
 from .building import call, pointers, problems_of, run
 

@@ -18,10 +18,10 @@ from acts_celery.protocol.analysis.simulation import simulate
 from acts_celery.protocol.calls.call import Call, make_call
 from acts_celery.protocol.calls.tools import Executor, Runner
 from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.limits import SPELLED_OUT
 from acts_celery.protocol.paths import MISSING
 from acts_celery.protocol.plan.additions import SoFar, check_amendment
 from acts_celery.protocol.plan.checking import Environment
-from acts_celery.protocol.plan.graph import SPELLED_OUT
 from acts_celery.protocol.requests import read_answer
 from acts_celery.protocol.state.kinds import Overlay
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from acts_celery.protocol import Context, Plan, Reference, check_submission
-from acts_celery.protocol.analysis.findings import LEGEND, MOST_ARROWS
+from acts_celery.protocol.analysis.findings import LEGEND
 from acts_celery.protocol.engine.events import Outcome, PromisesGivenUp, Start, Status, Success
-from acts_celery.protocol.plan.graph import SPELLED_OUT, Graph, Readers, Writers
+from acts_celery.protocol.limits import MOST_ARROWS, SPELLED_OUT
+from acts_celery.protocol.plan.graph import Graph, Readers, Writers
 from acts_celery.protocol.plan.support import unsupported
 from acts_celery.protocol.plan.waits import Waits
 

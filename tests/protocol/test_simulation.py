@@ -10,15 +10,9 @@ import pytest
 from acts_celery.protocol import Finding, check_submission
 from acts_celery.protocol.analysis.order import order_findings
 from acts_celery.protocol.analysis.sample_values import PLACEHOLDER, sample
-from acts_celery.protocol.analysis.simulation import (
-    MOST_ALTERNATIVES,
-    MOST_CALLS,
-    MOST_TRIED,
-    Simulation,
-    branch_effects,
-    simulate,
-)
+from acts_celery.protocol.analysis.simulation import Simulation, branch_effects, simulate
 from acts_celery.protocol.engine.events import Status
+from acts_celery.protocol.limits import MOST_ALTERNATIVES, SIMULATION_MOST_CALLS, SIMULATION_MOST_TRIED
 from acts_celery.protocol.schemas import compiled
 
 from .building import ANY, call, checked, plan_submission
@@ -655,12 +649,12 @@ def test_of_very_many_branches_the_first_are_tried() -> None:
 
 @pytest.mark.nightly
 def test_of_very_many_calls_of_instances_the_first_are_run_and_the_others_counted() -> None:
-    context = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(MOST_CALLS)]
+    context = [{"type": "state", "_instance": f"i{number}", "n": number} for number in range(SIMULATION_MOST_CALLS)]
     calls = call(value="†state.n", to="†state.x"), call(value="†state.x", to="†state.y || †state.z")
     plan = check_submission(plan_submission(*calls, context=context))
     simulation = simulate(plan)
-    assert len(simulation.calls) == MOST_CALLS
-    assert (len(simulation.data), simulation.left_out) == (MOST_CALLS // 2 + 1, MOST_CALLS // 2)
+    assert len(simulation.calls) == SIMULATION_MOST_CALLS
+    assert (len(simulation.data), simulation.left_out) == (SIMULATION_MOST_CALLS // 2 + 1, SIMULATION_MOST_CALLS // 2)
     assert simulation.data["i0"]["state"] == {"n": 0, "x": PLACEHOLDER, "y": PLACEHOLDER}
     effects = list(branch_effects(plan, simulation))
     assert [effect.alternative for effect in effects] == ["†state.y", "†state.z"]
@@ -669,9 +663,9 @@ def test_of_very_many_calls_of_instances_the_first_are_run_and_the_others_counte
 @pytest.mark.nightly
 def test_what_is_global_and_the_first_instance_are_run_however_many_calls_they_have() -> None:
     context = [{"type": "text", "_instance": name} for name in "①②"]
-    calls = [call(to=f"†state.k{i}", _instance=name) for name in (None, "①", "②") for i in range(MOST_CALLS)]
+    calls = [call(to=f"†state.k{i}", _instance=name) for name in (None, "①", "②") for i in range(SIMULATION_MOST_CALLS)]
     simulation = simulate(checked(*calls, context=context))
-    assert (len(simulation.calls), simulation.left_out) == (2 * MOST_CALLS, 1)
+    assert (len(simulation.calls), simulation.left_out) == (2 * SIMULATION_MOST_CALLS, 1)
     assert simulation.data.keys() == {None, "①"}
 
 
@@ -679,7 +673,7 @@ def test_what_is_global_and_the_first_instance_are_run_however_many_calls_they_h
 def test_a_message_that_is_left_out_leaves_the_others_their_numbers() -> None:
     context: list[Any] = [{"type": "text", "_instance": "①"}, {"type": "text", "_instance": "②"}]
     context += [{"type": "state", "data": 5}, {"type": "state", "n": 1}]
-    calls = [call(to="†data.x", _instance="①") for _ in range(MOST_CALLS)]
+    calls = [call(to="†data.x", _instance="①") for _ in range(SIMULATION_MOST_CALLS)]
     simulation = simulate(checked(*calls, call(_instance="②"), call(value="†state.n"), context=context))
     assert simulation.left_out == 1
     (failed,) = [call for call in simulation.calls if call.error]
@@ -687,7 +681,7 @@ def test_a_message_that_is_left_out_leaves_the_others_their_numbers() -> None:
 
 
 def test_alternatives_that_would_take_too_many_calls_are_not_tried() -> None:
-    calls = [call(to=f"†data.k{i}") for i in range(MOST_TRIED // 2)]
+    calls = [call(to=f"†data.k{i}") for i in range(SIMULATION_MOST_TRIED // 2)]
     plan = checked(call(to="†data.a || †data.b || †data.c"), *calls)
     effects = branch_effects(plan, simulate(plan))
     assert [effect.alternative for effect in effects] == ["†data.a", "†data.b"]

@@ -15,8 +15,9 @@ import pytest
 from acts_celery.broker_config.tokens import AccessToken
 from acts_celery.worker.actions import ACTIONS
 from acts_celery.worker.cli import acts
+from acts_celery.worker.limits import WINDOW_SECONDS, WRONG_TOKENS
 from acts_celery.worker.mcp.server import TOOLS
-from acts_celery.worker.ui.access import HEADERS, WINDOW_SECONDS, WRONG_TOKENS, Access, Reader, Refused
+from acts_celery.worker.ui.access import HEADERS, Access, Reader, Refused
 from acts_celery.worker.ui.application import PAGES, SERVED
 from tests.worker.backend import Backend
 

@@ -20,10 +20,11 @@ import uvicorn
 from redis import Redis
 
 from acts_celery.broker_config import load
+from acts_celery.worker.limits import FOLLOWING_PAUSE_SECONDS
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.ui import Page
 from acts_celery.worker.ui.access import Reader
-from acts_celery.worker.ui.following import PAUSE_SECONDS, Following, Viewer
+from acts_celery.worker.ui.following import Following, Viewer
 from acts_celery.worker.ui.server import Connection, WebServer
 from tests.chaos.server import Server
 from tests.worker.backend import ACTIVITIES, DEADLINE_SECONDS, Backend, Meeting
@@ -104,7 +105,7 @@ def test_a_viewer_is_told_twice_a_second_at_most(backend: Backend, site: Site) -
     began = time.monotonic()
     listener = Listener(site, run)
     listener.until("changed", status="completed")
-    assert listener.count <= 2 + (time.monotonic() - began) / PAUSE_SECONDS
+    assert listener.count <= 2 + (time.monotonic() - began) / FOLLOWING_PAUSE_SECONDS
     listener.close()
 
 

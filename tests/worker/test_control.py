@@ -337,7 +337,7 @@ def until(reached: Any) -> None:
 def test_a_call_that_rests_is_begun_when_it_comes_as_due_also_where_its_lane_was_read_anew(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acts_celery.worker.runner.step._CLOCKS_DIFFER_SECONDS", LATER_SECONDS)
+    monkeypatch.setattr("acts_celery.worker.runner.step.CLOCKS_DIFFER_SECONDS", LATER_SECONDS)
     run = process.submit([{"_tool": "failFirst", "_outputPath": "†state.a"}])
     calls = Keys("acts", run.id).calls
 

@@ -20,8 +20,8 @@ from acts_celery.broker_config import ConfiguredModel, EmbeddedServer, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.agent.asking import Models
 from acts_celery.worker.agent.model_calls import solve
-from acts_celery.worker.broker.messages import LONGEST_WHY
 from acts_celery.worker.cli.progress import watching
+from acts_celery.worker.limits import LONGEST_WHY
 from acts_celery.worker.registry.models import ModelRequest
 from tests.acceptance.command import acts
 from tests.models.server import ModelServer, Reply, failing, model_server, streamed

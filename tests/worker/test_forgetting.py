@@ -138,7 +138,7 @@ def test_they_leave_what_a_worker_leaves_that_drives_their_lane(
 ) -> None:
     solution = {"calls": [{**NOTE, "mark": n, "_instance": "i0"} for n in range(2)]} if len(context) == 1 else None
     here = idle.client.submit(context, solution)
-    monkeypatch.setattr(forgetting, "WINDOWS", 0)
+    monkeypatch.setattr("acts_celery.worker.client.dispatcher.DISPATCHER_WINDOWS", 0)
     with idle.worker("-Q", idle.settings.queue_instances):
         there = idle.client.submit(context, solution)
         there.wait(timeout_seconds=30)
@@ -187,7 +187,8 @@ def test_a_client_that_may_not_read_the_secret_leaves_them_to_the_workers(
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "sent"), [("WINDOWS", 1, 2), ("_MOST_BYTES", 1, 0), ("_MOST_WORK", 0, 0), ("_AT_ONCE", 1, 3)]
+    ("name", "most", "sent"),
+    [("DISPATCHER_WINDOWS", 1, 2), ("DISPATCHER_MOST_BYTES", 1, 0), ("_MOST_WORK", 0, 0), ("DISPATCHER_AT_ONCE", 1, 3)],
 )
 def test_what_is_sent_at_once_is_bounded_and_the_rest_follows_by_its_lanes(
     idle: Backend, meeting: Meeting, monkeypatch: pytest.MonkeyPatch, name: str, most: int, sent: int

@@ -48,7 +48,7 @@ def test_a_log_that_is_away_is_left_to_whoever_waits_for_the_run(
         asking.put(threading.current_thread())
         raise InfrastructureError("no answer from the log")
 
-    monkeypatch.setattr(no_worker_hint, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("acts_celery.worker.limits.RUN_QUIET_SECONDS", 0.0)
     asking: SimpleQueue[threading.Thread] = SimpleQueue()
     with no_worker_hint.no_worker_hint(backend.settings, list, waiting):
         thread = asking.get(timeout=60)

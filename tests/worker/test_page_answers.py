@@ -32,16 +32,15 @@ from acts_celery.worker.broker.messages import Delivery, TaskMessage, delivery_t
 from acts_celery.worker.cli.options import Failed
 from acts_celery.worker.cli.source import write_whole
 from acts_celery.worker.errors import BadQuery, NoSuchAnswer, NoSuchCall
-from acts_celery.worker.limits import limits_of
+from acts_celery.worker.limits import MOST_DRAWN, SERVER_MOST_BYTES, SHOW_BYTES, limits_of
 from acts_celery.worker.runner.scheduler import Scheduler
 from acts_celery.worker.store.entries import id_key
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.log import History
-from acts_celery.worker.ui import Page, opened
-from acts_celery.worker.ui import server as documents
-from acts_celery.worker.ui.drawing import MOST_DRAWN, Node, draw, layers_of, place
-from acts_celery.worker.ui.opened import CUT, SHOW_BYTES, alike, shown, size_of
-from acts_celery.worker.ui.server import MOST_BYTES, document
+from acts_celery.worker.ui import Page
+from acts_celery.worker.ui.drawing import Node, draw, layers_of, place
+from acts_celery.worker.ui.opened import CUT, alike, shown, size_of
+from acts_celery.worker.ui.server import document
 from tests.acceptance.command import Finished, acts
 from tests.few import few
 
@@ -711,7 +710,7 @@ def test_what_the_log_has_no_room_for_is_asked_for_by_its_moment(backend: Backen
 def test_a_long_log_has_pages(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     page = planned_page_values(backend, CALLS, "a")
     whole = page.ask("log", instance="a")
-    monkeypatch.setattr(opened, "MOMENTS_AT_ONCE", 2)
+    monkeypatch.setattr("acts_celery.worker.limits.MOMENTS_AT_ONCE", 2)
     first = page.ask("log", instance="a")
     assert (len(first["entries"]), first["next"]) == (2, first["entries"][-1]["id"])
     assert page.all("log", "entries", instance="a") == whole["entries"]
@@ -1021,7 +1020,7 @@ def test_nothing_in_any_text_of_a_run_is_markup(backend: Backend) -> None:
 
 
 def test_the_file_is_bounded_and_says_what_it_leaves_out(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MOST_BYTES", 700_000)
+    monkeypatch.setattr("acts_celery.worker.limits.SERVER_MOST_BYTES", 700_000)
     context = [{"type": "state", "_instance": f"i{at:03}", "text": "x" * 1_500} for at in range(230)]
     calls = [{"_tool": "echo", "value": "†state.text", "_outputPath": f"†state.c{at}"} for at in range(2)]
     run = backend.client.submit([*context, {"type": "plan", "calls": calls}])
@@ -1034,7 +1033,7 @@ def test_the_file_is_bounded_and_says_what_it_leaves_out(backend: Backend, monke
     assert f"runs/{run.id}/plan {{}}" in Parts(html).answers
     monkeypatch.undo()
     whole = written(backend, run)
-    assert len(whole.encode()) < MOST_BYTES
+    assert len(whole.encode()) < SERVER_MOST_BYTES
     assert "This file holds 200 of 230 instances" in " ".join(Parts(whole).data["sentences"])
 
 

@@ -22,9 +22,10 @@ from acts_celery.protocol.calls.declarations import Contract
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.cli.doctor_layers import differences
 from acts_celery.worker.client.deployments import Deployments
+from acts_celery.worker.limits import MOST_CODES
 from acts_celery.worker.registry.activities import Policy, make_activity, version_of
 from acts_celery.worker.store.keys import CODE, GIVEN_BACK, Keys
-from acts_celery.worker.store.scripts import MOST_CODES, Code, server_ms
+from acts_celery.worker.store.scripts import Code, server_ms
 from tests.acceptance.command import Finished
 
 from .backend import DEADLINE_SECONDS, Backend, Meeting, meeting_url, settings_apart, settings_for
@@ -421,7 +422,7 @@ Decider._given_back = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 RESTING = f"""{NEW_GIVEN_BACK}
 from acts_celery.worker.broker import messages
 
-messages._SHORTEST_SECONDS = messages._LONGEST_SECONDS = 3600.0
+messages.SHORTEST_SECONDS = messages.MESSAGES_LONGEST_SECONDS = 3600.0
 """
 WIDER = (
     OLD_GIVEN_BACK.replace("twofold(n: int)", "twofold(n: int, note: str = '')")

@@ -9,7 +9,6 @@ import pytest
 from redis.exceptions import ConnectionError as Unreachable
 
 from acts_celery.protocol import Plan
-from acts_celery.worker.store import run_writer
 from acts_celery.worker.store.held_calls import audit_record
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs
 from acts_celery.worker.store.run_writer import RunWriter, TakenOver
@@ -42,8 +41,8 @@ class StallingWriter(RunWriter):
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_writer, "_AT_ONCE", 2)
-    monkeypatch.setattr(run_writer, "_PART_WORDS", 1)
+    monkeypatch.setattr("acts_celery.worker.limits.RUN_WRITER_AT_ONCE", 2)
+    monkeypatch.setattr("acts_celery.worker.limits.PART_WORDS", 1)
 
 
 def plan(backend: Backend) -> Plan:
@@ -97,8 +96,8 @@ def test_a_writer_that_stalls_anywhere_leaves_the_run_of_the_one_that_took_over_
 def test_a_part_is_bounded_by_the_words_of_its_commands_and_not_by_their_number(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_writer, "_AT_ONCE", 50)
-    monkeypatch.setattr(run_writer, "_PART_WORDS", 40)
+    monkeypatch.setattr("acts_celery.worker.limits.RUN_WRITER_AT_ONCE", 50)
+    monkeypatch.setattr("acts_celery.worker.limits.PART_WORDS", 40)
     writer = StallingWriter(backend, lambda number: None)
     write(backend, writer, keys(backend, "bounded"))
     assert max(map(len, writer.words)) > 1, "short commands share a part"

@@ -31,15 +31,9 @@ from acts_celery.protocol.schemas.costs import EXCEEDED
 from acts_celery.protocol.schemas.validation import Check, OffloadedChecks, verdict_of
 from acts_celery.worker.broker.attempts import Attempt, CallId
 from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.broker.messages import (
-    MESSAGE_FORMAT,
-    MESSAGES,
-    RETURNED,
-    Delivery,
-    TaskMessage,
-    unpack_envelope,
-)
+from acts_celery.worker.broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage, unpack_envelope
 from acts_celery.worker.broker.remote_control import Cancellations
+from acts_celery.worker.limits import MESSAGES
 from acts_celery.worker.recovery.heartbeats import Presence, ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.registry.activities import registry
@@ -396,7 +390,7 @@ def test_an_amendment_skips_calls_in_pages(process: Process) -> None:
 
 
 def test_the_instances_of_a_run_are_read_in_pages(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acts_celery.worker.store.log.INSTANCES_AT_ONCE", 10)
+    monkeypatch.setattr("acts_celery.worker.store.log.LOG_INSTANCES_AT_ONCE", 10)
     names = [f"i{number}" for number in range(30)]
     plan = {"type": "plan", "calls": [{"_tool": "echo", "value": 1, "_outputPath": "†state.b"}]}
     run = process.client.submit([plan, *({"type": "state", "_instance": name, "a": 1} for name in names)])
@@ -607,7 +601,7 @@ def test_an_answer_that_is_not_awaited_any_more_is_not_taken_for_that_of_the_nex
 BOUNDED = """
 import sys
 from acts_celery.worker.runner import validating
-validating._MOST_BYTES, validating._MOST_SECONDS = {bytes}, {seconds}
+validating.limits.VALIDATING_MOST_BYTES, validating.limits.VALIDATING_MOST_SECONDS = {bytes}, {seconds}
 validating.verdict_of = lambda check: {work}
 validating.main()
 """

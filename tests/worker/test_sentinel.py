@@ -19,7 +19,6 @@ from acts_celery.broker_config import EmbeddedServer, Settings, load
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import lane_task
 from acts_celery.worker.runner.application import make_client_application
-from acts_celery.worker.store import connections as grouping
 from acts_celery.worker.store.connections import GroupedCommands, NotNow, connect, connect_async, redis_errors
 from acts_celery.worker.store.log import LogTerms, MessageLog
 
@@ -293,7 +292,7 @@ def test_a_server_that_owes_an_answer_for_too_long_is_asked_again_on_another_con
     own: EmbeddedServer, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it answers late is taken for no other command's answer."""
-    monkeypatch.setattr(grouping, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("acts_celery.worker.limits.CONNECTIONS_SILENT_SECONDS", 0.2)
 
     async def ask(commands: GroupedCommands) -> list[Any]:
         await commands.execute("ECHO", "connected")

@@ -24,7 +24,6 @@ from acts_celery.worker.client.deployments import Overview
 from acts_celery.worker.errors import OverLimit
 from acts_celery.worker.outages import SilenceWatch
 from acts_celery.worker.store import connections
-from acts_celery.worker.store import connections as grouping
 from acts_celery.worker.store.connections import GroupedCommands, connect, connect_async, connect_once
 from acts_celery.worker.store.keys import Keys
 from tests.chaos.proxy import Proxy
@@ -159,7 +158,7 @@ def test_a_script_is_carried_out_though_connections_are_swallowed_that_nobody_lo
     server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Nothing watches here."""
-    monkeypatch.setattr(grouping, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("acts_celery.worker.limits.CONNECTIONS_SILENT_SECONDS", 0.2)
 
     class Swallowed(GroupedCommands):
         async def execute(self, *command: Any) -> Any:

@@ -22,6 +22,7 @@ from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import lane_of
 from acts_celery.worker.broker.messages import lane_task
 from acts_celery.worker.fairness import FairPlaces, FairScheduling, FairSemaphore, LaneAdmission, may_hold_another
+from acts_celery.worker.limits import STUCK_SECONDS
 from acts_celery.worker.runner.deciding import definition_slots
 from acts_celery.worker.store.connections import connect, connect_async
 from acts_celery.worker.store.entries import id_key
@@ -520,7 +521,7 @@ def test_nothing_more_is_taken_while_lanes_that_stand_aside_may_soon_begin(monke
     for number in range(64):
         worker.take("wide", number)
     assert worker.lanes.is_closed
-    worker.now += lane_admission.STUCK_SECONDS
+    worker.now += STUCK_SECONDS
     assert not worker.lanes.is_closed, "they have stood there for a while"
     for number in range(64):
         worker.end("wide", number)
@@ -534,7 +535,7 @@ def test_what_is_behind_is_taken_where_places_are_given_back_too_slowly(monkeypa
         worker.take("wide", number)
     is_closed = []
     for number in range(20):
-        worker.now += lane_admission.STUCK_SECONDS / 4
+        worker.now += STUCK_SECONDS / 4
         worker.end("wide", number)
         is_closed.append(worker.lanes.is_closed)
     assert is_closed == [True] * 3 + [False] * 17, "a run that trickles does not keep others waiting in the queue"

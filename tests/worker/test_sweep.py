@@ -30,13 +30,13 @@ from acts_celery.broker_config import (
     SecretUrl,
     Settings,
 )
-from acts_celery.worker.broker.consumer import MOST_BYTES, InFlight, Publisher, keep_once
+from acts_celery.worker.broker.consumer import InFlight, Publisher, keep_once
 from acts_celery.worker.broker.messages import TaskMessage, lane_task, pack, unpack
 from acts_celery.worker.broker.transport import BackendConnection, QueueOrder, enveloped
+from acts_celery.worker.limits import CONSUMER_MOST_BYTES
 from acts_celery.worker.recovery.heartbeats import ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
-from acts_celery.worker.store import run_writer
 from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.definition import FORMAT
 from acts_celery.worker.store.entries import id_key
@@ -164,7 +164,7 @@ def test_a_run_that_is_just_being_written_is_not_taken_for_an_ended_one(
     plan = swept.client.check({"solution": {"calls": [echo(1, "†state.a")]}})
     keys = Keys("swept", "half-written")
     order, now = audit_record(swept.settings, "submitted"), int(swept.redis.time()[0]) * 1000
-    monkeypatch.setattr(run_writer, "_PART_WORDS", 1)
+    monkeypatch.setattr("acts_celery.worker.limits.PART_WORDS", 1)
     writer = StallingWriter(swept, lambda number: sweeper.sweep())
     writer.write(plan, keys, now, order)
     sweeper.sweep()
@@ -591,7 +591,7 @@ def test_a_queue_of_which_much_is_in_hand_is_not_asked_until_some_of_it_is_answe
             reject_log_error=lambda *_: answer(),
         )
 
-    large = [message("heavy", MOST_BYTES // 4) for _ in range(4)]
+    large = [message("heavy", CONSUMER_MOST_BYTES // 4) for _ in range(4)]
     for one in (*large, *(message("light", 1_000) for _ in range(1_000))):
         assert order.consume(2) == (["heavy", "light"] if one in large else ["light"])
         in_flight.add(one)

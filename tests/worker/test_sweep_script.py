@@ -19,17 +19,8 @@ from acts_celery.broker_config.configuration import queue_prefix
 from acts_celery.protocol.engine.events import Outcome, Status
 from acts_celery.worker.broker.attempts import Attempt, CallId, Tokens
 from acts_celery.worker.broker.consumer import Publisher
-from acts_celery.worker.broker.messages import (
-    LONGEST_WHY,
-    AttemptRef,
-    Completion,
-    Probe,
-    Report,
-    TaskMessage,
-    Unanswered,
-    pack,
-)
-from acts_celery.worker.recovery import overdue
+from acts_celery.worker.broker.messages import AttemptRef, Completion, Probe, Report, TaskMessage, Unanswered, pack
+from acts_celery.worker.limits import LONGEST_WHY, WAITING_MOST_UNANSWERED
 from acts_celery.worker.recovery.heartbeats import Heartbeat, ReportQueue
 from acts_celery.worker.recovery.sweep import Sweeper
 from acts_celery.worker.runner.application import make_client_application
@@ -38,7 +29,7 @@ from acts_celery.worker.store.connections import connect
 from acts_celery.worker.store.keys import Keys, active_runs, due_runs, probes, processes, secret
 from acts_celery.worker.store.living import report_silent
 from acts_celery.worker.store.run_list import Parent
-from acts_celery.worker.store.waiting import MOST_UNANSWERED, read_unanswered
+from acts_celery.worker.store.waiting import read_unanswered
 
 from .test_commit_script import RUN, Log, done
 
@@ -245,7 +236,7 @@ def test_what_a_process_says_during_a_sweep_counts_in_it(judged: Judged, monkeyp
 @pytest.fixture
 def sweep_in_steps(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Sweep a run in steps of one call each; something happens during each of them."""
-    monkeypatch.setattr(overdue, "_AT_ONCE", 1)
+    monkeypatch.setattr("acts_celery.worker.limits.AT_ONCE", 1)
     publish = judged.publisher.publish
 
     def sweep(happens: Callable[[], object]) -> None:
@@ -802,7 +793,7 @@ def test_a_request_that_was_not_answered_is_noted_until_its_call_has_ended(judge
 
 
 def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted(judged: Judged) -> None:
-    many = range(MOST_UNANSWERED + 5)
+    many = range(WAITING_MOST_UNANSWERED + 5)
     judged.begin(len(many))
     for index in many:
         judged.send(index)
@@ -813,7 +804,7 @@ def test_of_requests_that_were_not_answered_only_true_and_not_too_many_are_noted
     refs = tuple(ref(1, index) for index in many)
     judged.reports.send(Report(begun=refs, unanswered=tuple(unanswered(1, index) for index in many)))
     judged.sweeper.sweep()
-    assert len(read_unanswered(connect(judged.settings), judged.keys)) == MOST_UNANSWERED
+    assert len(read_unanswered(connect(judged.settings), judged.keys)) == WAITING_MOST_UNANSWERED
     too_long = unanswered()._replace(why="x" * (LONGEST_WHY + 1))
     judged.reports.send(Report(unanswered=(too_long,)))
     assert list(chain(*judged.reports.pages())) == []

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from acts_celery.worker.client import progress
-from acts_celery.worker.client import progress as streams
 
 from .backend import Backend
 from .test_control_cli import command
@@ -114,7 +113,7 @@ def test_log_follow_goes_on_behind_what_it_has_printed(backend: Backend, large: 
 def test_who_follows_behind_the_end_of_a_run_does_not_wait(
     backend: Backend, large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "_BLOCK_MS", 60_000)
+    monkeypatch.setattr("acts_celery.worker.limits.PROGRESS_BLOCK_MS", 60_000)
     of = progress.Progress(large, backend.redis, backend.settings)
     *_, last = of.entries("0-0")
     begun = time.monotonic()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ...broker_config import ConfiguredModel
 from ...protocol.requests.tool_texts import Function
+from .. import limits
 from ..registry.models import Usage, count_of
 from .called import THINKING, Piece, text_of
 from .clients import PLAIN, extra_body
@@ -84,8 +85,6 @@ def _text(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
-_MOST_TOKENS: Final = 8_192
-"""What is asked for where nothing is set: it has to be sent."""
 _FINISHES: Final = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -170,7 +169,7 @@ class AnthropicMessages:
             mark(system, messages)
         body: dict[str, Any] = {
             "model": config["model"],
-            "max_tokens": config.get("max_output_tokens") or _MOST_TOKENS,
+            "max_tokens": config.get("max_output_tokens") or limits.MOST_TOKENS,
             "messages": messages,
             "stream": True,
             **({"system": system} if system else {}),

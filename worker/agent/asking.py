@@ -21,12 +21,13 @@ from typing import Any, Final
 
 from ...broker_config import ConfiguredModel, Settings
 from ...protocol.analysis.findings import Finding
-from ...protocol.engine.loop import MAX_OUTPUT_TOKENS
+from ...protocol.limits import MAX_OUTPUT_TOKENS
 from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.data_blocks import compact
 from ...protocol.requests.reading import Unreadable
 from ...protocol.requests.streaming import GrowingAnswer
 from ...protocol.requests.tool_texts import TOOLS, functions_of
+from .. import limits
 from ..backoff import Backoff
 from ..errors import WorkerError
 from ..registry.activities import Registry
@@ -64,7 +65,6 @@ from .sdk_model import Dialect, SdkModel
 logger = logging.getLogger(__name__)
 
 _BACKOFF: Final = Backoff(0.5, 20.0, jitter=True)
-_SPREAD: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ async def answered(
                         raise Truncated(f"the answer broke off: {error}", answer=error.answer) from error
                     if error.retry_after_seconds:  # 0 says that it may be asked again, and not that it helps
                         # Those who were sent away together do not come back together.
-                        wait_seconds = error.retry_after_seconds * random.uniform(1.0, _SPREAD)
+                        wait_seconds = error.retry_after_seconds * random.uniform(1.0, limits.ASKING_SPREAD)
                 if time.monotonic() - began + wait_seconds >= seconds:
                     raise error
                 tries = (attempt + 1) * len(candidates)
@@ -243,10 +243,6 @@ def lacks_key(configured: ConfiguredModel) -> bool:
 # silently.
 
 
-_USUAL_BYTES: Final = 4
-"""Of a token; so a request as the engine writes it has as many tokens, or a fifth more."""
-_MOST_BYTES: Final = 16
-"""Of a token, rows of one character left out."""
 _REPEATED: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
 
 
@@ -255,13 +251,12 @@ def verify_fits(request: ModelRequest, model: ConfiguredModel) -> None:
     if model.context_tokens is None:
         return
     written = compact([list(request.messages), request.schema]).encode()
-    if len(written) <= _USUAL_BYTES * model.context_tokens:
+    if len(written) <= limits.USUAL_BYTES * model.context_tokens:
         return
-    size = (
-        f"the request has about {len(written) // _USUAL_BYTES} tokens, and {model.model} reads {model.context_tokens}"
-    )
-    if len(written) > _MOST_BYTES * model.context_tokens:
-        least = len(_REPEATED.sub(rb"\1", written)) // _MOST_BYTES
+    tokens = len(written) // limits.USUAL_BYTES
+    size = f"the request has about {tokens} tokens, and {model.model} reads {model.context_tokens}"
+    if len(written) > limits.ASKING_MOST_BYTES * model.context_tokens:
+        least = len(_REPEATED.sub(rb"\1", written)) // limits.ASKING_MOST_BYTES
         if least > model.context_tokens:
             raise ContextTooLong(f"{size} at once (its context_tokens); it is not sent: {TOO_LONG}")
     logger.warning("%s in one request (its context_tokens): it may be refused, or cut off", size)
@@ -369,8 +364,6 @@ def bounds_of(settings: Settings) -> Bounds:
 # parts are made in a second at most, and each has a thirty-second more of it.
 
 
-_PAUSE_SECONDS: Final = 0.1
-_SHARE: Final = 32
 _BEGIN: Final = '{"'
 """What words begin with, and only there, since each quote in them is escaped."""
 
@@ -440,13 +433,13 @@ class PartialAnswers:
                 has_calls = self._calls >= self._next
                 if has_calls:
                     self._next = self._calls + max(1, self._calls // 4)
-                self._next_written = growing.written + max(1, growing.written // _SHARE)
+                self._next_written = growing.written + max(1, growing.written // limits.ASKING_SHARE)
                 output, before = growing.output, self._output
                 is_sent, self._is_sent = self._is_sent, True
                 if len(output) > len(before):
                     self._output = output
                     await self._send(growing.text, self._reported)
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await asyncio.sleep(limits.ASKING_PAUSE_SECONDS)
                 elif has_calls:
                     await self._send(growing.text_of_calls, self._reported)
                 elif not is_sent:
@@ -460,9 +453,7 @@ class PartialAnswers:
 
 # Probing a model: whether it can be had, and whether it is there, without asking it anything that costs.
 
-_SECONDS: Final = 10.0
 _BOUNDS: Final = Bounds(answer_bytes=1_000_000, connections=1)
-_SHOWN: Final = 5
 
 
 async def probed(configured: ConfiguredModel, registry: Registry) -> str:
@@ -471,9 +462,9 @@ async def probed(configured: ConfiguredModel, registry: Registry) -> str:
     if not isinstance(model, Listing):
         return f"{configured.model} can be loaded"
     try:
-        names = await model.names(_SECONDS)
+        names = await model.names(limits.ASKING_SECONDS)
     except TimeoutError:
-        raise Unreachable(f"{configured.model} has not answered within {_SECONDS:g} s") from None
+        raise Unreachable(f"{configured.model} has not answered within {limits.ASKING_SECONDS:g} s") from None
     except InvalidAnswer:
         names = []
     except BadRequest as error:
@@ -483,7 +474,7 @@ async def probed(configured: ConfiguredModel, registry: Registry) -> str:
     finally:
         await model.close()
     if names and configured.name not in names:
-        shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+        shown = ", ".join(names[: limits.ASKING_SHOWN]) + (" …" if len(names) > limits.ASKING_SHOWN else "")
         return f"{configured.model} answers, and lists no model {configured.name}, but {shown}"
     return f"{configured.model} answers"
 

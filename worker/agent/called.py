@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from ...protocol.requests.reading import FunctionAnswer
 from ...protocol.requests.tool_texts import OUTPUT, Function
+from .. import limits
 from ..registry.models import InvalidAnswer
 
 # What comes over the wire: a body of bounded size, whole or as server-sent events.
@@ -31,7 +32,6 @@ from ..registry.models import InvalidAnswer
 
 _DATA: Final = b"data:"
 _END: Final = b"[DONE]"
-_SHOWN: Final = 200
 _HALVES: Final = re.compile("[\ud800-\udfff]")
 _SECOND: Final = "\udc00"
 """Halves of characters (UTF-16) from here on are second ones."""
@@ -96,14 +96,13 @@ def json_object(body: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        shown = body[:_SHOWN].decode(errors="replace")
+        shown = body[: limits.CALLED_SHOWN].decode(errors="replace")
         raise InvalidAnswer(f"the model's server has answered with what is not a JSON object: {shown}")
     return value
 
 
 _TEXT_BEGINS: Final = re.compile(r'\s*\{\s*"output"\s*:\s*(?=")')
 """What stands before an output that is a text, in the arguments of its function."""
-_LONGEST_BEFORE: Final = 100
 _EMPTY: Final = re.compile(r"\s*\{\s*\}\s*")
 _BRACKET: Final = re.compile(r'["{}\[\]]')
 _IN_STRING: Final = re.compile(r'["\\]')
@@ -421,7 +420,7 @@ class Called:
             return piece
         before = call.arguments
         if (begins := _TEXT_BEGINS.match(before)) is None:
-            call.can_be_told = len(before) < _LONGEST_BEFORE
+            call.can_be_told = len(before) < limits.LONGEST_BEFORE
             return ""
         self._told = call
         return self._answer.before_output + before[begins.end() :]

@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
 
 from ...broker_config import ConfiguredModel
 from ...broker_config.addresses import MASK
+from ..limits import CLIENTS_CONNECT_SECONDS, CLIENTS_LONGEST_TEXT, SERVERS_FAULT
 from ..registry.models import (
     TOO_LONG,
     BadRequest,
@@ -34,11 +35,8 @@ from ..registry.models import (
 
 PLAIN: Final = {"Accept-Encoding": "identity"}
 """Asks for an answer whose size is known as it comes."""
-_CONNECT_SECONDS: Final = 10.0
-_LONGEST_TEXT: Final = 2_000
 _TOO_MANY: Final = 429
 _LATER: Final = frozenset({408, 409, 425})
-_SERVERS_FAULT: Final = 500
 _NEVER: Final = frozenset({501, 505})
 """What a server answers that takes no such requests: another one than a model's, mostly."""
 _STATUSES: Final = range(400, 600)
@@ -91,7 +89,7 @@ def client_options(sdk: Any, model: ConfiguredModel, bounds: Bounds, default_url
         "max_retries": 0,
         "http_client": sdk.DefaultAioHttpClient(
             limits=limits(max_connections=most, max_keepalive_connections=most),
-            timeout=type(sdk.DEFAULT_TIMEOUT)(None, connect=_CONNECT_SECONDS),
+            timeout=type(sdk.DEFAULT_TIMEOUT)(None, connect=CLIENTS_CONNECT_SECONDS),
             follow_redirects=False,
             event_hooks={
                 "request": [_place_in_trace],
@@ -163,7 +161,7 @@ def errors_of(sdk: Any, model: ConfiguredModel) -> Iterator[None]:
 def masked(text: str, model: ConfiguredModel) -> str:
     """A provider's words, without the key that it was asked with."""
     text = without_key(text, model)
-    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+    return text if len(text) <= CLIENTS_LONGEST_TEXT else text[:CLIENTS_LONGEST_TEXT] + "…"
 
 
 def without_key(text: str, model: ConfiguredModel) -> str:
@@ -224,7 +222,7 @@ def _by_status(status: int, body: Any, said: str, headers: Mapping[str, str], mo
         return RateLimited(text, retry_after_seconds=wait_seconds)
     if status in _NEVER:
         return BadRequest(f"{text}: is ACTS_MODEL_BASE_URL right?")
-    if status >= _SERVERS_FAULT or status in _LATER:
+    if status >= SERVERS_FAULT or status in _LATER:
         return Unreachable(text, retry_after_seconds=wait_seconds)
     return ContextTooLong(f"{text}: {TOO_LONG}") if _is_too_long(body) else BadRequest(text)
 

@@ -14,6 +14,7 @@ from ...broker_config import ConfiguredModel
 from ...protocol.analysis.findings import Finding, listed
 from ...protocol.requests.data_blocks import compact
 from ...protocol.requests.tool_texts import REQUIRED, TOOLS, Function, functions_of
+from .. import limits
 from ..registry.models import ModelRequest
 from .prices import Profile, Rules, profile_of
 from .wire_schema import Inexpressible, Opening, Size, WireSchema, size_of, wire_schema
@@ -24,8 +25,6 @@ from .wire_schema import Inexpressible, Opening, Size, WireSchema, size_of, wire
 # than it enforces at once, is left to the validation that each answer gets, with a finding. A function whose parameters
 # have names that the provider refuses takes any object, and shows its schema in words.
 
-_MOST_STRICT: Final = 20
-"""So many functions Anthropic enforces in one request."""
 _SAY_LESS: Final = "let it have fewer parameters, or leave it: each answer is validated"
 _FEWER: Final = "declare fewer tools, or leave it: each answer is validated"
 _FUNCTIONS_SHOWN: Final = "Its parameters are valid by this JSON Schema: "
@@ -48,8 +47,8 @@ def fitted_functions(functions: Sequence[Function], profile: Profile) -> tuple[l
     for function, written, own in sorted(sayable, key=lambda one: _cost(one[0], one[2], rules)):
         size = total + own
         beyond = size.beyond(rules) if profile.limits_all_functions else []
-        if beyond or len(fitted) == _MOST_STRICT:
-            reason = f"all functions together have {beyond[0] if beyond else f'more than {_MOST_STRICT}'}"
+        if beyond or len(fitted) == limits.MOST_STRICT:
+            reason = f"all functions together have {beyond[0] if beyond else f'more than {limits.MOST_STRICT}'}"
             openings.append(Opening(function.tool, "", reason, _FEWER))
         else:
             total = size
@@ -79,9 +78,6 @@ def _unfit(function: Function, admitted: str) -> Iterator[str]:
 
 
 _SHOWN: Final = "Your whole answer is valid by this JSON Schema: "
-_MOST_REMEMBERED: Final = 1_000
-_MOST_NAMED: Final = 10
-"""So many places that are left open are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +181,7 @@ class Fitting:
 
     def _remember(self, shown: str, written: WireSchema | str) -> None:
         self._written[shown] = written
-        while len(self._written) > _MOST_REMEMBERED:
+        while len(self._written) > limits.MOST_REMEMBERED:
             self._written.popitem(last=False)
 
 
@@ -201,7 +197,7 @@ def fit_schema(schema: Any, profile: Profile) -> WireSchema | str:
 
 def open_places(openings: Sequence[Opening]) -> str:
     """What is left open, in one sentence."""
-    named = [str(opening) for opening in openings[:_MOST_NAMED]]
+    named = [str(opening) for opening in openings[: limits.FITTING_MOST_NAMED]]
     left = len(openings) - len(named)
     return f"not all of the answer's schema is enforced: {'; '.join(named)}{f'; and {left} more' if left else ''}"
 

@@ -17,6 +17,7 @@ from ...protocol.requests.reading import Unreadable
 from ...protocol.requests.streaming import GrowingAnswer
 from ..broker.attempts import owner_token
 from ..broker.messages import WRITTEN, lane_task
+from ..limits import LOG_BYTES_PER_BYTE, LOOP_LOG_SMALL_BYTES
 from ..runner.step import Services
 from ..store.commits import Claim, Commit, Committed, Rest
 from ..store.lane import RunGone
@@ -184,11 +185,6 @@ class LoopBudget:
 
 T = TypeVar("T")
 
-_SMALL_BYTES: Final = 10_000
-"""Of an answer that takes some milliseconds to read."""
-_LOG_BYTES_PER_BYTE: Final = 20
-"""The log is folded for it, which takes less."""
-
 
 class Answers:
     """What comes of the answers to one loop's requests."""
@@ -225,7 +221,7 @@ class Answers:
         """What some work returns that grows with an answer of that size and with the log: done beside the event loop,
         unless it is little.
         """
-        if size + self._view.size // _LOG_BYTES_PER_BYTE <= _SMALL_BYTES:
+        if size + self._view.size // LOG_BYTES_PER_BYTE <= LOOP_LOG_SMALL_BYTES:
             return work()
         return await self._services.validator.in_thread(self._view.run, work)
 

@@ -22,11 +22,12 @@ from ...protocol.limits import size_of
 from ...protocol.messages import digests
 from ...protocol.requests import Request
 from ...protocol.state.scopes import TooLarge
+from .. import limits
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import WRITTEN, Delivery, TaskMessage, tick_answer
 from ..registry.models import KnownModels, Unreachable, described
-from ..runner.starting import WAIT_SECONDS, waits
+from ..runner.starting import waits
 from ..runner.step import Mailbox, Services
 from ..store.commits import Claim, Rest
 from ..store.keys import ENDED_STATUSES
@@ -209,7 +210,7 @@ class LoopRunner:
                 return await self._fail(str(error))
             await self._services.publish([self._request(view.tokens.given(attempt), messages)])
         elif waits(shortfall, failures, settings):
-            await self._rest(attempt, WAIT_SECONDS)
+            await self._rest(attempt, limits.STARTING_WAIT_SECONDS)
         else:
             await self._fail(shortfall.text, attempt.losses)
         return True

@@ -15,12 +15,13 @@ from ...broker_config import ConfiguredModel
 from ...protocol.calls.outputs import PATH, chosen
 from ...protocol.calls.tools import Tool
 from ...protocol.engine.costs import Cost, Estimate
-from ...protocol.engine.loop import MAX_OUTPUT_TOKENS
+from ...protocol.limits import MAX_OUTPUT_TOKENS
 from ...protocol.requests.data_blocks import compact
 from ...protocol.requests.reading import Unreadable, find_answer, value_with_texts_read, value_without_nulls
 from ...protocol.requests.rendering import delegate_messages
 from ...protocol.requests.widening import Definitions, Widening, closed
 from ...protocol.schemas import compiled
+from .. import limits
 from ..broker.attempts import header_to_send
 from ..broker.messages import DelegateCall
 from ..registry.models import Answer, InvalidAnswer, ModelError, ModelRequest, Refused, Truncated, Unreachable
@@ -31,8 +32,6 @@ from .clients import TRACEPARENT
 from .prices import estimate_of, request_tokens
 
 logger = logging.getLogger(__name__)
-
-_SHOWN_CHARACTERS: Final = 500
 
 
 async def solve(
@@ -124,7 +123,7 @@ def _output(answer: Answer, *, has_texts: bool) -> Any:
         if solution.get("calls"):
             raise Unreadable("it has calls, where there are no tools")
     except Unreadable as error:
-        logger.debug("an answer that cannot be read begins: %s", answer.text[:_SHOWN_CHARACTERS])
+        logger.debug("an answer that cannot be read begins: %s", answer.text[: limits.SHOWN_CHARACTERS])
         raise InvalidAnswer(f"the model's answer cannot be read: {error}", answer=answer) from None
     if not has_texts:
         return solution["output"]
@@ -137,7 +136,6 @@ def _output(answer: Answer, *, has_texts: bool) -> Any:
 # The request of a loop's tick: the whole answer, as it was written, and what it has cost (SPEC R13.1, R13.5).
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
-_LONGEST_ERROR: Final = 900
 
 
 async def ask_for_tick(
@@ -160,7 +158,9 @@ async def ask_for_tick(
         if _HALF.search(answer.text + answer.words):
             raise InvalidAnswer("the answer is not valid Unicode: it has half a character", answer=answer)
     except (InvalidAnswer, Refused, Truncated) as error:
-        text = _HALF.sub("\ufffd", str(error))[:_LONGEST_ERROR]  # in a provider's words, of any length
+        text = _HALF.sub("\ufffd", str(error))[
+            : limits.MODEL_CALLS_LONGEST_ERROR
+        ]  # in a provider's words, of any length
         return {"error": {"type": type(error).__name__, "message": text}, **_paid(error.answer)}
     return {"answer": answer.text, **({"words": answer.words} if answer.words else {}), **_paid(answer)}
 

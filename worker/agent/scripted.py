@@ -31,6 +31,7 @@ from ...broker_config import ConfiguredModel
 from ...protocol.analysis.sample_values import sample
 from ...protocol.errors import json_text
 from ...protocol.schemas import compiled, referred
+from .. import limits
 from ..errors import WorkerError
 from ..registry.models import (
     Answer,
@@ -55,11 +56,6 @@ from .clients import without_key
 
 # How a request differs from those that were recorded: said for people, of the one that is most like it.
 
-_AROUND: Final = 60
-"""Characters that are shown before and behind the place where two texts part."""
-_COMPARED: Final = 4_000
-"""Characters of a message by which the request that is most alike is found."""
-
 
 def difference(request: ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> str:
     """Where the request parts from the recorded one that is most like it; empty where none was recorded."""
@@ -73,7 +69,7 @@ def difference(request: ModelRequest, recorded: Sequence[Mapping[str, Any]]) -> 
 def _likeness(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[float, bool]:
     ours, theirs = _messages(asked), _messages(recorded)
     same = _same(ours, theirs)
-    one, other = (each[same][:_COMPARED] if same < len(each) else "" for each in (ours, theirs))
+    one, other = (each[same][: limits.SCRIPTED_COMPARED] if same < len(each) else "" for each in (ours, theirs))
     likeness = SequenceMatcher(None, one, other).quick_ratio()  # 1 where both are empty
     return same + likeness, asked["settings"] == recorded.get("settings")
 
@@ -86,9 +82,8 @@ def _messages(request: Mapping[str, Any]) -> list[str]:
 def _first(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
     for number, (ours, theirs) in enumerate(zip_longest(_messages(asked), _messages(recorded))):
         if ours is None or theirs is None:
-            return (
-                f"message {number} is {'not there any more' if ours is None else 'new'}: {(ours or theirs)[:_AROUND]}"
-            )
+            change = "not there any more" if ours is None else "new"
+            return f"message {number} is {change}: {(ours or theirs)[: limits.AROUND]}"
         if ours != theirs:
             return f"in message {number} {_parted(ours, theirs)}"
     for name in ("settings", "schema"):
@@ -99,8 +94,8 @@ def _first(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:
 
 def _parted(ours: str, theirs: str) -> str:
     at = _same(ours, theirs)
-    start = max(at - _AROUND, 0)
-    now, then = (f"{'…' if start else ''}{each[start : at + _AROUND]}" for each in (ours, theirs))
+    start = max(at - limits.AROUND, 0)
+    now, then = (f"{'…' if start else ''}{each[start : at + limits.AROUND]}" for each in (ours, theirs))
     return f"stood {then!r} where now is {now!r}"
 
 
@@ -229,9 +224,6 @@ def _is_usage(usage: Mapping[str, Any]) -> bool:
     return is_counted and isinstance(usage.get("is_whole", True), bool)
 
 
-_MOST_BYTES: Final = 1_000_000
-
-
 class NoAnswer(BadRequest):
     """A script has no answer to a request."""
 
@@ -259,7 +251,7 @@ class Uses:
             return
         fcntl.lockf(self.shared_file, fcntl.LOCK_EX)
         try:
-            counts = json.loads(os.pread(self.shared_file, _MOST_BYTES, 0) or b"{}")
+            counts = json.loads(os.pread(self.shared_file, limits.SCRIPTED_MOST_BYTES, 0) or b"{}")
             yield counts
             os.pwrite(self.shared_file, json.dumps(counts).encode(), 0)
         finally:
@@ -446,10 +438,6 @@ async def _called(function: Callable[..., Any], *given: Any) -> Any:
 
 _TEXTS: Final = ("", "a", "O'Brien", "0", "null", "двойка ②", "line\nbreak", "<b>&amp;</b>", "x" * 300)
 _NUMBERS: Final = (0, 1, -1, 2, 7, 100, 10**9)
-_ODDS_OF_REFERENCE: Final = 0.1
-_MOST_CALLS: Final = 3
-_TRIES: Final = 20
-_DEPTH: Final = 8
 
 
 def random_answers(seed: int = 0) -> Callable[[Sequence[Mapping[str, Any]], Any, Mapping[str, Any]], dict[str, Any]]:
@@ -477,7 +465,9 @@ class _Dice:
         tools = [each for each in self._alternatives(parts.get("calls", {}).get("items")) if each]
         if not tools or self._random.random() < 1 / 3:
             return {**({"calls": []} if "calls" in parts else {}), "output": self._fitting(output)}
-        calls = [self._call(self._random.choice(tools)) for _ in range(self._random.randint(1, _MOST_CALLS))]
+        calls = [
+            self._call(self._random.choice(tools)) for _ in range(self._random.randint(1, limits.SCRIPTED_MOST_CALLS))
+        ]
         return {"calls": calls, "output": None}
 
     def _call(self, tool: Any) -> Any:
@@ -488,12 +478,12 @@ class _Dice:
 
     def _fitting(self, schema: Any) -> Any:
         whole = compiled(self._whole(schema))
-        drawn = (self._value(schema, 0) for _ in range(_TRIES))
+        drawn = (self._value(schema, 0) for _ in range(limits.SCRIPTED_TRIES))
         return next((value for value in drawn if not whole.problems(value)), self._plain(schema))
 
     def _value(self, schema: Any, depth: int) -> Any:
         schema = self._random.choice(self._alternatives(schema))
-        if not isinstance(schema, dict) or depth > _DEPTH:
+        if not isinstance(schema, dict) or depth > limits.SCRIPTED_DEPTH:
             return self._plain(schema)
         if "anyOf" in schema or "oneOf" in schema:
             return self._value(schema, depth + 1)
@@ -532,7 +522,7 @@ class _Dice:
             odds = 1 / 2 if is_parameter or not is_call else 0  # a model leaves out what it need not say of a call
             if below is False or (key not in required and self._random.random() >= odds):
                 continue
-            if is_parameter and self._written and self._random.random() < _ODDS_OF_REFERENCE:
+            if is_parameter and self._written and self._random.random() < limits.ODDS_OF_REFERENCE:
                 found[key] = self._random.choice(self._written)
             elif is_call and key == "_outputPath" and _is_of_engine(self._followed(below)):
                 found[key] = f"†state.r{len(self._written)}"
@@ -549,7 +539,7 @@ class _Dice:
         return [branch for branch in map(self._followed, listed) if not _is_of_engine(branch)] or listed
 
     def _followed(self, schema: Any) -> Any:
-        for _ in range(_DEPTH):
+        for _ in range(limits.SCRIPTED_DEPTH):
             if not isinstance(schema, dict) or "$ref" not in schema:
                 break
             schema = referred(schema["$ref"], self._root)

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from ...broker_config import ConfiguredModel
 from ...protocol.requests.tool_texts import OUTPUT, REQUIRED
+from .. import limits
 from ..registry.models import (
     Answer,
     BadRequest,
@@ -53,19 +54,12 @@ _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _OF_SCHEMAS: Final = frozenset({400, 422, 500, 501})
 """The statuses with which servers refuse a schema; that it was the schema shows when they take the request without."""
-_MAY_PASS: Final = 500
-"""Gateways say so for a moment now and then, and some servers of every schema that they cannot use."""
 _OF_FIELDS: Final = frozenset({400, 422})
 """The statuses with which servers refuse fields of messages that they do not know."""
-_GIVER: Final = 16
-_OWN_SHARE: Final = 4
-"""Of what a model says beside its answer this part of a message's size is kept at most."""
 _TOO_MUCH: Final = (
     "what the provider said beside the answer is not kept, and not sent back: it has more than a fourth of "
     "ACTS_LIMIT_MESSAGE_BYTES"
 )
-_LONGEST_REASON: Final = 300
-_LONGEST_NAME: Final = 200
 _STRAY: Final = (
     "the answer is a function call, and no functions were offered: answer with the text of one JSON object (a model "
     'that is to call functions has "wire": "tools" in its settings)'
@@ -106,7 +100,7 @@ class Written:
 
     def call_itself(self, name: Any) -> None:
         """Take in the model's name, as its server says it; nothing where it is none that can be shown and kept."""
-        if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable():
+        if isinstance(name, str) and 0 < len(name) <= limits.SDK_MODEL_LONGEST_NAME and name.isprintable():
             self.model = name
 
     @property
@@ -173,7 +167,7 @@ class Written:
     @property
     def has_said_too_much(self) -> bool:
         """Whether what it says besides is more than is kept."""
-        return self._own_size > self.most_bytes // _OWN_SHARE
+        return self._own_size > self.most_bytes // limits.OWN_SHARE
 
     def _provider_data(self, called: Called) -> str:
         if self.has_said_too_much:
@@ -189,7 +183,7 @@ class Written:
                 if places:
                     fields[THINKING] = [whole(self._blocks[at]) for at in places]
             calls.append((call.name == OUTPUT, call.id, own))
-        return packed(self.giver, message, calls, self.most_bytes // _OWN_SHARE)
+        return packed(self.giver, message, calls, self.most_bytes // limits.OWN_SHARE)
 
     def _bounded(self, text: str) -> str:
         """Return a text that calls have come to. Raises `InvalidAnswer` for too much of them."""
@@ -297,10 +291,10 @@ class SdkModel:
                 if named := self._named_in(error) - without:
                     without |= named
                     continue
-                if error.status == _MAY_PASS and not sent.is_plain and not was_repeated:
+                if error.status == limits.MAY_PASS and not sent.is_plain and not was_repeated:
                     was_repeated = True
                     continue
-                reason = str(error)[:_LONGEST_REASON]
+                reason = str(error)[: limits.SDK_MODEL_LONGEST_REASON]
                 weaker = self._fitting.weaker(request, sent, reason) if _may_be_of_format(error) else None
                 if weaker is None:
                     raise
@@ -364,7 +358,7 @@ class SdkModel:
         """The name under which the log has what a model said: it tells providers apart, and shows no address."""
         base_url = self._configured.base_url
         url = self._dialect.url if base_url is None else base_url.get_secret_value()
-        return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[:_GIVER]
+        return hashlib.sha256("\n".join((self._dialect.sdk, url, model)).encode()).hexdigest()[: limits.SDK_MODEL_GIVER]
 
     async def _asked(self, sent: Fitted, on_text: OnText) -> Answer:
         most_tokens = sent.config.get("max_output_tokens")

@@ -44,6 +44,7 @@ from ...protocol.state.labels import TRUSTED, Labels
 from ...protocol.state.scopes import TooLarge
 from ..broker.attempts import lane_token
 from ..broker.messages import pack
+from ..limits import MOST_SHOWN
 from ..registry.models import KnownModels, picture_message
 from ..runner.checking import Checker
 from ..store.definition import (
@@ -81,9 +82,6 @@ class Solved:
         """How many calls run, over all instances."""
         return self.layout.size if self.layout is not None else 0
 
-
-_MOST_SHOWN: Final = 3
-"""How many errors of its last tick the reason of a loop's end names."""
 
 _NOTHING: Final = Solved({"calls": [], "output": None}, None, (), ())
 
@@ -330,7 +328,7 @@ def last_errors(view: LoopView) -> list[str]:
     said = [message["data"] for message in view.messages if message.get("type") == "error" and "data" in message]
     errors = [data.get("error") for data in said[len(said) - count :] if isinstance(data, dict)]
     texts = [f"{error.get('type')}: {error.get('message')}" for error in errors if isinstance(error, dict)]
-    return [shortened(text) for text in texts[:_MOST_SHOWN]]
+    return [shortened(text) for text in texts[:MOST_SHOWN]]
 
 
 def _message(error: TickError, labels: Labels, date: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ...protocol.requests.reading import AS_TEXT
 from ...protocol.schemas.walk import is_whole_text, reachable, referred, subschemas
+from ..limits import WIRE_SCHEMA_MANY
 from .prices import Rules
 
 # How large a schema is by the measures that providers limit (SPEC R12.6).
@@ -105,8 +106,6 @@ _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
 """Not `format`, which says nothing of a value by the truth, and would be enforced."""
 _NULL: Final = {"type": "null"}
 _TEXT: Final = {"type": "string"}
-_MANY: Final = 250
-"""The most values of an enum whose characters are not counted by themselves."""
 _CLOSE_IT: Final = 'say "additionalProperties": false (pydantic: extra="forbid")'
 _SAY_A_TYPE: Final = "give it a type"
 _TOO_MUCH: Final = "all tools together are more than the provider enforces"
@@ -262,7 +261,7 @@ class Writer:
         types = list(dict.fromkeys(map(_type_of, values)))
         type_ = types[0] if len(types) == 1 else types
         most = self.rules.enum_characters
-        if most is not None and len(values) > _MANY and sum(len(str(value)) for value in values) > most:
+        if most is not None and len(values) > WIRE_SCHEMA_MANY and sum(len(str(value)) for value in values) > most:
             return {"type": type_}
         return {"type": type_, "enum": values}
 

@@ -28,6 +28,7 @@ from pydantic import Field
 from ...protocol.calls.call import call_of, element_of
 from ...protocol.engine.events import Failure, Success
 from ...protocol.limits import LONGEST_INSTANCE
+from .. import limits
 
 # Where a run stands in a trace (W3C Trace Context): ids that follow from run and call.
 #
@@ -37,7 +38,6 @@ from ...protocol.limits import LONGEST_INSTANCE
 
 _HEADER: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _PACKED: Final = r"^([0-9a-f]{32}-[0-9a-f]{16}-(0[01])?)?$"
-_SAMPLED: Final = 1
 
 PackedPlace = Annotated[str, Field(max_length=52, pattern=_PACKED)]
 """A place as it travels; empty where it follows from the run's id."""
@@ -61,7 +61,7 @@ class TracePlace:
         version, trace, span, flags, more = found.groups()
         if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
             return None
-        return cls(trace, span, bool(int(flags, 16) & _SAMPLED))
+        return cls(trace, span, bool(int(flags, 16) & limits.ATTEMPTS_SAMPLED))
 
     @property
     def header(self) -> str:
@@ -308,13 +308,6 @@ def attempt_of(task: asyncio.Task[Any] | None) -> tuple[Attempt, str] | None:
 # without it. It is made by HMAC-SHA256 from the log's secret, which never leaves the log: nothing needs to be stored
 # for it, and the results of earlier attempts keep theirs.
 
-_CHARACTERS: Final = 32
-"""Of a token: 128 bits in hexadecimal."""
-_LONGEST_AGAIN: Final = 16
-"""Digits."""
-_RUNS_KEPT: Final = 64
-"""The seals of so many runs are made once."""
-
 
 class Tokens:
     """The tokens of all attempts of one backend. A run's seal says, too, when it was `born`, that is submitted: another
@@ -324,12 +317,12 @@ class Tokens:
     def __init__(self, secret: bytes, born: str = "") -> None:
         self._secret = secret
         self._born = born
-        self._seal = lru_cache(_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
+        self._seal = lru_cache(limits.ATTEMPTS_RUNS_KEPT)(lambda run: seal_of(self.cancelling(run)))
 
     def of(self, run: str, lane: str, call: int, number: int, again: int = 0) -> str:
         """The token of an attempt at a call; `again` as in `Attempt`."""
         text = "\x1f".join((run, str(call), f"{number}+{again}" if again else str(number), lane)).encode()
-        return hmac.digest(self._secret, text, "sha256").hex()[:_CHARACTERS]
+        return hmac.digest(self._secret, text, "sha256").hex()[: limits.ATTEMPTS_CHARACTERS]
 
     def given(self, attempt: Attempt) -> Attempt:
         """The same attempt, with its token and its run's seal."""
@@ -342,7 +335,7 @@ class Tokens:
     def admit_shown(self, run: str, lane: str, call: int, number: int, shown: str) -> bool:
         """Whether a report of an attempt shows the right token (see `shown_token`)."""
         again, _, token = shown.rpartition(".")
-        if again and not (again.isascii() and again.isdecimal() and len(again) <= _LONGEST_AGAIN):
+        if again and not (again.isascii() and again.isdecimal() and len(again) <= limits.LONGEST_AGAIN):
             return False
         return self.agree(self.of(run, lane, call, number, int(again or 0)), token)
 
@@ -355,7 +348,7 @@ class Tokens:
     def of_probe(self, queue: str, published_ms: int) -> str:
         """The token of a probe: it comes out of its queue, and nowhere else."""
         text = f"\x1fprobe\x1f{published_ms}\x1f{queue}".encode()
-        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:_CHARACTERS]
+        return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[: limits.ATTEMPTS_CHARACTERS]
 
     def cancelling(self, run: str) -> str:
         """The key of a run's cancellation: shown when the run is cancelled, and not before (see `remote_control`)."""
@@ -388,7 +381,7 @@ def shown_token(attempt: Attempt) -> str:
 
 def seal_of(key: str) -> str:
     """What remote calls carry of the key of their run's cancellation: who has the seal cannot make the key."""
-    return hashlib.sha256(key.encode()).hexdigest()[:_CHARACTERS]
+    return hashlib.sha256(key.encode()).hexdigest()[: limits.ATTEMPTS_CHARACTERS]
 
 
 # OpenTelemetry, where the code around us uses it: the span that a submission is under, the one that code runs in.

@@ -36,7 +36,18 @@ from ...protocol.limits import unpacked
 from ..backoff import batches
 from ..errors import InfrastructureError, MalformedMessage, QueueRefused
 from ..fairness import LaneAdmission
-from ..limits import limits_of
+from ..limits import (
+    AWAY_SECONDS,
+    CONSUMER_ANSWER_SECONDS,
+    CONSUMER_BATCH,
+    CONSUMER_MOST_BYTES,
+    CONSUMER_MOST_KEPT,
+    EVENTS_SECONDS,
+    LARGE_BYTES,
+    LONGEST_LANE,
+    MOST_KEPT_BYTES,
+    limits_of,
+)
 from ..outages import Batcher, Outage
 from ..process import count_refusal, figures
 from .messages import (
@@ -75,10 +86,6 @@ from .transport import (
 # counted in tasks, and of each queue in bytes as well: a hundred calls of megabytes wait in the queue, where they take
 # no worker's memory.
 
-MOST_BYTES: Final = 48 * 2**20
-"""Of a queue of which a worker has so much in hand it takes nothing more."""
-_LARGE_BYTES: Final = 2**16
-"""Smaller messages are not counted."""
 _UNLIMITED: Final = 1_000_000
 
 
@@ -116,7 +123,7 @@ class InFlight:
 
     def is_full_of(self, queue: str) -> bool:
         """Whether so many bytes of a queue are in hand that nothing more is to be taken from it."""
-        return self._bytes[queue] >= MOST_BYTES
+        return self._bytes[queue] >= CONSUMER_MOST_BYTES
 
 
 def _answered(*_: Any, **__: Any) -> None:
@@ -127,7 +134,7 @@ def _size_of(task: Any) -> int:
     """The bytes of a task's argument; 0 where they are few."""
     arguments = task.payload[0]
     argument = arguments[0] if arguments else None
-    return len(argument) if isinstance(argument, bytes) and len(argument) >= _LARGE_BYTES else 0
+    return len(argument) if isinstance(argument, bytes) and len(argument) >= LARGE_BYTES else 0
 
 
 class InMemoryQoS(QoS):  # type: ignore[misc]  # kombu has no types
@@ -167,15 +174,10 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LONGEST_LANE: Final = 2_000
-"""Bytes of a lane's task that shares are kept of; it may be longer."""
 _NOT_PERMITTED: Final = 3
 """How a worker ends that may not, or cannot, take from its queues."""
 _INEQUIVALENT: Final = 406
 """What RabbitMQ answers who asks for a queue of another kind than the one it has."""
-_ANSWER_SECONDS: Final = 0.005
-_EVENTS_SECONDS: Final = 0.1
-"""How long a task event may wait for others: each message of them costs as much as a hundred events more."""
 
 
 class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
@@ -232,7 +234,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """
         if self.hub and not self._is_turn_due and threading.get_ident() == self._thread:
             self._is_turn_due = True
-            self.hub.call_later(_ANSWER_SECONDS, self._turn)
+            self.hub.call_later(CONSUMER_ANSWER_SECONDS, self._turn)
         return super().call_soon(p, *arguments, **named)
 
     def _turn(self) -> None:
@@ -242,7 +244,7 @@ class ValidatingConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Called by Celery, in any thread, when a task event is to be published: those of a while go together."""
         if self.hub and not self._is_flush_due:
             self._is_flush_due = True
-            self.hub.call_soon(self.hub.call_later, _EVENTS_SECONDS, self._flush_events)
+            self.hub.call_soon(self.hub.call_later, EVENTS_SECONDS, self._flush_events)
 
     def _flush_events(self) -> None:
         self._is_flush_due = False
@@ -362,7 +364,7 @@ def lane_of(task: Any) -> tuple[str, str | None] | None:
         return None
     arguments = task.payload[0]
     argument = arguments[0] if arguments else None
-    if not isinstance(argument, bytes) or len(argument) > _LONGEST_LANE:
+    if not isinstance(argument, bytes) or len(argument) > LONGEST_LANE:
         return None
     try:
         run, instance, *_ = unpack(argument)
@@ -438,8 +440,6 @@ def _refuse(body: bytes) -> bytes:
 
 # Publishing tasks: in batches, one pipeline each (FACTS "Messages").
 
-BATCH: Final = 500
-
 
 class Publisher:
     """Publishes through one Celery application. May be used from any thread."""
@@ -455,7 +455,7 @@ class Publisher:
         takes up a task looks into the log first.
         """
         refusals: list[QueueRefused] = []
-        for batch in batches(tasks, BATCH):
+        for batch in batches(tasks, CONSUMER_BATCH):
             try:
                 self._publish(batch)
             except QueueRefused:
@@ -503,7 +503,7 @@ class Publisher:
     def _put(self, batch: list[TaskMessage]) -> None:
         with (
             self._app.producer_or_acquire() as producer,
-            producer.batch(BATCH),
+            producer.batch(CONSUMER_BATCH),
             producer.connection._reraise_as_library_errors(),
         ):
             for task in enveloped(batch) if producer.connection.transport.driver_type == "redis" else batch:
@@ -542,14 +542,6 @@ class Publisher:
 # several lanes hand in at the same time goes out together.
 
 
-_MOST_KEPT: Final = 10_000
-"""How many tasks are kept in memory while the broker is away."""
-_MOST_KEPT_BYTES: Final = 64 * 2**20
-"""How many bytes those have at most."""
-_AWAY_SECONDS: Final = 1.0
-"""A broker that takes nothing for so long counts as away."""
-
-
 class Batch(NamedTuple):
     """What was handed in at once."""
 
@@ -573,7 +565,7 @@ class PublishBuffer:
         self._refused = refused
         self._batcher = Batcher[Batch, None](
             self._send_all,
-            most=BATCH,
+            most=CONSUMER_BATCH,
             size_of=lambda batch: batch.size,
             passing=(InfrastructureError,),
             outage=Outage(logger, "publishing tasks"),
@@ -594,13 +586,13 @@ class PublishBuffer:
         tried.add_done_callback(self._awaited.discard)
         while not self._is_away and not tried.done():
             sent = self._sent
-            await asyncio.wait((tried,), timeout=_AWAY_SECONDS)
+            await asyncio.wait((tried,), timeout=AWAY_SECONDS)
             # One that takes large tasks slowly is not away: what is made meanwhile would fill the memory.
             self._is_away |= not tried.done() and self._sent == sent
 
     def _has_room(self, count: int, size: int) -> bool:
         """Whether so many tasks of so many bytes are kept while the broker is away."""
-        return self._kept + count <= _MOST_KEPT and self._kept_bytes + size <= _MOST_KEPT_BYTES
+        return self._kept + count <= CONSUMER_MOST_KEPT and self._kept_bytes + size <= MOST_KEPT_BYTES
 
     def _keep(self, count: int, size: int) -> None:
         self._kept += count

@@ -26,6 +26,18 @@ from ...protocol.errors import pointer, shortened
 from ...protocol.limits import LONGEST_INSTANCE, MOST, TooManyContainers, unpacked, value_problems
 from ...protocol.state.labels import TRUSTED, Labels, label_problems
 from ..errors import MalformedMessage
+from ..limits import (
+    BESIDE_BYTES,
+    LONGEST_TYPE,
+    LONGEST_WHY,
+    MESSAGES_LONGEST_DELAY_SECONDS,
+    MESSAGES_LONGEST_NAME,
+    MESSAGES_LONGEST_REASON,
+    MESSAGES_LONGEST_SECONDS,
+    MOST_PARTS,
+    MOST_TOGETHER_BYTES,
+    SHORTEST_SECONDS,
+)
 from .attempts import (
     Attempt,
     Count,
@@ -43,9 +55,6 @@ from .attempts import (
 #
 # Any client of the broker can write messages. So nothing is taken for granted of what comes from there: size before
 # decoding, then the shape.
-
-_BESIDE_BYTES: Final = 64 * 1024
-"""What a message may hold beside what is limited in itself: ids, names, msgpack's own bytes."""
 
 
 def pack(value: Any) -> bytes:
@@ -66,8 +75,8 @@ def read_packed(shape: TypeAdapter[T], data: object, limits: Limits, most_bytes:
     """
     if not isinstance(data, bytes):
         raise MalformedMessage("its argument is not bytes")
-    if len(data) > most_bytes + _BESIDE_BYTES:
-        raise MalformedMessage(f"{len(data)} bytes, where {most_bytes + _BESIDE_BYTES} are allowed")
+    if len(data) > most_bytes + BESIDE_BYTES:
+        raise MalformedMessage(f"{len(data)} bytes, where {most_bytes + BESIDE_BYTES} are allowed")
     try:
         return shape.validate_python(unpacked(data, limits.containers))
     except ValidationError as error:
@@ -87,14 +96,8 @@ TASKS: Final = "acts_tasks"
 """The header that says how many tasks an envelope had when it was published, likewise."""
 MESSAGE_FORMAT: Final = "acts_format"
 """The header that says which format a message has; without it, the first one."""
-MESSAGES: Final = 1
-"""The format of our messages. Who raises it writes the header, and reads the one before."""
 RETURNED: Final = "acts_returned"
 """The header that says how often a task was given back by workers that do not read it."""
-_MOST_PARTS: Final = 100
-"""How many tasks are taken from one message."""
-_MOST_TOGETHER_BYTES: Final = 192 * 1024
-"""How many bytes those may have, with what is shown of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,27 +190,20 @@ def pack_envelope(envelope: Envelope) -> bytes:
 
 def unpack_envelope(data: object, limits: Limits) -> Envelope:
     """The inverse of `pack_envelope`. Raises `MalformedMessage`."""
-    return Envelope(*read_packed(_ENVELOPE, data, limits, _MOST_TOGETHER_BYTES))
+    return Envelope(*read_packed(_ENVELOPE, data, limits, MOST_TOGETHER_BYTES))
 
 
 _LANE_CALL: Final = TypeAdapter(tuple[RunName, InstanceName | None] | tuple[RunName, InstanceName | None, bool])
 _ENVELOPE: Final = TypeAdapter(
     tuple[
-        Annotated[int, Field(ge=0, le=_MOST_PARTS)],
-        Annotated[list[tuple[bytes, str]], Field(min_length=1, max_length=_MOST_PARTS)],
+        Annotated[int, Field(ge=0, le=MOST_PARTS)],
+        Annotated[list[tuple[bytes, str]], Field(min_length=1, max_length=MOST_PARTS)],
     ]
 )
 
 
 T = TypeVar("T")
 Spent = Annotated[int, Field(ge=0, le=MOST)]
-
-LONGEST_NAME: Final = 1_000
-"""Characters of a model's name."""
-LONGEST_DELAY_SECONDS: Final = 366 * 86_400.0
-"""Until another attempt."""
-LONGEST_TYPE: Final = 100
-"""Characters of an error's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +350,7 @@ def unpack_delivery(data: object, limits: Limits) -> Delivery:
         case {"value": value}:
             return Delivery(packed.attempt, Success(value, _cost(packed), packed.labels), packed.child)
         case {"type": str(type_), "message": str(message), "delay_seconds": float(delay)} if len(type_) <= LONGEST_TYPE:
-            if 0 <= delay <= LONGEST_DELAY_SECONDS:
+            if 0 <= delay <= MESSAGES_LONGEST_DELAY_SECONDS:
                 is_given_back = packed.result.get("given_back") is True
                 return Delivery(packed.attempt, Retry(Failure(type_, message), delay, is_given_back))
         case {"type": str(type_), "message": str(message)} if len(packed.result) == 2 and len(type_) <= LONGEST_TYPE:
@@ -385,7 +381,7 @@ def attempt_in(data: object, limits: Limits) -> Attempt:
     return read_packed(_ANY_CALL, data, limits, limits.call_bytes).attempt
 
 
-_Seconds = Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, le=MESSAGES_LONGEST_DELAY_SECONDS, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +411,7 @@ class _TickAnswer:
     answer: str | None = None
     words: str | None = None
     error: _TickError | None = None
-    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+    model: Annotated[str, Field(max_length=MESSAGES_LONGEST_NAME)] | None = None
     usage: _TickUsage | None = None
     seconds: _Seconds | None = None
     nanodollars: Count | None = None
@@ -440,7 +436,7 @@ class _Cost:
 
     tokens: Count
     calls: Count | None = None
-    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+    model: Annotated[str, Field(max_length=MESSAGES_LONGEST_NAME)] | None = None
     usage: _Usage | None = None
     seconds: _Seconds | None = None
     requests: Count | None = None
@@ -482,9 +478,6 @@ _TICK_ANSWER: Final = TypeAdapter(_TickAnswer)
 
 # Reports: what a process that sees only the broker says of its calls, as it travels.
 
-LONGEST_WHY: Final = 300
-"""Characters of what a report says of a request that was not answered."""
-
 
 class AttemptRef(NamedTuple):
     """Which attempt at which call a report speaks of."""
@@ -511,7 +504,7 @@ class Completion(NamedTuple):
     ref: AttemptRef
     error: tuple[Annotated[str, Field(max_length=LONGEST_TYPE)], str] | None = None
     """Type and message."""
-    delay_seconds: Annotated[float, Field(ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
+    delay_seconds: Annotated[float, Field(ge=0, le=MESSAGES_LONGEST_DELAY_SECONDS, allow_inf_nan=False)] | None = None
     is_given_back: bool = False
     """Whether no code has run (SPEC R17.3)."""
 
@@ -546,7 +539,7 @@ AboutCall: TypeAlias = AttemptRef | Completion | Unanswered
 class Probe(NamedTuple):
     """What is sent through a queue: when it is taken, everything published there before was taken, too."""
 
-    queue: Annotated[str, Field(max_length=LONGEST_NAME)]
+    queue: Annotated[str, Field(max_length=MESSAGES_LONGEST_NAME)]
     published_ms: Count
     token: Token = ""
     """What shows that it was sent by a sweep (see `tokens`)."""
@@ -614,15 +607,10 @@ def unpack_probe(data: object, limits: Limits) -> Probe:
 # what rests in the runs of the index `awaiting_code` is due at once (lua/reports.lua). When the first note is too
 # long ago the call fails.
 
-_SHORTEST_SECONDS: Final = 1.0
-_LONGEST_SECONDS: Final = 30.0
-_LONGEST_REASON: Final = 1_000
-"""Characters."""
-
 
 def given_back(reason: str) -> Retry:
     """What comes of an attempt that is given back, for that reason."""
-    return Retry(Failure(CONTRACT_CHANGED, shortened(reason, _LONGEST_REASON)), 0.0, is_given_back=True)
+    return Retry(Failure(CONTRACT_CHANGED, shortened(reason, MESSAGES_LONGEST_REASON)), 0.0, is_given_back=True)
 
 
 def unknown_code(what: str, name: str, worker: str) -> str:
@@ -645,5 +633,5 @@ def rest_of(failure: Failure, since_ms: int, now_ms: int, wait_seconds: float, *
         text = f"for {waited:.0f} s no worker took it (ACTS_CONTRACT_WAIT_SECONDS): {failure.message}"
         return Failure(CONTRACT_CHANGED, text, is_for_no_alternative=True)
     tried = min(waited, (now_ms - code_came_ms) / 1000)
-    rest = min(max(tried / 4, _SHORTEST_SECONDS), _LONGEST_SECONDS) * random.uniform(0.75, 1.25)
+    rest = min(max(tried / 4, SHORTEST_SECONDS), MESSAGES_LONGEST_SECONDS) * random.uniform(0.75, 1.25)
     return min(rest, wait_seconds - waited)

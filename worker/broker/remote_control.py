@@ -23,6 +23,7 @@ from celery.worker.consumer.control import Control
 from celery.worker.control import Panel, control_command
 
 from ...broker_config import Settings
+from .. import limits
 from ..process import count_refusal
 from .attempts import seal_of
 from .transport import REPLIES, UUID
@@ -37,7 +38,6 @@ from .transport import REPLIES, UUID
 # log looks there, too (`recovery.heartbeats`). Calls that were sent and forgotten have left the run and go on.
 
 COMMAND: Final = "acts_cancel"
-_MOST: Final = 10_000
 
 
 class Cancellations:
@@ -74,7 +74,7 @@ class Cancellations:
     def _stop(self, seal: str) -> None:
         with self._lock:
             self._runs[seal] = None
-            while len(self._runs) > _MOST:
+            while len(self._runs) > limits.REMOTE_CONTROL_MOST:
                 self._runs.popitem(last=False)
             at_work = tuple(self._at_work.get(seal, ()))
         for stop in at_work:

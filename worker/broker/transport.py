@@ -51,6 +51,16 @@ from ...broker_config import (
 )
 from ...protocol import Limits
 from ..errors import InfrastructureError, QueueRefused
+from ..limits import (
+    ENVELOPE_BYTES,
+    LONGEST_ID,
+    MOST_BUFFERED,
+    SHARES_OF_CALLS,
+    TRANSPORT_LONGEST_WAIT_SECONDS,
+    TRANSPORT_MOST,
+    TRANSPORT_MOST_BYTES,
+    TRANSPORT_TRIES,
+)
 from ..outages import watched
 from ..process import BoundedNames, count_refusal
 from .messages import (
@@ -109,7 +119,6 @@ logger = logging.getLogger(__name__)
 
 REPLIES: Final = "reply.celery.pidbox"
 """The exchange of the answers to remote control."""
-_LONGEST_WAIT_SECONDS: Final = 5
 
 
 class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
@@ -132,7 +141,7 @@ class BackendConnection(Connection):  # type: ignore[misc]  # kombu has no types
 
     def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
         """Wait for the server and connect. Celery's workers would look again after 30 s where it was away for long."""
-        return super().ensure_connection(*arguments, **{"interval_max": _LONGEST_WAIT_SECONDS, **options})
+        return super().ensure_connection(*arguments, **{"interval_max": TRANSPORT_LONGEST_WAIT_SECONDS, **options})
 
     def Pool(self, limit: int | None = None, **_: Any) -> Any:
         """Return a pool of connections that are like this one."""
@@ -282,9 +291,6 @@ def _drop(where: str, error: Exception) -> None:
 # which tasks belong there, and that a task is carried out and that is all. Nothing of ours is followed by another task,
 # belongs to a group, waits or expires: a message that asks Celery for such a thing was not written by us.
 
-_ENVELOPE_BYTES: Final = 1024 * 1024
-"""What Celery may add to a message of ours."""
-_LONGEST_ID: Final = 200
 _TAKEN_FROM: Final = "taken_from"
 _NOT_OWN: Final = ("acts.", "celery.")
 """How the names of our tasks and of Celery's begin; an operator's own tasks have other names."""
@@ -329,7 +335,7 @@ class Admission:
     """What the queues of a worker admit."""
 
     def __init__(self, settings: Settings) -> None:
-        self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + _ENVELOPE_BYTES
+        self._most_bytes = int(settings.limit_call_bytes) + 2 * int(settings.limit_message_bytes) + ENVELOPE_BYTES
         self._tasks = defaultdict[str, set[str]](set)
         self._tasks[settings.queue_instances] |= {EXECUTE_INSTANCE, DELIVER, PROBE}
         self._tasks[settings.queue_delegates] |= {EXECUTE_DELEGATE, PROBE}
@@ -342,7 +348,7 @@ class Admission:
         headers = message.headers
         if not isinstance(headers, dict) or not all(isinstance(headers.get(key), str) for key in _NAMED):
             return "it is no task"
-        if len(headers["id"]) > _LONGEST_ID or not headers["id"].isprintable():
+        if len(headers["id"]) > LONGEST_ID or not headers["id"].isprintable():
             return "its id is too long, or no line of text"
         if not self._belongs(headers["task"].removesuffix(SEVERAL), queue_of(message)):
             return f"the task {headers['task']!r:.200} does not belong there"
@@ -382,8 +388,6 @@ def _extra(headers: Mapping[str, Any], properties: Mapping[str, Any]) -> str | N
 # The name of a task in events has the activity or delegate behind it, `acts.execute_activity.sendMail`: exporters and
 # dashboards show figures by the name. A submission can name delegates, so a process gives only so many names.
 
-_MOST_BUFFERED: Final = 300
-"""How many events are published together at most."""
 _WITH_CODE: Final = frozenset({EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE})
 _names: Final = BoundedNames()
 
@@ -391,7 +395,7 @@ _names: Final = BoundedNames()
 class ThreadSafeDispatcher(EventDispatcher):  # type: ignore[misc]  # celery has no types
     """Celery's dispatcher, with a flush that loses nothing, and a larger buffer."""
 
-    def __init__(self, *arguments: Any, buffer_limit: int = _MOST_BUFFERED, **options: Any) -> None:
+    def __init__(self, *arguments: Any, buffer_limit: int = MOST_BUFFERED, **options: Any) -> None:
         super().__init__(*arguments, buffer_limit=buffer_limit, **options)
 
     def send(self, type: str, *arguments: Any, **fields: Any) -> None:
@@ -450,16 +454,11 @@ EVENTS: Final = f"{__name__}:ThreadSafeEvents"
 #
 # A writer to the queue is not trusted: how many tasks an envelope has, and its bytes, are bounded.
 
-_MOST: Final = 20
-"""How many tasks share a message at most."""
-_MOST_BYTES: Final = 64 * 1024
-"""How many bytes they may have together."""
 _SHARES: Final[Mapping[str, int]] = {EXECUTE_INSTANCE: 16, DELIVER: 1}
 """Into so many messages the tasks of a name that lie in a queue go before these hold more than one each.
 
 A lane may be long, and results that come together are written together.
 """
-_SHARES_OF_CALLS: Final = 4
 
 
 def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
@@ -469,18 +468,18 @@ def enveloped(tasks: Iterable[TaskMessage]) -> Iterator[TaskMessage]:
         groups[task.task, task.queue, task.is_forgotten, task.returned, task.format].append(task)
     for (name, *_), group in groups.items():
         queued = max(len(group), *(task.queued for task in group))
-        size = max(1, min(_MOST, queued // _SHARES.get(name, _SHARES_OF_CALLS)))
+        size = max(1, min(TRANSPORT_MOST, queued // _SHARES.get(name, SHARES_OF_CALLS)))
         for part in _parts(group, size):
             yield part[0] if len(part) == 1 else envelope_task(part)
 
 
 def _parts(tasks: Sequence[TaskMessage], size: int) -> Iterator[list[TaskMessage]]:
     part: list[TaskMessage] = []
-    free = _MOST_BYTES
+    free = TRANSPORT_MOST_BYTES
     for task in tasks:
         if part and (len(part) == size or free < len(task.body)):
             yield part
-            part, free = [], _MOST_BYTES
+            part, free = [], TRANSPORT_MOST_BYTES
         part.append(task)
         free -= len(task.body)
     yield part
@@ -564,8 +563,6 @@ class Part:
 
 # The broker's failures: reported as errors of ours, and outlasted where nothing may get lost.
 
-_TRIES: Final = 120
-
 
 _SILENT: Final = "it does not answer; RabbitMQ takes nothing while it is short of memory or disk (rabbitmqctl status)"
 
@@ -599,7 +596,9 @@ def _is_permanent(error: BaseException) -> bool:
 
 def retry_while_unavailable(act: Callable[[], None]) -> None:
     """Do something again while the broker is away or full, for some minutes. Raises `InfrastructureError`."""
-    retry_over_time(act, InfrastructureError, max_retries=_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5)
+    retry_over_time(
+        act, InfrastructureError, max_retries=TRANSPORT_TRIES, interval_start=0.1, interval_step=0.2, interval_max=5
+    )
 
 
 # What a task leaves in the worker's log: one line, when it has ended, with its run, instance and call.

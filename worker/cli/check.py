@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from .options import (
     COMPLETED,
     FAILED,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 # `acts check --runs`: what becomes of the calls of runs under way when code is deployed (SPEC R17.2).
 
-_MOST_NAMED: Final = 5
-"""Instances that a line names."""
 _ORDER: Final = ("will", "may", "held")
 _WORDS: Final = {
     "will": click.style("will", fg="red", bold=True),
@@ -114,8 +113,8 @@ def _lines(found: list[RunRefusal]) -> Iterator[str]:
     for (order, run, index, tool, reason), instances in sorted(
         alike.items(), key=lambda pair: tuple(map(str, pair[0]))
     ):
-        named = ", ".join(islice(instances, _MOST_NAMED))
-        more = f" and {len(instances) - _MOST_NAMED} more" if len(instances) > _MOST_NAMED else ""
+        named = ", ".join(islice(instances, limits.MOST_NAMED))
+        more = f" and {len(instances) - limits.MOST_NAMED} more" if len(instances) > limits.MOST_NAMED else ""
         where = f" in {escaped(named)}{more}" if instances else ""
         call = f"call {call_name(index, tool)}" if index is not None else f"tool {escaped(tool)}"
         yield f"{_WORDS[_ORDER[order]]}  run {run} {call}{where}: {escaped(reason)}"
@@ -123,8 +122,6 @@ def _lines(found: list[RunRefusal]) -> Iterator[str]:
 
 # What `acts run` and `acts submit` say of what `acts check` knows: its findings, before anything runs.
 
-MOST_TOLD: Final = 20
-"""Warnings that are printed; `acts check` prints all."""
 WARNING: Final = "warning"
 
 
@@ -168,10 +165,10 @@ check_options: Final = bundled("checks", Checks)
 
 
 def _print(warnings: Sequence[Finding]) -> None:
-    for finding in islice(warnings, MOST_TOLD):
+    for finding in islice(warnings, limits.MOST_TOLD):
         tell(click.unstyle(finding_line(finding)))
-    if len(warnings) > MOST_TOLD:
-        tell(f"{len(warnings) - MOST_TOLD} more: `acts check` prints all")
+    if len(warnings) > limits.MOST_TOLD:
+        tell(f"{len(warnings) - limits.MOST_TOLD} more: `acts check` prints all")
 
 
 @command("Find all errors and findings without running anything.")
@@ -276,12 +273,7 @@ def _simulation(plan: Plan) -> dict[str, Any]:
     }
 
 
-_MOST_PROMISED: Final = 100
-MOST_READERS: Final = 100_000
-"""So many readers of branches are listed, over all branches: where many read what many write there may be millions."""
-
-
-def branches(plan: Plan, *, most_readers: int = MOST_READERS) -> list[dict[str, Any]]:
+def branches(plan: Plan, *, most_readers: int = limits.MOST_READERS) -> list[dict[str, Any]]:
     """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
     from ...protocol.plan.graph import Audience
 
@@ -359,13 +351,13 @@ def _promised_lines(plan: Plan) -> Iterator[str]:
 
     if plan.promised:
         yield f"{heading('promised')}  a run needs these values, or config.promise_seconds to wait for them"
-    for promised in plan.promised[:_MOST_PROMISED]:
+    for promised in plan.promised[: limits.MOST_PROMISED]:
         where = f" in instance {escaped(promised.instance)}" if promised.instance is not None else ""
         schema = escaped(json.dumps(promised.schema, ensure_ascii=False))
         use = "" if promised.needed else "  (no call waits for it)"
         yield f"  {escaped(str(promised.place))}{where}  {shortened(schema, 200)}{use}"
-    if len(plan.promised) > _MOST_PROMISED:
-        yield f"  and {len(plan.promised) - _MOST_PROMISED} more: see --json"
+    if len(plan.promised) > limits.MOST_PROMISED:
+        yield f"  and {len(plan.promised) - limits.MOST_PROMISED} more: see --json"
 
 
 def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

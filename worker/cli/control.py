@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from ..actions import ACTIONS
 from .inspect import at_option, message_id, print_status
 from .options import (
@@ -71,8 +72,6 @@ def ordering(
     return command(action)(function)
 
 
-_MANY: Final = 100
-"""So many calls are not given up on a terminal without a question."""
 _yes_option = click.option(
     "--yes", "-y", is_flag=True, help="Do not ask. On a terminal it asks first if much would end."
 )
@@ -81,7 +80,7 @@ _yes_option = click.option(
 def _ask_to_cancel(found: Run, _: Given) -> None:
     counts = found.status()["calls"]
     left = sum(counts.get(status, 0) for status in ("waiting", "running", "held"))
-    if left >= _MANY:
+    if left >= limits.CONTROL_MANY:
         confirmed(f"end run {found.id} with {counted(left, 'call')} that have not ended?")
 
 
@@ -145,9 +144,6 @@ send = ordering(
 
 # `acts retry`: failed calls again, in the same run, or taken as done with a value given.
 
-_MOST_NAMED: Final = 20
-"""How many stale calls are named at a terminal; --json has all."""
-
 
 def _read_retry(_: Common, given: Given) -> Given:
     if given["effects"] and not given["downstream"]:
@@ -167,8 +163,8 @@ def _print_retry(document: Given, given: Given, common: Common) -> None:
         if given["downstream"]:
             remedy = "not done again" if given["effects"] else "with effects (--effects), or sent (--effects)"
             remedy = f"at work, {remedy}"
-        left = f" and {len(stale) - _MOST_NAMED} more" if len(stale) > _MOST_NAMED else ""
-        tell(f"{counted(len(stale), 'call')} stale: {', '.join(stale[:_MOST_NAMED])}{left}; {remedy}")
+        left = f" and {len(stale) - limits.CONTROL_MOST_NAMED} more" if len(stale) > limits.CONTROL_MOST_NAMED else ""
+        tell(f"{counted(len(stale), 'call')} stale: {', '.join(stale[: limits.CONTROL_MOST_NAMED])}{left}; {remedy}")
     print_status(document, common)
 
 

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import limits
 from .options import COMPLETED, FAILED, Common, Interrupted, command, load_registry
 from .output import counted, escaped, print_json, print_lines, tell
 from .progress import is_live
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from ...protocol import Plan
     from ..client.client import Client
     from ..client.evaluation import Case, Trial, Trials
-
-_MOST_TOLD: Final = 20
-"""Faults of the file, and cases that have not passed, that are told to people."""
-_QUIET_SECONDS: Final = 15.0
 
 
 @command("Run cases for several models and compare.", "eval")
@@ -167,9 +164,9 @@ def _require(problems: Sequence[Any]) -> None:
     from ...protocol import Problem, Rejected
 
     if problems := list(dict.fromkeys(problems)):
-        left = len(problems) - _MOST_TOLD
+        left = len(problems) - limits.MOST_TOLD
         more = [Problem("", f"{counted(left, 'more fault')} in it")] if left > 0 else []
-        raise Rejected([*problems[:_MOST_TOLD], *more])
+        raise Rejected([*problems[: limits.MOST_TOLD], *more])
 
 
 async def _run(settings: Settings, trials: Trials, done: list[Trial], *, is_own: bool) -> None:
@@ -193,12 +190,12 @@ async def _run(settings: Settings, trials: Trials, done: list[Trial], *, is_own:
 def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
     """Shows how many are done, and how many of them have not passed."""
     if not is_live():
-        quiet_until = time.monotonic() + _QUIET_SECONDS
+        quiet_until = time.monotonic() + limits.QUIET_SECONDS
 
         def say(done: int, failed: int) -> None:
             nonlocal quiet_until
             if time.monotonic() >= quiet_until:
-                quiet_until = time.monotonic() + _QUIET_SECONDS
+                quiet_until = time.monotonic() + limits.QUIET_SECONDS
                 tell(f"{done} of {total} done, {failed} not passed")
 
         yield say
@@ -221,8 +218,8 @@ def _print(done: Sequence[Trial], models: Sequence[str | None], *, as_json: bool
         print_json({"models": summaries, "cases": [trial.to_dict() for trial in done]})
         return
     failed = [trial for trial in done if not trial.has_passed]
-    lines = [_failure(trial, has_runs=has_runs) for trial in failed[:_MOST_TOLD]]
-    if (left := len(failed) - _MOST_TOLD) > 0:
+    lines = [_failure(trial, has_runs=has_runs) for trial in failed[: limits.MOST_TOLD]]
+    if (left := len(failed) - limits.MOST_TOLD) > 0:
         lines.append(f"{counted(left, 'more case')} not as expected: --json lists all")
     print_lines([*lines, *([""] if lines else []), *_table(summaries)])
 

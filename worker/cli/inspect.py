@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from ..errors import InstanceDeleted, InstanceNotFound
 from .options import REJECTED, RUN, Common, Failed, bundled, command, option
 from .output import (
@@ -89,8 +90,6 @@ _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
 _NEWEST: Final = 50
 """Messages of a log that are printed where nothing else is asked for."""
-_WIDTH: Final = 400
-"""Characters of one message."""
 _OF_TICK: Final = ("tick", "status", "model", "usage", "calls", "errors", "reason", "output")
 """What is told of a tick as JSON, where it is known."""
 _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
@@ -345,6 +344,6 @@ def _tool(entry: LogEntry) -> str | None:
 
 def _line(message: Mapping[str, Any], view: View) -> str:
     text = json.dumps(message, ensure_ascii=False)
-    if view.is_all or len(text) <= _WIDTH:
+    if view.is_all or len(text) <= limits.INSPECT_WIDTH:
         return text
-    return f"{text[:_WIDTH]}… ({len(text):,} characters)"
+    return f"{text[: limits.INSPECT_WIDTH]}… ({len(text):,} characters)"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from .. import limits
 from ..errors import ActivitiesError, BadBody, NotPossibleNow, WorkerError
 from .output import (
     OutputFailed,
@@ -112,7 +113,6 @@ UNAVAILABLE: Final = 3
 NOT_POSSIBLE: Final = 4
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
-NOBODY_READS: Final = 141
 
 DEBUG: Final = "ACTS_DEBUG"
 """The environment variable that asks for tracebacks."""
@@ -149,7 +149,7 @@ class Interrupted(Exception):
 def report(error: BaseException) -> int:
     """Tell of an error on stderr and return the exit code it means."""
     if isinstance(error, OutputFailed) and error.is_closed:
-        return NOBODY_READS
+        return limits.NOBODY_READS
     if os.environ.get(DEBUG):
         write_error("".join(traceback.format_exception(error)))
     code, lines = explain(error)
@@ -486,8 +486,6 @@ naming_options: Final = bundled("naming", Naming)
 # them.
 
 Of = TypeVar("Of")
-_SHOWN: Final = 20
-"""Runs that are listed before something is deleted."""
 _WRITTEN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)\Z", re.ASCII)
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LETTERS: Final = "kmgt"
@@ -553,8 +551,8 @@ def print_undone(
 ) -> None:
     """List the runs of which something would be deleted, the first of them, and what that comes to."""
     runs = document["runs"]
-    more = [f"… and {len(runs) - _SHOWN} more"] if len(runs) > _SHOWN else []
-    common.print(document, [*map(line, runs[:_SHOWN]), *more, *sums])
+    more = [f"… and {len(runs) - limits.OPTIONS_SHOWN} more"] if len(runs) > limits.OPTIONS_SHOWN else []
+    common.print(document, [*map(line, runs[: limits.OPTIONS_SHOWN]), *more, *sums])
     if runs:
         tell("nothing is deleted yet: with --yes it is")
 

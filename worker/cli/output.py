@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
+from .. import limits
+
 if TYPE_CHECKING:
     from ...protocol import Finding
 
-
-LONGEST_LINE: Final = 1_000
-"""Characters of one error line on stderr; machine output is never cut."""
 
 # The zero-width joiners are part of words and of emoji; everything else that cannot be seen is escaped.
 _JOINERS: Final = "\u200c\u200d"
@@ -85,8 +84,8 @@ def print_either(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
 def tell(message: str) -> None:
     """Write one line to stderr, `message` made fit to be one."""
     line = escaped(" ".join(message.split()))
-    if len(line) > LONGEST_LINE:
-        line = line[: LONGEST_LINE - 1] + "…"
+    if len(line) > limits.LONGEST_LINE:
+        line = line[: limits.LONGEST_LINE - 1] + "…"
     write_error(f"acts: {line}\n")
 
 
@@ -167,8 +166,6 @@ def _writing() -> Iterator[TextIO]:
 #
 # What is long is cut, and says how much is left out; `WHOLE` cuts nothing.
 
-INLINE_WIDTH: Final = 88
-"""A list of scalars that is not longer stays on one line."""
 
 _LOOKS_LIKE_JSON: Final = re.compile(r"(?:null|true|false|-?\d[\d.eE+-]*)\Z")
 _SYNTAX_AT_START: Final = tuple("\"'[]{}|>-#&*!%@`")
@@ -249,9 +246,9 @@ def _entry_lines(label: str, value: Any, indent: int, cut: Cut) -> Iterator[str]
 
 
 def _is_inline(value: Sequence[Any], indent: int) -> bool:
-    if len(value) > INLINE_WIDTH or any(isinstance(item, (dict, list)) for item in value):
+    if len(value) > limits.INLINE_WIDTH or any(isinstance(item, (dict, list)) for item in value):
         return False
-    return len(inline(value)) + indent <= INLINE_WIDTH
+    return len(inline(value)) + indent <= limits.INLINE_WIDTH
 
 
 def _is_plain(text: str) -> bool:
@@ -278,8 +275,6 @@ def _key(key: str, cut: Cut) -> str:
 #
 # Every line is plain text but for the colours of headings; `output` takes those away where they do not belong.
 
-SHOWN_INSTANCES: Final = 20
-"""Instances of a simulation that are shown."""
 
 _COLOURS: Final = {
     "completed": "green",
@@ -385,7 +380,7 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
     """A simulation: what would be there in the end, what would not run, and what each branch leaves out."""
     yield heading("simulated") + f"  {counts_line(Counter(call['status'] for call in document['calls']))}"
     yield from data_lines("global", document["global"])
-    shown = list(document["instances"].items())[:SHOWN_INSTANCES]
+    shown = list(document["instances"].items())[: limits.SHOWN_INSTANCES]
     for instance, kinds in shown:
         yield from data_lines(instance, kinds)
     if (left := len(document["instances"]) - len(shown)) > 0:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from .options import bundled, option
 from .output import (
     SHORT,
@@ -46,17 +47,14 @@ if TYPE_CHECKING:
 
 # Requests to models that are made again: what `acts status` says of them, and what a command that waits says.
 
-_LOOK_SECONDS: Final = 1.0
-_MOST_SHOWN: Final = 3
-
 
 def unanswered_lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Of each request, from `Run.status`, what the model has said and when it is asked again; of many the soonest."""
-    for one in told[:_MOST_SHOWN]:
+    for one in told[: limits.MOST_SHOWN]:
         what = "the request of the loop" if one["call"] is None else f"call {escaped(one['call'])}"
         yield f"the model has not answered {what} ({escaped(one['type'])}: {escaped(one['message'])}): {_when(one)}"
-    if len(told) > _MOST_SHOWN:
-        yield f"the model has not answered {counted(len(told) - _MOST_SHOWN, 'more request')}: --json lists them"
+    if len(told) > limits.MOST_SHOWN:
+        yield f"the model has not answered {counted(len(told) - limits.MOST_SHOWN, 'more request')}: --json lists them"
 
 
 def unanswered_words(told: Sequence[Mapping[str, Any]]) -> str:
@@ -72,7 +70,7 @@ def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> A
     """While the block lasts, show now and then which requests of a run are made again."""
 
     def look(is_over: ThreadEvent) -> None:
-        while not is_over.wait(_LOOK_SECONDS):
+        while not is_over.wait(limits.LOOK_SECONDS):
             try:
                 told = run.status().get("unanswered", [])
             except Exception:  # the command that waits for the run says what is wrong with the server
@@ -87,12 +85,6 @@ def _when(one: Mapping[str, Any]) -> str:
     again = one["again_in_seconds"]
     when = f"again in {again:.0f} s" if again >= 1 else "it is being asked again"
     return f"asked {counted(one['tries'], 'time')}, {when}"
-
-
-_SHOWN: Final = 60
-"""So many characters are shown of a text that is being written."""
-_QUIET_SECONDS: Final = 15.0
-"""So long nothing more is told of requests to models, where there is no bar."""
 
 
 def wait(
@@ -153,7 +145,7 @@ class Ticks:
             return False
         if event.kind == "text":
             self._text = self._text[: event.at] + (event.text or "")
-            words = escaped(" ".join(self._text.split())[-_SHOWN:])
+            words = escaped(" ".join(self._text.split())[-limits.PROGRESS_SHOWN :])
             self.line = f"tick {event.tick}: {words}"
         elif event.kind == "tick":
             self._text, self.line = "", f"tick {event.tick} {event.status}"
@@ -168,7 +160,7 @@ class _Teller:
 
     def __call__(self, told: Sequence[Mapping[str, Any]]) -> None:
         if told and time.monotonic() >= self._quiet_until:
-            self._quiet_until = time.monotonic() + _QUIET_SECONDS
+            self._quiet_until = time.monotonic() + limits.QUIET_SECONDS
             for line in unanswered_lines(told):
                 tell(line)
 
@@ -220,11 +212,7 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
 # By default it is short: counts, what failed, the values of a few instances, and of each value the beginning. What is
 # asked for by an option counts for `--json` too; what is only left out to be short is never left out there.
 
-MOST: Final = 10
-"""Kinds of failures that are shown where no limit is given."""
 _INSTANCES: Final = 5
-_MOST_WAITING: Final = 5
-"""Likewise instances."""
 _FAILED: Final = ("failed", "skipped")
 _OTHERS: Final = ("waiting", "held", "running", "done", "sent", "latent")
 
@@ -249,7 +237,7 @@ class View:
         """How much of a value is shown."""
         return WHOLE if self.is_all else SHORT
 
-    def most(self, default: int = MOST) -> int | None:
+    def most(self, default: int = limits.PROGRESS_MOST) -> int | None:
         """How many lines of a kind are shown; None is all."""
         return self.limit if self.limit is not None else None if self.is_all else default
 
@@ -328,10 +316,10 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 def waiting_lines(told: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
     """What calls wait for that is no call: a few of them (see `Run.status`)."""
-    for one in told[:_MOST_WAITING]:
+    for one in told[: limits.PROGRESS_MOST_WAITING]:
         who = "the run" if one["call"] is None else f"call {escaped(one['call'])}"
         yield f"  {who} waits: {escaped(one['reason'] or '')}"
-    if (left := len(told) - _MOST_WAITING) > 0:
+    if (left := len(told) - limits.PROGRESS_MOST_WAITING) > 0:
         yield f"  … and {left} more: acts status --json"
 
 

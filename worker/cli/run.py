@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from ..errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld
 from .check import Checks, check_options
 from .options import (
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 # A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr, or what
 # else its calls wait for.
 
-QUIET_SECONDS: Final = 3.0
-_ANSWER_SECONDS: Final = 1.5
-
 
 def no_worker_hint(
     settings: Settings,
@@ -66,7 +64,7 @@ def no_worker_hint(
     """
 
     def look(is_over: ThreadEvent) -> None:
-        if not is_over.wait(QUIET_SECONDS):
+        if not is_over.wait(limits.RUN_QUIET_SECONDS):
             deserted = _deserted(settings, queues())
             if deserted and not is_over.is_set():
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
@@ -97,7 +95,9 @@ def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
     from ..runner.application import make_client_application
 
     try:
-        answers = make_client_application(settings).control.inspect(timeout=_ANSWER_SECONDS).active_queues() or {}
+        answers = (
+            make_client_application(settings).control.inspect(timeout=limits.RUN_ANSWER_SECONDS).active_queues() or {}
+        )
     except Exception:  # it is a kindness; what is wrong with the broker is said where the run needs it
         return []
     served = {queue["name"] for answer in answers.values() for queue in answer}
@@ -109,8 +109,6 @@ _GONE: Final = (
 )
 _NOT_RAISED: Final = ("InvalidParameters", "OutputError", "Rejected", "Stopped", "Unknown", "Untrusted", "WorkerLost")
 """The types of errors that the engine itself gives."""
-_MOST_TOLD: Final = 20
-"""Calls that are told of on stderr."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,13 +261,13 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
     from ..client.call_results import await_background
 
     dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
-    for letter in dead[:_MOST_TOLD]:
+    for letter in dead[: limits.MOST_TOLD]:
         name = call_name(letter["index"], letter["activity"] or letter["delegate"] or "?")
         where = f" in {letter['instance']}" if letter["instance"] is not None else ""
         error = letter["error"]
         tell(f"call {name}{where} was sent and forgotten, and failed: {error['type']}: {error['message']}")
-    if len(dead) > _MOST_TOLD:
-        tell(f"{len(dead) - _MOST_TOLD} more calls that were sent and forgotten failed: --json lists all")
+    if len(dead) > limits.MOST_TOLD:
+        tell(f"{len(dead) - limits.MOST_TOLD} more calls that were sent and forgotten failed: --json lists all")
     return dead
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from ..health_file import health_files, read_health
 from .inspect import at_option, message_id
 from .options import COMPLETED, FAILED, REJECTED, RUN, UNAVAILABLE, Common, Failed, command
@@ -39,14 +40,18 @@ if TYPE_CHECKING:
 
 STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
 """What `--status` may be."""
-_MOST: Final = 20
 
 
 @command("Print the runs that are kept, the newest first.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
 @click.option("--name", metavar="TEXT", help="Only runs of this name or with this tag.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=_MOST, show_default=True, metavar="N", help="At most so many."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=limits.RUNS_MOST,
+    show_default=True,
+    metavar="N",
+    help="At most so many.",
 )
 def runs(status: RunStatus | None, name: str | None, limit: int, *, common: Common) -> None:
     """Print the newest runs: id, name and tags, status, calls, age, duration, cost. With --json one document a line.
@@ -110,8 +115,6 @@ def _tell_of_held(run: Run) -> Callable[[Event], None]:
 
 # `acts explain`: which messages of the log a value came from (SPEC R11.2).
 
-_LONGEST: Final = 100
-"""Characters of a value on one line; --json prints all of it."""
 _COLOURS: Final = {"contributes": "green", "overwritten": "yellow", "removes": "yellow", "conflict": "red"}
 
 
@@ -200,7 +203,7 @@ def _absence_lines(absence: Mapping[str, Any]) -> Iterator[str]:
         where = f" in {escaped(writer['instance'])}" if writer["instance"] is not None else ""
         error = writer["error"]
         cause = f"{error.get('type')}: {error.get('message')}" if error is not None else writer["reason"]
-        why = f": {escaped(shortened(cause, _LONGEST * 3))}" if cause else ""
+        why = f": {escaped(shortened(cause, limits.LONGEST * 3))}" if cause else ""
         whom = f", which call {writer['needed_by']} lacks" if writer["needed_by"] is not None else ""
         places = escaped(", ".join(writer["places"]))
         yield f"  call {name}{where} writes {places}{whom}: {status_word(writer['status'])}{why}"
@@ -219,7 +222,7 @@ def _value(holder: Mapping[str, Any], conflict: str | None = None) -> str:
         return f"cannot be read: {escaped(conflict)}"
     if "value" not in holder:
         return "is not there"
-    return "= " + shortened(inline(holder["value"]), _LONGEST)
+    return "= " + shortened(inline(holder["value"]), limits.LONGEST)
 
 
 def _writer(message: Mapping[str, Any]) -> str:
@@ -233,8 +236,6 @@ def _writer(message: Mapping[str, Any]) -> str:
 #
 # A worker writes how it is into `ACTS_HEALTH_FOLDER` (`worker/runner/runtime.py`); one that has not for long does
 # not work.
-
-_OLD_SECONDS: Final = 30.0
 
 
 @command("Say whether the workers of this machine are well.")
@@ -271,6 +272,6 @@ def _examine(file: Path) -> dict[str, Any]:
     problems = dict(found.problems)
     if not found.is_alive:
         problems["it"] = f"is dead: there is no process {found.pid}"
-    elif silent_seconds > _OLD_SECONDS:
+    elif silent_seconds > limits.OLD_SECONDS:
         problems["it"] = f"has given no sign of life for {silent_seconds:.0f} s"
     return {"worker": found.worker, "problems": problems}

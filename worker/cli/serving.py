@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .. import limits
 from .options import REJECTED, RUN, Common, Failed, command, load_registry
 from .output import flush, print_json, print_text, tell
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ..telemetry.sending import Exported, TraceExport
 
 
-_ASKED_SECONDS: Final = 3.0
 _DAY_SECONDS: Final = 86_400
 
 
@@ -40,7 +40,7 @@ def ask_log(settings: Settings) -> None:
     for each in (settings, settings.for_reading):
         with (
             redis_errors(each),
-            connect_once(each, each.require_redis(), timeout_seconds=_ASKED_SECONDS) as redis,
+            connect_once(each, each.require_redis(), timeout_seconds=limits.SERVING_ASKED_SECONDS) as redis,
         ):
             redis.ping()
 
@@ -96,9 +96,6 @@ def log_to_stderr(settings: Settings) -> None:
 
 # `acts metrics`: what is in the log and the queues, for Prometheus (docs/observe.md, "Figures").
 
-_ANSWER_SECONDS: Final = 5.0
-"""How long a server may owe an answer: Prometheus waits ten seconds for all."""
-
 
 @command("Show figures of the log and the queues to Prometheus.")
 @click.option("--port", type=click.IntRange(0, 65_535), required=True, help="Where to listen; 0 for any free port.")
@@ -143,9 +140,9 @@ def _collection(settings: Settings) -> Collector:
     from ..store.connections import connect_once
     from ..telemetry.figures import Collection, LogReader, QueueReader
 
-    log = connect_once(settings, settings.require_redis(), timeout_seconds=_ANSWER_SECONDS)
+    log = connect_once(settings, settings.require_redis(), timeout_seconds=limits.SERVING_ANSWER_SECONDS)
     url = redis_url_of(settings.require_broker())
-    broker = connect_once(settings, url, timeout_seconds=_ANSWER_SECONDS) if url is not None else None
+    broker = connect_once(settings, url, timeout_seconds=limits.SERVING_ANSWER_SECONDS) if url is not None else None
     names = dict.fromkeys((*queue_names(settings), *registry.queues()))
     app = make_client_application(settings)
     queues = QueueReader(app, broker, queue_prefix(settings), names, log=log, key_prefix=settings.key_prefix)

@@ -13,13 +13,12 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from .. import limits
 from .options import Failed, bundled, option
 
 if TYPE_CHECKING:
     from ...broker_config import Settings
 
-
-_CHUNK_BYTES: Final = 1024 * 1024
 
 _ALLOW: Final[Mapping[str, Any]] = {
     "multiple": True,
@@ -157,7 +156,7 @@ def _name(file: str) -> str:
 def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:
     """Everything from a stream, which may be a pipe without an end."""
     content = bytearray()
-    while chunk := stream.read(_CHUNK_BYTES):
+    while chunk := stream.read(limits.SOURCE_CHUNK_BYTES):
         content += chunk
         if len(content) > limit_bytes:
             raise _too_large(name, "more bytes", limit_bytes)
@@ -178,8 +177,6 @@ def _refused(message: str) -> Exception:
 # Writing a file whole or not at all: what was there stays until the last byte of the new one is written.
 #
 # What is written holds values of runs: a new file is its owner's alone to read, one that was there keeps its mode.
-
-_OWN: Final = 0o600
 
 
 def write_whole(path: Path, parts: Iterable[str]) -> None:
@@ -207,7 +204,7 @@ def writing_whole(paths: Sequence[Path]) -> Iterator[list[IO[str]]]:
 
 def _opened(draft: Path, path: Path) -> IO[str]:
     draft.unlink(missing_ok=True)
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN)
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, limits.SOURCE_OWN)
     if path.is_file():
         os.fchmod(number, stat.S_IMODE(path.stat().st_mode))
     return os.fdopen(number, "w", encoding="utf-8", errors="surrogatepass")

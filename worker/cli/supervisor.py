@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, Final
 
+from .. import limits
 from ..backoff import Backoff
 from ..errors import Terminated
 from .options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE
@@ -48,8 +49,6 @@ def _wait_for_end() -> None:
 
 
 _BACKOFF: Final = Backoff(1.0, 30.0)
-_LASTING_SECONDS: Final = 60.0
-"""A process that ran as long is started again after the first delay."""
 _WAYS_TO_STOP: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
 """What the first, the second and every further request send on: finish what is under way; end; end by force."""
 
@@ -102,7 +101,7 @@ class Supervisor:
                 self._stop()
                 return
             lasted = asyncio.get_running_loop().time() - began
-            failures = 1 if lasted > _LASTING_SECONDS else failures + 1
+            failures = 1 if lasted > limits.LASTING_SECONDS else failures + 1
             delay = _BACKOFF.seconds(failures)
             name = self._announced[place]["worker"]
             tell(f"worker {name} ended by itself ({_told(code)}); another is started in {delay:g} s")

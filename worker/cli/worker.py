@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
+from .. import limits
 from .options import COMPLETED, UNAVAILABLE, Common, bundled, command, load_registry, option
 from .output import tell, write_error
 from .supervisor import LOADED, SHARED, end_if_terminated, end_with_supervisor
@@ -68,9 +69,6 @@ def _quotas(root: Path, own: Path) -> Iterator[float]:
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 COROUTINES: Final = "coroutines"
 POOLS: Final = (COROUTINES, "threads", "prefork", "solo")
-
-_LIKENESS: Final = 0.8
-_LOCAL_POLL_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ class _Start:
         from ...protocol.errors import Speller
         from ..registry.activities import registry
 
-        known, speller = [*queue_names(settings), *registry.queues()], Speller(likeness=_LIKENESS)
+        known, speller = [*queue_names(settings), *registry.queues()], Speller(likeness=limits.WORKER_LIKENESS)
         for name in _names(self.queues):
             if name not in known and (hint := speller.hint(name, known)):
                 yield f"no setting and no activity here names the queue {name!r}{hint}"
@@ -337,7 +335,7 @@ def _hasten(app: Celery, settings: Settings) -> None:
     be frequent: an embedded worker then ends at once.
     """
     if settings.require_broker().startswith("redis+socket:"):
-        options = {**app.conf.broker_transport_options, "polling_interval": _LOCAL_POLL_SECONDS}
+        options = {**app.conf.broker_transport_options, "polling_interval": limits.LOCAL_POLL_SECONDS}
         app.conf.broker_transport_options = options
 
 

@@ -12,17 +12,13 @@ from ...protocol.engine.events import CallStatus, Status
 from ...protocol.errors import Speller
 from ...protocol.plan.places import Places, WrittenPlaces
 from ...protocol.references import Reference
+from .. import limits
 from ..broker.attempts import call_name
 from ..store.definition import Definition
 from ..store.log import History
 from ..store.state import LaneState, RunState
 from .call_results import missing_in, promised_to
 
-MOST_WRITERS: Final = 20
-"""Writers that are named, those of what they lack included."""
-_MOST_INSTANCES: Final = 20
-"""Instances that are looked into."""
-_LIKENESS: Final = 0.7
 _OPEN: Final = (Status.WAITING.value, Status.RUNNING.value, Status.HELD.value)
 _WENT_ELSEWHERE: Final = "it wrote to another of its places"
 _WAITS_FOR_A_PERSON: Final = "it waits for a person: see `acts held`"
@@ -83,13 +79,13 @@ def absence(
     fold = lanes[-1].fold
     at_work = history.at_work().keys() if at is None else frozenset()
     calls = [call for lane in lanes for call in lane.known.values()]
-    near = Places([fold], [WrittenPlaces(calls)], Speller(likeness=_LIKENESS)).nearest(place)
+    near = Places([fold], [WrittenPlaces(calls)], Speller(likeness=limits.ABSENCE_LIKENESS)).nearest(place)
     having = list[LaneState]()
-    for name in islice(history.instances(), _MOST_INSTANCES) if instance is None else ():
+    for name in islice(history.instances(), limits.ABSENCE_MOST_INSTANCES) if instance is None else ():
         run.feed(history.lane(name))
         if (lane := run.lane(name)).fold.exists(place) or any(_writing(lane, place)):
             having.append(lane)
-    writers = tuple(islice(_writers(having[:1] or lanes, place, at_work), MOST_WRITERS))
+    writers = tuple(islice(_writers(having[:1] or lanes, place, at_work), limits.MOST_WRITERS))
     if at is None and any(writer.status in _OPEN for writer in writers):
         waits = history.waiting()
         for lane in lanes:

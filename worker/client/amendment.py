@@ -27,6 +27,7 @@ from ...protocol.calls.call import Call
 from ...protocol.engine.outcomes import holds_references, output_fault
 from ...protocol.errors import pointer
 from ...protocol.plan.additions import SoFar
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import pack
@@ -52,8 +53,6 @@ from .submitting import admitted
 #
 # See lua/amend.lua. A client that begins takes over from one that died on the way, and goes on with what that has
 # written.
-
-_AT_ONCE: Final = 200
 
 
 def refuse_a_copy(redis: Redis, keys: Keys) -> None:
@@ -142,7 +141,7 @@ class AmendmentSteps:
 
     def do_all(self, step: str, requests: Iterable[Mapping[str, Any]]) -> None:
         """One step for each request, many of them in a round trip."""
-        for some in batches(requests, _AT_ONCE):
+        for some in batches(requests, limits.AMENDMENT_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for request in some:
                     self._script.add(pipeline, self._keys, self._request(step, request))
@@ -220,8 +219,6 @@ def _misplaced(calls: list[Any], instance: str | None, at: tuple[str, ...]) -> I
 
 REPLACED: Final = "replaced by an amendment"
 """Why a call that had not begun was skipped."""
-_DROPPED_AT_ONCE: Final = 250
-"""How many calls one script skips: the server does nothing else meanwhile."""
 
 Check = Callable[[Any, SoFar], Plan]
 
@@ -353,10 +350,10 @@ class Amender:
 
     def _skip_many(self, request: dict[str, Any]) -> None:
         """Skip the dropped calls of a lane ahead of its own step where they are too many for one script."""
-        while len(dropped := request["dropped"]) > _DROPPED_AT_ONCE:
-            part = {"lane": request["lane"], "dropped": dropped[:_DROPPED_AT_ONCE], "detail": request["detail"]}
+        while len(dropped := request["dropped"]) > limits.DROPPED_AT_ONCE:
+            part = {"lane": request["lane"], "dropped": dropped[: limits.DROPPED_AT_ONCE], "detail": request["detail"]}
             self._steps.do("skip", **part)
-            request["dropped"] = dropped[_DROPPED_AT_ONCE:]
+            request["dropped"] = dropped[limits.DROPPED_AT_ONCE :]
 
 
 def _gathering(lanes: Iterable[_Lane], before: int) -> bool:

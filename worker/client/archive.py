@@ -29,13 +29,12 @@ from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, Asked
 from ...protocol.errors import json_text, shortened
-from ...protocol.limits import value_problems
+from ...protocol.limits import MOST_LABELS, value_problems
 from ...protocol.messages import EVERYWHERE, TRUST
-from ...protocol.state.labels import MOST_LABELS
 from ..backoff import batches
 from ..broker.messages import pack, unpack
 from ..errors import NoLoop, NoSuchTick
-from ..limits import limits_of
+from ..limits import AT_ONCE, LONGEST_PATH, MOST_NAMED, limits_of
 from ..registry.models import ModelRequest
 from ..store import keys as names
 from ..store.definition import FORMAT, require_format, unpack_definition
@@ -53,14 +52,10 @@ if TYPE_CHECKING:
     from .run import Run
 
 VERSION: Final = 1
-_AT_ONCE: Final = 500
 _NUMBERS: Final = frozenset({"format", "total", "submitted", "finished", "running", "bytes"})
 """Fields of the state that are numbers; the counts of calls by status (`n:…`) are, too."""
 _NUMBER: Final = re.compile(r"\d{1,13}\Z", re.ASCII)
 """A count, or a moment in ms that a date can have."""
-_LONGEST_PATH: Final = 200
-_MOST_NAMED: Final = 5
-"""Names in a path: more of them than anybody writes, and few enough for what shows a run."""
 _NOT_TAKEN: Final = frozenset({"look", "promises_due", "parent", "imported", "sent", OWNER})
 """Fields of the state that say something of work under way, or of other runs."""
 
@@ -106,10 +101,10 @@ def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] 
     calls = [found[index] for index in sorted(found)]
     shared = [f"{call.index} ({call.tool})" for call in calls if call.instance is None and not call.gather]
     if warn is not None and shared and not run.definition.is_template and len(run.lanes) > 1:
-        more = f" and {len(shared) - _MOST_NAMED} more" if len(shared) > _MOST_NAMED else ""
+        more = f" and {len(shared) - MOST_NAMED} more" if len(shared) > MOST_NAMED else ""
         warn(
             "run once, globally, here, and once in each instance in the plan: "
-            f"{', '.join(shared[:_MOST_NAMED])}{more}; "
+            f"{', '.join(shared[:MOST_NAMED])}{more}; "
             'a call that reads in all instances is given "_gather": true'
         )
     named = {name for call in calls for name in (call.tool, call.runner.name)}
@@ -267,7 +262,7 @@ def _write_head(redis: Redis, keys: Keys, head: Mapping[str, Any]) -> dict[Any, 
     redis.set(keys.definition, definition)
     if codes:
         redis.hset(keys.codes, mapping=codes)
-    for some in batches(instances, _AT_ONCE):
+    for some in batches(instances, AT_ONCE):
         redis.rpush(keys.instances, *some)
     kept = {key: value for key, value in state.items() if key not in _NOT_TAKEN and not key.startswith("amending")}
     kept |= {} if "begun" in head else {"running": "0", "between": "0"}
@@ -281,7 +276,7 @@ def _write_log(
     limits = _deeper(limits_of(settings))
     most = left = int(settings.limit_run_bytes) + int(settings.limit_submission_bytes)
     last = (0, 0)
-    for page in batches(enumerate(rows, start=2), _AT_ONCE):
+    for page in batches(enumerate(rows, start=2), AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for number, row in page:
                 entry = _read(row, number)
@@ -364,7 +359,7 @@ def _read(row: str | bytes, number: int) -> dict[str, Any]:
 
 def _deeper(limits: Limits) -> Limits:
     """The limits, with room for the paths that values were written to."""
-    return replace(limits, depth=limits.depth + _LONGEST_PATH)
+    return replace(limits, depth=limits.depth + LONGEST_PATH)
 
 
 def _is_number(key: str) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
 from ...broker_config import Settings
+from .. import limits
 from ..registry.activities import Registry
 from ..runner.checking import Checker
 from ..store.connections import connect_async_client, redis_errors
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", covariant=True)
 U = TypeVar("U")
 P = ParamSpec("P")
-
-_AT_ONCE: Final = 100
-"""How many values of an iterator are read in a thread at a time."""
 
 
 class Twin(Generic[S]):
@@ -92,7 +90,7 @@ def converted(
 
 async def in_threads(values: Iterator[T]) -> AsyncIterator[T]:
     """What an iterator gives that blocks."""
-    while some := await to_thread(list, islice(values, _AT_ONCE)):
+    while some := await to_thread(list, islice(values, limits.ASYNC_CLIENT_AT_ONCE)):
         for value in some:
             yield value
 

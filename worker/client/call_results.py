@@ -18,6 +18,7 @@ from ...protocol.engine.events import CallStatus, Ruling, Snapshot, Status
 from ...protocol.errors import pointer
 from ...protocol.messages import TEXT_TYPES
 from ...protocol.references import Reference
+from .. import limits
 from ..broker.attempts import call_name
 from ..errors import InfrastructureError
 from ..store.connections import connect
@@ -430,12 +431,6 @@ def _end(entry: Entry, run: RunState | None, code: Code | None) -> CallEnd | Non
 
 # What runs have sent and not awaited (SPEC R5.1): how it stands, and waiting for it on a backend about to be ended.
 
-LONGEST_SECONDS: Final = 600.0
-"""How long is waited where no deadline is given: a call without a time limit might never end."""
-_QUIET_SECONDS: Final = 3.0
-_LONGEST_WAIT_SECONDS: Final = 10.0
-"""Less than a connection waits for an answer."""
-
 
 @dataclass(frozen=True, slots=True)
 class Background:
@@ -473,7 +468,7 @@ def await_background(
     from redis.exceptions import RedisError
 
     begun = time.monotonic()
-    until = begun + LONGEST_SECONDS if deadline is None else deadline
+    until = begun + limits.CALL_RESULTS_LONGEST_SECONDS if deadline is None else deadline
     has_said = False
     try:
         with connect(settings) as redis, redis.pubsub() as changes:
@@ -486,10 +481,10 @@ def await_background(
                         f"{left} calls that were sent and forgotten were not done in time; they end now, with the "
                         f"embedded backend"
                     )
-                if now - begun >= _QUIET_SECONDS and not has_said:
+                if now - begun >= limits.CALL_RESULTS_QUIET_SECONDS and not has_said:
                     has_said = True
                     say(f"waiting for {left} calls that were sent and not awaited")
-                patience = _LONGEST_WAIT_SECONDS if has_said else _QUIET_SECONDS
+                patience = limits.CALL_RESULTS_LONGEST_WAIT_SECONDS if has_said else limits.CALL_RESULTS_QUIET_SECONDS
                 changes.get_message(timeout=min(until - now, patience))
             return DeadLetters(redis, settings).list()
     except RedisError as error:
@@ -504,9 +499,6 @@ def _pending(redis: Any, prefix: str) -> int:
 
 # Which calls of a lane wait for what a schema has promised, as its log says it (SPEC R6.3, R11.6).
 
-_MOST_LANES: Final = 5
-"""Lanes that wait and are read."""
-
 
 def read_promised(redis: Redis, keys: Keys, state: Mapping[str, str]) -> list[Waiting]:
     """What calls of a run under way wait for that is promised: those of the global lane and of a few others.
@@ -518,7 +510,7 @@ def read_promised(redis: Redis, keys: Keys, state: Mapping[str, str]) -> list[Wa
     history = History(redis, keys)
     run = RunState(history.definition())
     run.feed(history.lane(None))
-    parked: Any = redis.zrange(keys.parked, 0, _MOST_LANES - 1)
+    parked: Any = redis.zrange(keys.parked, 0, limits.CALL_RESULTS_MOST_LANES - 1)
     for instance in map(bytes.decode, parked):
         run.feed(history.lane(instance))
     left = max(0, int(state["promises_due"]) - server_ms(redis)) // 1000

@@ -31,7 +31,7 @@ from ..errors import (
     RunNotFound,
     RunOver,
 )
-from ..limits import limits_of
+from ..limits import AT_ONCE, limits_of
 from ..store.commits import PUBLISHED_MS, DueRuns
 from ..store.connections import read_tokens, redis_errors
 from ..store.definition import Definition
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 _DONE: Final = {"paused": "paused", "running": "resumed", "cancelled": "cancelled"}
 """What was done, by the status wanted."""
-_AT_ONCE: Final = 500
 
 
 class Control:
@@ -142,7 +141,7 @@ class Control:
         """What the script answers."""
         request = {
             "wanted": wanted,
-            "most": _AT_ONCE,
+            "most": AT_ONCE,
             "published_ms": PUBLISHED_MS,
             "window": self._settings.publish_window,
             "who": order.pack(),

@@ -21,6 +21,7 @@ from redis import Redis
 from ...broker_config import Settings
 from ...protocol.engine.loop import Asked
 from ...protocol.messages import file_parts, pictures_in
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import lane_token
 from ..errors import InstanceDeleted, InstanceNotFound, RunNotFound, RunOver
@@ -37,10 +38,6 @@ from ..store.state import RunState
 from ..store.waiting import DeadLetters
 from .deployments import Overview, Summary, Which
 from .results import FOREIGN, deleted_instances, read_state
-
-_AT_ONCE: Final = 20
-"""Runs in one step: few enough for the server to answer others in between."""
-_LOOKED_AT: Final = 1_000
 
 UNDER_WAY: Final = "under way"
 NOT_DONE: Final = "sent and forgotten calls not done"
@@ -112,7 +109,7 @@ class Deleter:
 
     def delete(self, runs: Iterable[DeletableRun]) -> Iterator[DeletableRun]:
         """Delete them, and yield those that are: one that goes on meanwhile stays."""
-        for some in batches(list(runs), _AT_ONCE):
+        for some in batches(list(runs), limits.DELETING_AT_ONCE):
             yield from self._delete(some, keeps_outstanding=True)
 
     def delete_one(self, run: str, *, foreign: bool = False) -> DeletableRun:
@@ -173,7 +170,7 @@ class Deleter:
     def _measured(self, runs: Sequence[DeletableRun], kept: Counter[str]) -> Iterator[DeletableRun]:
         """The runs with what they hold, without those of which a call is not done."""
         letters = self._letters.counts()
-        for some in batches(runs, _AT_ONCE):
+        for some in batches(runs, limits.DELETING_AT_ONCE):
             holdings = iter(measure_runs(self._redis, [self._keys(each) for run in some for each in run.all]))
             for run in some:
                 found = _with(run, list(islice(holdings, len(run.all))), letters)
@@ -206,10 +203,10 @@ class Deleter:
         names = {
             name.decode()
             for listed in lists
-            for name, _ in self._redis.zscan_iter(listed, match=alike, count=_LOOKED_AT)
+            for name, _ in self._redis.zscan_iter(listed, match=alike, count=limits.LOOKED_AT)
         }
         below, runs = defaultdict[str, list[str]](list), RunList(self._redis, self._settings.key_prefix)
-        for some in batches(sorted(names), _LOOKED_AT):
+        for some in batches(sorted(names), limits.LOOKED_AT):
             for each, [field] in zip(some, runs.fields(some, PARENT), strict=True):
                 if (parent := Parent.read(field)) is not None:
                     below[parent.call.run].append(each)
@@ -241,10 +238,6 @@ def _with(run: DeletableRun, holdings: Sequence[Holding], letters: Mapping[str, 
 # without the entries of these instances, and put in the place of the old one in one step (lua/keys.lua). With them go
 # the files that only they show, their calls in the outbox, their dead letters and child runs. The names of the
 # instances stay, in the state and in the audit trail: the run says that they were deleted.
-
-_LANES_AT_ONCE: Final = 200
-_KEPT_SECONDS: Final = 86_400
-"""For so long a log stays that was written anew in part, by a client that died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +300,7 @@ class Eraser:
         """
         kept, found = Counter[str](), list[ErasableRun]()
         runs = ((run, state) for run, state in Overview(self._redis, self._prefix).with_states() if which.admits(run))
-        for page in batches(runs, _AT_ONCE):
+        for page in batches(runs, limits.DELETING_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for (summary, _), instance in product(page, instances):
                     pipeline.lpos(Keys(self._prefix, summary.run).instances, instance)
@@ -368,7 +361,7 @@ class Eraser:
         """
         self._redis.unlink(keys.log_kept)
         left_out, last = 0, "0-0"
-        for page in batches(history.raw(), _LANES_AT_ONCE):
+        for page in batches(history.raw(), limits.DELETING_LANES_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for id_, fields in page:
                     last = id_.decode()
@@ -381,7 +374,7 @@ class Eraser:
                     if entry.instance is None:
                         kept.apply(entry)
                     pipeline.xadd(keys.log_kept, dict(fields), id=last)  # type: ignore[arg-type]  # redis wants it invariant
-                pipeline.expire(keys.log_kept, _KEPT_SECONDS)
+                pipeline.expire(keys.log_kept, limits.DELETING_KEPT_SECONDS)
                 pipeline.execute()
         return left_out, last
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from redis import Redis
 
@@ -23,6 +23,7 @@ from ...protocol.engine.loop import Stage
 from ...protocol.errors import Speller
 from ...protocol.state.labels import marks_of
 from ...protocol.trust import Proof, Way
+from .. import limits
 from ..broker.attempts import CallId
 from ..broker.messages import unpack, unpack_task
 from ..errors import AmbiguousRun, OtherFormat, RunNotFound
@@ -229,11 +230,6 @@ def _number(element: int) -> int:
 
 # The overview of runs: which there are, how they stand, and which one a person means.
 
-_MOST_LOOKED_AT: Final = 100_000
-_MOST_NAMED: Final = 5
-_SURE: Final = 8
-"""Characters from which on the beginning of an id is one, whatever runs are called."""
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -292,7 +288,7 @@ class Overview:
         *,
         owner: str | None = None,
         asker: str | None = None,
-        most_looked_at: int = _MOST_LOOKED_AT,
+        most_looked_at: int = limits.DEPLOYMENTS_MOST_LOOKED_AT,
     ) -> None:
         """With an `owner` its own runs alone are there. The `asker` owns the runs that a name can mean: the `owner`
         where there is one, None for those that nobody owns. `most_looked_at` is for finding a run by less than its id.
@@ -334,7 +330,7 @@ class Overview:
             if state.get("name") == text:
                 named.append((run, self._owner_of(run, state)))
             others.update((run, *filter(None, [state.get("name")])))
-        if alike and named and len(text) < _SURE and alike != [named[0][0]]:
+        if alike and named and len(text) < limits.DEPLOYMENTS_SURE and alike != [named[0][0]]:
             runs = _some([*dict.fromkeys((*alike, *(run for run, _ in named)))])
             raise AmbiguousRun(f"{text!r} is a run's name and the beginning of an id: say which run, {runs}")
         if len(alike) > 1:
@@ -377,8 +373,8 @@ class Overview:
 
 
 def _some(runs: Sequence[str]) -> str:
-    more = f" and {len(runs) - _MOST_NAMED} more" if len(runs) > _MOST_NAMED else ""
-    return ", ".join(runs[:_MOST_NAMED]) + more
+    more = f" and {len(runs) - limits.MOST_NAMED} more" if len(runs) > limits.MOST_NAMED else ""
+    return ", ".join(runs[: limits.MOST_NAMED]) + more
 
 
 def _of(run: str, owner: str | None) -> str:

@@ -31,7 +31,7 @@ from ..broker.attempts import Attempt, CallId, Tokens, place_of_run
 from ..broker.consumer import Publisher
 from ..broker.messages import TaskMessage, lane_task
 from ..errors import InfrastructureError
-from ..limits import limits_of
+from ..limits import DISPATCHER_AT_ONCE, DISPATCHER_MOST_BYTES, DISPATCHER_WINDOWS, limits_of
 from ..registry.activities import Registry
 from ..runner.remote import Remote
 from ..store.connections import read_tokens
@@ -49,14 +49,6 @@ from .submitting import NO_LABEL, Label, admitted, claimed, owner_fields, releas
 # the workers as a whole, as are all lanes beyond what is published at once. Only the queue of the background is filled
 # from here: who submits may have no right to another one.
 
-WINDOWS: Final = 10
-"""So many windows of calls of a submission are published at once: what others send stands behind no more of them. The
-lanes beyond follow by the window, as all others do.
-"""
-_MOST_BYTES: Final = 2**24
-"""Of their tasks."""
-_AT_ONCE: Final = 250
-"""How many calls are decided before what they hold is counted."""
 _MOST_WORK: Final = 10 * STEP_WORK
 """Units that checking what they are given may take here."""
 
@@ -94,7 +86,7 @@ class Forgetting:
     def decide(self, plan: Plan, run: str, tokens: Tokens, trace: str = "") -> Forgotten:
         """What can be sent of a plan, as that run; `trace` is its place in one (see `Attempt`)."""
         found, meter = Forgotten(), Meter()
-        most, calls, free_bytes = WINDOWS * self._settings.publish_window, 0, _MOST_BYTES
+        most, calls, free_bytes = DISPATCHER_WINDOWS * self._settings.publish_window, 0, DISPATCHER_MOST_BYTES
         before = METER.set(meter)
 
         def given(call: CallId) -> Attempt:
@@ -130,7 +122,7 @@ class Forgetting:
         sent: list[tuple[CallId, TaskMessage]] = []
         while len(sent) < len(lane.calls):
             with (checks := OffloadedChecks()):
-                decisions = execution.decide(date_now(), most=_AT_ONCE)
+                decisions = execution.decide(date_now(), most=DISPATCHER_AT_ONCE)
             starts = [decision for decision in decisions if isinstance(decision, Start)]
             if checks.asked or not starts or len(starts) < len(decisions):
                 return []

@@ -25,6 +25,7 @@ from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
 from ..broker.messages import pack
 from ..errors import BeingAmended, RunNotFound
+from ..limits import ENTRIES_AT_ONCE, FORK_LANES_AT_ONCE
 from ..store import keys as fields
 from ..store.commits import DueRuns, approve_ms, promises_due
 from ..store.definition import FORMAT, gather_counts, unpack_definition
@@ -45,8 +46,6 @@ SETTLED: Final = "settled"
 """What stands in `calls` of a gather call in the lanes of instances, where it waits for nothing (see commit.lua)."""
 _EACH: Final = str(FAN_OUT_KIND)
 """How calls stand that are carried out for each element: they count as running from their beginning to their end."""
-_LANES_AT_ONCE: Final = 200
-_ENTRIES_AT_ONCE: Final = 2_000
 
 
 class Forker:
@@ -73,7 +72,7 @@ class Forker:
             if (owner := owner_fields(self._settings).get(OWNER)) is not None:
                 note_owned(self._redis, keys, owner, milliseconds)
             self._redis.set(keys.definition, data)
-            for some in batches(self._history.instances(), _ENTRIES_AT_ONCE):
+            for some in batches(self._history.instances(), ENTRIES_AT_ONCE):
                 self._redis.rpush(keys.instances, *some)
             if codes := self._redis.hgetall(self._keys.codes):
                 self._redis.hset(keys.codes, mapping=codes)  # type: ignore[arg-type]  # redis wants it invariant
@@ -115,7 +114,7 @@ class Forker:
         """The id, or the last one before a call's result that it cuts in two; such a result lies together."""
         until = at
         while True:
-            found: Any = self._redis.xrevrange(self._keys.log, max=until, count=_ENTRIES_AT_ONCE)
+            found: Any = self._redis.xrevrange(self._keys.log, max=until, count=ENTRIES_AT_ONCE)
             for id_, entry in found:
                 event = read_entry(id_, entry).event
                 if not isinstance(event, MessageAdded) or event.call is None:
@@ -125,7 +124,7 @@ class Forker:
     def _copy_log(self, keys: Keys, run: RunState, at: str) -> None:
         """Copy everything but the end of the run."""
         entries = self._history.raw(until=at)
-        while page := list(islice(entries, _ENTRIES_AT_ONCE)):
+        while page := list(islice(entries, ENTRIES_AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for id_, raw in page:
                     entry = read_entry(id_, raw)
@@ -149,7 +148,7 @@ class Forker:
             numbers: dict[Any, Any] = dict(gathers)
             self._redis.hset(keys.gathers, mapping=numbers)
         remaining = iter(run.lanes.values())
-        while batch := list(islice(remaining, _LANES_AT_ONCE)):
+        while batch := list(islice(remaining, FORK_LANES_AT_ONCE)):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for lane in batch:
                     token, ended = lane_token(lane.instance), lane.ended
@@ -160,7 +159,7 @@ class Forker:
                     begun = sum(":" in condition for condition in conditions.values())
                     pipeline.hset(keys.lanes, token, f"{lane.last}:{begun}")
                     members = ((CallId(keys.run, lane.instance, call).member, how) for call, how in conditions.items())
-                    while page := dict(islice(members, _ENTRIES_AT_ONCE)):
+                    while page := dict(islice(members, ENTRIES_AT_ONCE)):
                         pipeline.hset(keys.calls, mapping=page)  # type: ignore[arg-type]  # redis wants it invariant
                     if lane.left or (lane.instance in guests and guests[lane.instance].waiting):
                         pipeline.rpush(keys.backlog, token)

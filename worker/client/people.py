@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
@@ -28,6 +28,7 @@ from ...protocol.engine.events import (
 from ...protocol.errors import pointer
 from ...protocol.limits import one_message_problems
 from ...protocol.state.scopes import read_scope
+from .. import limits
 from ..broker.attempts import CallId
 from ..broker.messages import pack
 from ..errors import AlreadyDecided, BeingAmended, HeldAnew, NotHeld, PlanChanged, RunNotFound, RunOver
@@ -47,11 +48,6 @@ if TYPE_CHECKING:
     from ..broker.consumer import Publisher
     from .amendment import Amender
     from .control import Control, LoopControl
-
-
-_SHOWN: Final = 500
-_NAMED: Final = 5
-"""The most calls that an error names."""
 
 
 class People:
@@ -122,7 +118,9 @@ class People:
                 raise Rejected([Problem("", text)])
             options = found.shown.snapshot.parameters.get("options")
             if options and value not in options:
-                raise Rejected([Problem("", f"the answer is none of the options: {json.dumps(options)[:_SHOWN]}")])
+                raise Rejected(
+                    [Problem("", f"the answer is none of the options: {json.dumps(options)[: limits.SHOWN]}")]
+                )
             _, tool, _ = self._call(id_)
             schema = tool.compiled_output if tool is not None else None
             if schema is not None and (problems := list(schema.problems(value))):
@@ -262,8 +260,10 @@ class People:
                 return next(iter(ids))
             if ids:
                 names = [id_.name for id_ in ids]
-                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                raise NotHeld(f"several calls have the index {index}: say which, {', '.join(names[:_NAMED])}{more}")
+                more = f" and {len(names) - limits.PEOPLE_NAMED} more" if len(names) > limits.PEOPLE_NAMED else ""
+                raise NotHeld(
+                    f"several calls have the index {index}: say which, {', '.join(names[: limits.PEOPLE_NAMED])}{more}"
+                )
         return CallId(self._keys.run, None, int(index))
 
     def _decided_ids(self) -> Iterator[CallId]:
@@ -320,9 +320,6 @@ def _date(entry: Entry) -> str:
 #
 # The plan is what the log says is to be done. That no amendment comes in between is seen by the field `amended` of the
 # run's state, which is read before the log; lua/control.lua compares it.
-
-_DIGEST: Final = 16
-"""Characters of a digest: it tells the plans of one run apart."""
 
 
 class PlanControl:
@@ -395,4 +392,4 @@ def _plan_of(run: RunState) -> dict[str, Any]:
     calls = [dict(left[index].raw) for index in sorted(left)]
     tools: Mapping[str, Any] = {name: dict(tool.declaration) for name, tool in sorted(run.definition.tools.items())}
     shown = pack([calls, tools, dict(run.definition.delegates)])
-    return {"plan": hashlib.sha256(shown).hexdigest()[:_DIGEST], "tick": None, "calls": calls}
+    return {"plan": hashlib.sha256(shown).hexdigest()[: limits.PEOPLE_DIGEST], "tick": None, "calls": calls}

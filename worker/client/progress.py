@@ -15,6 +15,7 @@ from redis import Redis
 from ...broker_config import Settings, is_cluster
 from ...protocol.calls.call import element_of
 from ...protocol.engine.loop import Answered, Asked, LoopEnded, OutputGrew, TickClosed
+from .. import limits
 from ..backoff import Backoff
 from ..errors import RunNotFound
 from ..store.connections import PASSING, redis_errors
@@ -29,15 +30,8 @@ from ..store.keys import ENDED_STATUSES, Keys
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = 200
 _ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
-_LOOK_MS: Final = 500
-_MOST: Final = 1_000
-"""So many are read at a time."""
-_BLOCK_MS: Final = 5_000
 _BACKOFF: Final = Backoff(0.1, 2.0)
-_FAILOVER_SECONDS: Final = 60
-"""Sentinels replace a master that is silent for 30 seconds, unless they are told otherwise."""
 
 Found = Sequence[tuple[str, Sequence[Entry]]]
 """The entries that were read, by their streams."""
@@ -72,13 +66,13 @@ class Streams:
             return
         yield from (({stream: seen}, None) for stream, seen in self._seen.items())
         if block_ms is not None:
-            yield {self._own: self._seen[self._own]}, min(block_ms, _LOOK_MS)
+            yield {self._own: self._seen[self._own]}, min(block_ms, limits.LOOK_MS)
 
     def take(self, found: Found) -> Iterator[tuple[str | None, Entry]]:
         """The entries that were read, each with the child run that it is of."""
         for stream, entries in found:
             if stream == self._own:
-                self._last = entries[-1].id if len(entries) < _AT_ONCE else None
+                self._last = entries[-1].id if len(entries) < limits.PROGRESS_AT_ONCE else None
             for entry in entries:
                 self._seen[stream] = entry.id
                 if self.has_children and entry.child is not None:
@@ -101,7 +95,7 @@ class Streams:
         self._read_more()
 
     def _read_more(self) -> None:
-        while self._later and len(self._seen) < _MOST:
+        while self._later and len(self._seen) < limits.CLIENT_PROGRESS_MOST:
             self._seen.setdefault(self._later.popleft(), "0-0")
 
     @property
@@ -169,7 +163,9 @@ class Arrivals:
                 block = deadline.block_ms() if blocks else None
                 try:
                     for seen, block_ms in streams.readings(block):
-                        if found := read_streams(await self._redis.xread(seen, block=block_ms, count=_AT_ONCE)):
+                        if found := read_streams(
+                            await self._redis.xread(seen, block=block_ms, count=limits.PROGRESS_AT_ONCE)
+                        ):
                             return found
                     return []
                 except PASSING:
@@ -232,11 +228,11 @@ class Deadline:
     def block_ms(self) -> int:
         """How long one reading may block. Raises `TimeoutError`."""
         if self._at is None:
-            return _BLOCK_MS
+            return limits.PROGRESS_BLOCK_MS
         left = int((self._at - time.monotonic()) * 1000)
         if left <= 0:
             raise TimeoutError(f"run {self._run} has not ended in time; it goes on")
-        return min(_BLOCK_MS, left)
+        return min(limits.PROGRESS_BLOCK_MS, left)
 
     def pauses(self, settings: Settings) -> Iterator[float]:
         """How long to wait before each further try of a reading, in seconds, while a server may be failing over; an
@@ -244,7 +240,7 @@ class Deadline:
         """
         if settings.is_embedded:
             return
-        gone = time.monotonic() + _FAILOVER_SECONDS
+        gone = time.monotonic() + limits.FAILOVER_SECONDS
         if self._at is not None:
             gone = min(gone, self._at)
         for wait_seconds in _BACKOFF.waits():

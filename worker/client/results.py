@@ -19,6 +19,7 @@ from ...protocol.engine.loop import Loop, Stage, Tick
 from ...protocol.engine.outcomes import holds_references, output_fault, resolve_output
 from ...protocol.paths import MISSING
 from ...protocol.state.fold import Fold
+from .. import limits
 from ..broker.attempts import CallId
 from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
 from ..store.definition import Definition, require_format, unpack_definition
@@ -37,8 +38,6 @@ from .submitting import OutputT, collecting_seldom, output_type, typed
 
 # What a notebook shows of a run's result: counts, failures first, values cut. Everything in it is escaped.
 
-_MOST_ROWS: Final = 20
-_MOST_CHARACTERS: Final = 200
 _URGENT: Final = ("failed", "held", "running", "waiting", "skipped")
 
 
@@ -80,9 +79,9 @@ def html(document: Mapping[str, Any]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    more = len(rows) - _MOST_ROWS
+    more = len(rows) - limits.MOST_ROWS
     left_out = f"<p>and {more} more</p>" if more > 0 else ""
-    lines = (_row("td", map(_shown, row)) for row in rows[:_MOST_ROWS])
+    lines = (_row("td", map(_shown, row)) for row in rows[: limits.MOST_ROWS])
     return f"<table>{_row('th', heads)}{''.join(lines)}</table>{left_out}" if rows else ""
 
 
@@ -92,7 +91,7 @@ def _row(cell: str, values: Iterable[str]) -> str:
 
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else "" if value in (None, {}) else json.dumps(value, ensure_ascii=False)
-    return escape(text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…")
+    return escape(text if len(text) <= limits.MOST_CHARACTERS else f"{text[: limits.MOST_CHARACTERS]}…")
 
 
 # A status for each instance, computed from its calls (SPEC R11.8).
@@ -208,7 +207,6 @@ _FOREIGN_WAITS: Final = (
 _LEFT: Final = frozenset({"held", "running", "waiting"})
 _ASKING: Final = (Stage.ASKED, Stage.OPEN)
 """The stages in which a model is asked."""
-_MOST_INSTANCES: Final = 1_000
 
 
 def run_status(text: str) -> RunStatus:
@@ -292,7 +290,7 @@ def status_in(result: Result, *, instances: bool) -> dict[str, Any]:
 def has_few_instances(redis: Redis, keys: Keys) -> bool:
     """Whether a run has instances, and few enough to read its whole log for how they stand. Raises `RedisError`."""
     number: Any = redis.llen(keys.instances)
-    return 0 < int(number) <= _MOST_INSTANCES
+    return 0 < int(number) <= limits.RESULTS_MOST_INSTANCES
 
 
 def _stage(state: Mapping[str, str]) -> str:

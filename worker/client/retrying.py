@@ -24,6 +24,7 @@ from ...protocol.limits import one_message_problems
 from ...protocol.plan.graph import Graph
 from ...protocol.plan.waits import Gathers, Joins, Reach, Waits
 from ...protocol.state.operations import read_operation
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId, call_name, lane_token
 from ..broker.messages import pack
@@ -328,10 +329,6 @@ _HAVE_READ_NOTHING: Final = (Kind.HELD, Kind.RETRY)
 """Calls that stand so are given anew what they read; one that is held is undone as one that has ended is. Of one that
 counts as lost a result may still come.
 """
-_MOST_NAMED: Final = 100
-"""How many calls the audit trail names."""
-_UNDONE_AT_ONCE: Final = 250
-"""How many calls one script undoes: the server does nothing else meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +390,7 @@ class Retrier:
             requests = list(self._requests(plan, choice.given))
         done = plan.retried
         did = "retried" if choice.given is None else "given by hand"
-        order = audit_record(self._settings, did, calls=done.calls[:_MOST_NAMED])
+        order = audit_record(self._settings, did, calls=done.calls[: limits.RETRYING_MOST_NAMED])
         self._steps.do("plan", by=plan.extent.name, adds=True, deed=order.pack(), gathers=plan.unsettled_gathers)
         withdrawn = (CallId(run, of["lane"] or None, one) for of in requests for one in of["withdrawn"])
         DeadLetters(self._redis, self._settings).forget_calls(withdrawn)
@@ -485,10 +482,10 @@ class Retrier:
             }
             undone = sorted(lane.undone)
             parts = [part for index in undone for part in lane.parts(index)]
-            for some in batches(parts, _UNDONE_AT_ONCE):
+            for some in batches(parts, limits.UNDONE_AT_ONCE):
                 yield {**common, "undone": [], "parts": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
-            first, last = undone[:-_UNDONE_AT_ONCE], undone[-_UNDONE_AT_ONCE:]
-            for some in batches(first, _UNDONE_AT_ONCE):
+            first, last = undone[: -limits.UNDONE_AT_ONCE], undone[-limits.UNDONE_AT_ONCE :]
+            for some in batches(first, limits.UNDONE_AT_ONCE):
                 yield {**common, "undone": some, "withdrawn": lane.sent(some), "record": b"", "given": []}
             outcomes = self._given(plan.view, lane, given) if given is not None else []
             record = new_record(plan.view, lane) if undone else b""

@@ -19,6 +19,7 @@ from ...protocol.engine.events import Success
 from ...protocol.limits import plain
 from ...protocol.references import DAGGER, Reference
 from ...protocol.state.scopes import read_scope
+from .. import limits
 from ..errors import InstanceDeleted, InstanceNotFound, PlanWaits, RunNotFound, RunOver
 from ..limits import limits_of
 from ..store.connections import PASSING, redis_errors
@@ -570,8 +571,6 @@ class Run(ReadableRun[OutputT]):
 
 # The picture of a run as a Mermaid flowchart: ticks, their calls and how these ended, child runs in their calls.
 
-_MOST: Final = 60
-"""Calls that are drawn of one run; instances of one call are one node."""
 _STYLES: Final = {
     "failed": "stroke:#c00,stroke-width:2px",
     "held": "stroke:#c80,stroke-width:2px",
@@ -609,7 +608,7 @@ def _calls(
     calls: Sequence[CallResult], name: str, after: str | None, child: Callable[[str], Result | None]
 ) -> Generator[str, None, list[str]]:
     """The nodes of calls, those of all instances together; returns their names."""
-    indexes = list(dict.fromkeys(call.index for call in calls))[:_MOST]
+    indexes = list(dict.fromkeys(call.index for call in calls))[: limits.RUN_MOST]
     nodes = []
     for index in indexes:
         alike = [call for call in calls if call.index == index]

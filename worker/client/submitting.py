@@ -33,6 +33,15 @@ from ...protocol.templates import OPENING, bare, escaped
 from ..backoff import batches
 from ..broker.attempts import TracePlace, current_place
 from ..errors import InfrastructureError, OutputUnfit, OverLimit, RunBroken
+from ..limits import (
+    AT_ONCE,
+    CLAIM_SECONDS,
+    DAY_MS,
+    HELD_SECONDS,
+    SUBMITTING_LOOK_SECONDS,
+    SUBMITTING_MADE,
+    SUBMITTING_WAIT_SECONDS,
+)
 from ..registry.activities import first_fault
 from ..runner.checking import Checker
 from ..store.commits import ELEMENTS, ELEMENTS_LEFT, PAID_MONEY, PAID_TOKENS
@@ -57,9 +66,6 @@ if TYPE_CHECKING:
 #
 # The same id twice is one run: the second client gets that of the first. The first client claims the id for as long as
 # it writes the run down, so two at a time do not write one run.
-
-_CLAIM_SECONDS: Final = 120
-_LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
     it, `InfrastructureError` where the client that has
     claimed the id does not get on, `RedisError`.
     """
-    until = time.monotonic() + _CLAIM_SECONDS
+    until = time.monotonic() + CLAIM_SECONDS
     while time.monotonic() < until:
         digest, status, is_whole = _found(redis, keys)
         if status is not None:
@@ -153,12 +159,12 @@ def claimed(redis: Redis, keys: Keys, label: Label) -> bool:
             if isinstance(error := missing(redis, keys), RunBroken):
                 raise error
             continue
-        if redis.set(claim(keys.prefix, keys.run), label.digest, nx=True, ex=_CLAIM_SECONDS):
+        if redis.set(claim(keys.prefix, keys.run), label.digest, nx=True, ex=CLAIM_SECONDS):
             if _found(redis, keys).status is None:
                 return True
             release(redis, keys, label)
             continue
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(SUBMITTING_LOOK_SECONDS)
     raise InfrastructureError(
         f"the id {keys.run!r} is being submitted by another client, which has not finished; try again"
     )
@@ -347,8 +353,6 @@ def id_of_key(owner: str | None, key: str) -> str:
 # What a submission or a result is made of holds itself in no circle, so there is nothing to be found in it, and a large
 # one would be searched through again and again.
 
-_MADE: Final = 200_000
-"""After so many objects more than were freed the young ones are searched through."""
 _lock: Final = Lock()
 _usual: list[int] = []
 """The threshold that each block under way has found: the first one's is that of the process."""
@@ -359,15 +363,15 @@ def collecting_seldom() -> Iterator[None]:
     """Search seldom in a block or a function; not where the process searches as seldom by itself, or not at all."""
     with _lock:
         _usual.append(gc.get_threshold()[0])
-        if 0 < _usual[-1] < _MADE:
-            gc.set_threshold(_MADE, *gc.get_threshold()[1:])
+        if 0 < _usual[-1] < SUBMITTING_MADE:
+            gc.set_threshold(SUBMITTING_MADE, *gc.get_threshold()[1:])
     try:
         yield
     finally:
         with _lock:
             usual = _usual[0]
             _usual.pop()
-            if not _usual and gc.get_threshold()[0] == _MADE:
+            if not _usual and gc.get_threshold()[0] == SUBMITTING_MADE:
                 gc.set_threshold(usual, *gc.get_threshold()[1:])
 
 
@@ -380,11 +384,6 @@ def collecting_seldom() -> Iterator[None]:
 # limit begins nothing more on that day. Elements of an `_each` call count as they begin; a run that would begin more of
 # them than were left when it was admitted fails (see lua/commit.lua).
 
-_HELD_SECONDS: Final = 120
-"""So long a client that dies keeps others of its owner waiting."""
-_WAIT_SECONDS: Final = 60
-_AT_ONCE: Final = 500
-_DAY_MS: Final = 86_400_000
 _FIELDS: Final = (OWNER, "imported", "total", ELEMENTS, "loop:cost", PAID_TOKENS, PAID_MONEY)
 
 
@@ -400,7 +399,7 @@ def admitted(redis: Redis, settings: Settings, calls: int = 0, *, more_of: str =
         yield {}
         return
     prefix = settings.key_prefix
-    lock = redis.lock(admission(prefix, identity.name), _HELD_SECONDS, blocking_timeout=_WAIT_SECONDS)
+    lock = redis.lock(admission(prefix, identity.name), HELD_SECONDS, blocking_timeout=SUBMITTING_WAIT_SECONDS)
     if not lock.acquire():
         raise InfrastructureError(f"another run of {identity.name} is being written down; try again")
     try:
@@ -445,7 +444,7 @@ def _refuse_day(redis: Redis, prefix: str, identity: Identity, calls: int) -> in
 def _under_way(redis: Redis, prefix: str, owner: str, but: str) -> int:
     """How many runs of an owner are under way, without one."""
     found, start = 0, 0
-    while page := _names(redis.zrange(owned_runs(prefix, owner), start, start + _AT_ONCE - 1)):
+    while page := _names(redis.zrange(owned_runs(prefix, owner), start, start + AT_ONCE - 1)):
         start += len(page)
         runs = RunList(redis, prefix)
         states = runs.fields([run for run in runs.submitted(page) if run != but], OWNER, "status")
@@ -465,9 +464,9 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _SpentToday:
     calls are not.
     """
     now = server_ms(redis)
-    today, spent = now - now % _DAY_MS, _SpentToday()
+    today, spent = now - now % DAY_MS, _SpentToday()
     runs = _names(redis.zrangebyscore(owned_runs(prefix, owner), today, "+inf"))
-    for some in batches(runs, _AT_ONCE):
+    for some in batches(runs, AT_ONCE):
         for whose, imported, total, elements, *paid in RunList(redis, prefix).fields(some, *_FIELDS):
             if whose != owner or imported:  # what an import has taken was taken elsewhere
                 continue
@@ -477,7 +476,7 @@ def _spent_today(redis: Redis, prefix: str, owner: str) -> _SpentToday:
             spent.tokens += loop.get("tokens", 0) if loop else int(tokens or 0)
             spent.money += Decimal(loop.get("money") or 0) if loop else Decimal(dollars_of(int(money or 0)))
     below = _names(redis.zrangebyscore(owned_children(prefix, owner), today, "+inf"))
-    for page in batches(below, _AT_ONCE):
+    for page in batches(below, AT_ONCE):
         for counts in RunList(redis, prefix).fields(page, "total", ELEMENTS):
             spent.calls += sum(int(count or 0) for count in counts)
     return spent

@@ -15,6 +15,7 @@ from redis import Redis
 from ...protocol.engine.loop import Answered, Tick
 from ...protocol.errors import json_text
 from ...protocol.messages import kind_of
+from .. import limits
 from ..backoff import batches
 from ..store.definition import FORMAT, require_format
 from ..store.entries import Entry, counting, moment_ms
@@ -31,7 +32,6 @@ Row = dict[str, Any]
 
 TABLES: Final = ("runs", "calls", "ticks", "messages")
 """The names of the tables."""
-_INSTANCES_AT_ONCE: Final = 1_000
 _STATUSES: Final = ("done", "failed", "skipped", "sent", "latent", "waiting", "running")
 
 
@@ -62,7 +62,7 @@ def rows_of(redis: Redis, prefix: str, summary: Summary, state: State) -> Iterat
         run.feed(shared)
         codes = history.codes()
         yield from lane_rows(None, shared)
-        for some in batches(instances, _INSTANCES_AT_ONCE):
+        for some in batches(instances, limits.TABLES_INSTANCES_AT_ONCE):
             codes = history.codes()
             for instance, lane in history.lanes(some):
                 run.feed(lane)

@@ -30,6 +30,7 @@ from ...broker_config import Settings
 from ...broker_config import load as load_settings
 from ...protocol import Rejected
 from ...protocol.plan.submission import decode
+from .. import limits
 from ..fairness import FairSemaphore
 from ..limits import limits_of
 from ..registry.mcp_tools import load_code
@@ -39,23 +40,9 @@ from .reading import DOING, READING
 from .server import answer, failure
 from .tools import Asking, Principal, Runs
 
-SMALL_BYTES: Final = 16_000
-"""A message up to this is carried out in the server, in some tens of milliseconds."""
 NO_MESSAGE: Final = "the body should be one message of JSON-RPC"
 _TOOLS: Final = {name: tool for name, tool in {**READING, **DOING}.items() if name != "result"}
 """Those that do not wait for a run."""
-_PROCESSES: Final = 2
-_MOST_BYTES: Final = 2**30
-"""Of memory that one may take."""
-_MOST_SECONDS: Final = 60
-"""Of processor time for one call: a document as large as one may be takes less."""
-_NICENESS: Final = 5
-_SPENT_SECONDS: Final = 60.0
-"""That a visitor's calls may take in a row; then they may take `_SHARE` of the time."""
-_SHARE: Final = 0.5
-_MOST_WAITING: Final = 8
-"""Calls of a visitor that are under way, all but one of which wait."""
-_MOST_ANSWERED: Final = 2**24
 _DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.mcp.documents import main; main()"
 """It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
@@ -78,7 +65,7 @@ class _Spent:
 
     def add(self, seconds: float) -> None:
         now = time.monotonic()
-        self.seconds = max(0.0, self.seconds - _SHARE * (now - self.at)) + seconds
+        self.seconds = max(0.0, self.seconds - limits.DOCUMENTS_SHARE * (now - self.at)) + seconds
         self.at = now
 
 
@@ -88,7 +75,7 @@ class Documents:
     def __init__(self, settings: Settings) -> None:
         self._environment = {**os.environ, **settings.to_environment()}
         self._idle: list[Process] = []
-        self._places = FairSemaphore(_PROCESSES)
+        self._places = FairSemaphore(limits.DOCUMENTS_PROCESSES)
         self._own: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._spent: dict[str, _Spent] = {}
         self._waiting = Counter[str]()
@@ -100,7 +87,7 @@ class Documents:
         name = principal.name
         if (own := self._own.get(name)) is None:
             self._own[name] = own = asyncio.Lock()
-        if self._waiting[name] >= _MOST_WAITING:
+        if self._waiting[name] >= limits.DOCUMENTS_MOST_WAITING:
             text = f"{self._waiting[name]} of your documents are under way: send this one when they are answered"
             raise Refused(429, "TooMuchWork", text, {"Retry-After": "5"})
         self._waiting[name] += 1
@@ -123,9 +110,10 @@ class Documents:
     def _require_time(self, name: str) -> None:
         spent = self._spent.setdefault(name, _Spent())
         spent.add(0)
-        if (over := spent.seconds - _SPENT_SECONDS) > 0:
-            text = f"the documents of {name} have taken {_SPENT_SECONDS:g} s: send the next one later, or a smaller one"
-            raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / _SHARE) + 1)})
+        if (over := spent.seconds - limits.SPENT_SECONDS) > 0:
+            taken = f"the documents of {name} have taken {limits.SPENT_SECONDS:g} s"
+            text = f"{taken}: send the next one later, or a smaller one"
+            raise Refused(429, "TooMuchWork", text, {"Retry-After": str(int(over / limits.DOCUMENTS_SHARE) + 1)})
 
     async def _asked(self, body: bytes, principal: Principal) -> CarriedOut | None:
         process: Process | None = None
@@ -133,13 +121,15 @@ class Documents:
             while self._idle and process is None:
                 process = self._idle.pop()
                 process = process if process.returncode is None else None  # it was ended meanwhile
-            process = process or await begun(_PROGRAM, _MOST_ANSWERED, self._environment)
+            process = process or await begun(_PROGRAM, limits.DOCUMENTS_MOST_ANSWERED, self._environment)
             told = await _told(process, body, principal)
         except _DIED as error:
             if process is not None:
                 await killed(process)
                 if process.returncode == -signal.SIGPROF:
-                    text = f"takes more than {_MOST_SECONDS} s of processor time: send a smaller document"
+                    text = (
+                        f"takes more than {limits.DOCUMENTS_MOST_SECONDS} s of processor time: send a smaller document"
+                    )
                     raise Refused(413, "TooLarge", text) from None
             text = f"the process that reads documents has ended ({error!r}): send a smaller document, or try again"
             raise Refused(503, "InfrastructureError", text, {"Retry-After": "2"}) from None
@@ -167,13 +157,13 @@ async def _told(process: Process, body: bytes, principal: Principal) -> Any:
 
 def main() -> None:
     """Carry out calls until the input ends."""
-    os.nice(_NICENESS)
+    os.nice(limits.DOCUMENTS_NICENESS)
     told = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what code of users prints is no answer
     settings = load_settings(env_file=None)
     load_code(settings)
     with suppress(ValueError, OSError):  # not every system bounds it
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (limits.DOCUMENTS_MOST_BYTES, limits.DOCUMENTS_MOST_BYTES))
     asyncio.run(_serve(settings, sys.stdin.buffer, told))
 
 
@@ -185,7 +175,7 @@ async def _serve(settings: Settings, asked: BinaryIO, told: BinaryIO) -> None:
     while head := asked.readline():
         who = json.loads(head)
         principal = Principal(who["name"], frozenset(who["rights"]), identities.get(who["name"]))
-        signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)  # it ends the process
+        signal.setitimer(signal.ITIMER_PROF, limits.DOCUMENTS_MOST_SECONDS)  # it ends the process
         answered = await _answered(runs, principal, asked.read(who["bytes"]))
         signal.setitimer(signal.ITIMER_PROF, 0)
         told.write(json.dumps(answered).encode() + b"\n")
@@ -210,7 +200,9 @@ async def _answered(runs: Runs, principal: Principal, body: bytes) -> dict[str, 
         call = tool.read(called.get("arguments") or {})
         result = answer(await call.carry_out(Asking(runs, principal, _silent)))
     except MemoryError:
-        result = failure(Refused(413, "TooLarge", f"takes more than {_MOST_BYTES} bytes of memory"), name)
+        result = failure(
+            Refused(413, "TooLarge", f"takes more than {limits.DOCUMENTS_MOST_BYTES} bytes of memory"), name
+        )
     except Exception as error:
         result = failure(error, name)
     return {

@@ -20,10 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...broker_config import Settings
 from ...broker_config.tokens import AccessToken
 from ...protocol.plan.submission import decode
+from .. import limits
 from ..limits import limits_of
 from ..ui.access import Access, Bodies, Guard, Refused, Site, Visitor
 from ..ui.server import WebServer
-from .documents import NO_MESSAGE, SMALL_BYTES, CarriedOut, Documents
+from .documents import NO_MESSAGE, CarriedOut, Documents
 from .server import Context, make_server, most_bytes
 from .tools import Principal
 
@@ -34,7 +35,6 @@ SITE: Final = Site(
     how_to_enter="send Authorization: Bearer TOKEN",
     where_from="`acts mcp --http` prints a new one at each start, unless ACTS_MCP_TOKENS says who may enter",
 )
-_MOST_CONNECTIONS: Final = 200
 
 
 async def serve(
@@ -61,11 +61,11 @@ async def serve(
         Route("/health", _health),
     ]
     router = Router(routes, redirect_slashes=False)
-    access, most = Access(tokens, SITE), _MOST_CONNECTIONS
+    access, most = Access(tokens, SITE), limits.MOST_CONNECTIONS
     guard = Guard(router, access=access, site=SITE, host=host, url=settings.mcp_url, most_requests=most)
     async with manager.run():
         try:
-            await WebServer(guard, _MOST_CONNECTIONS, on_ready).serve([listening])
+            await WebServer(guard, limits.MOST_CONNECTIONS, on_ready).serve([listening])
         finally:
             await documents.close()
 
@@ -90,7 +90,7 @@ class _Bounded:
     async def _message(self, request: Request, body: bytes) -> Receive:
         """What the protocol's server reads of a request. Raises `Refused`, `Rejected`."""
         done: CarriedOut | None = None
-        if len(body) > SMALL_BYTES:
+        if len(body) > limits.DOCUMENTS_SMALL_BYTES:
             done = await self._documents.carried_out(body, _principal(request.state.visitor))
             if done is None and len(body) > 2 * self._limits.message_bytes:
                 raise Refused(413, "TooLarge", "only a call of a tool has so large a message, and `result` has none")

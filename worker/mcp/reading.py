@@ -23,23 +23,16 @@ from ...protocol.errors import segments
 from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.schemas import compiled
+from .. import limits
 from ..actions import ACTIONS
 from ..client.results import RunStatus
 from ..errors import ActivitiesError, BadQuery, NotPossibleNow
 from ..registry.activities import registry
 from ..registry.request_definitions import KnownDelegates
 from ..store.keys import ENDED_STATUSES
-from ..ui.opened import SHOW_BYTES, shown, size_of, within
+from ..ui.opened import shown, size_of, within
 from .tools import Asking, NoValue, OfRun, ServerTool, SubmittedDocument, read_text
 
-MOST_BYTES: Final = 500_000
-"""The most that an answer may be asked to hold of a value."""
-LONGEST_WAIT_SECONDS: Final = 600
-_LOOK_SECONDS: Final = 2.0
-"""So often a run that is waited for is looked at."""
-_MOST_ERRORS: Final = 100
-_PLAN_BYTES: Final = 60_000
-_CALLS_BYTES: Final = 20_000
 _TEXT: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
 _OPTIONAL: Final = {"type": ["string", "null"]}
@@ -69,7 +62,7 @@ class Check(ServerTool):
             plan = await client.check(self.document, allow=self.allow)
         except Rejected as rejected:
             return {"valid": False, **problems(rejected)}
-        found: dict[str, Any] = await to_thread(lambda: shown(plan.to_dict(), _PLAN_BYTES))
+        found: dict[str, Any] = await to_thread(lambda: shown(plan.to_dict(), limits.PLAN_BYTES))
         return {"valid": True, "errors": [], **found}
 
 
@@ -106,13 +99,17 @@ class Result(OfRun):
     """
 
     output = _object("run", "status", "held", run=_TEXT, status=_TEXT, held=_INTEGER, reason=_OPTIONAL)
-    wait_seconds: float = Field(0, ge=0, le=LONGEST_WAIT_SECONDS, description="How long to wait for the run's end.")
+    wait_seconds: float = Field(
+        0, ge=0, le=limits.READING_LONGEST_WAIT_SECONDS, description="How long to wait for the run's end."
+    )
     path: str | None = Field(None, max_length=4_000, description="A place, such as `†state.report.title`.")
     instance: str | None = Field(None, max_length=1_000, description="An instance of the run.")
     pointer: str | None = Field(
         None, max_length=4_000, description="A JSON pointer into the value at `path`, else into the output: `/items/3`."
     )
-    most_bytes: int = Field(SHOW_BYTES, ge=200, le=MOST_BYTES, description="How much of each value to show.")
+    most_bytes: int = Field(
+        limits.SHOW_BYTES, ge=200, le=limits.READING_MOST_BYTES, description="How much of each value to show."
+    )
 
     async def carry_out(self, asking: Asking) -> dict[str, Any]:
         """Wait, and read it."""
@@ -122,7 +119,7 @@ class Result(OfRun):
         if self.path is not None:
             value = await asking.runs.value(run, self.path, self.instance)
             return answer | {"value": shown(part_of(value, self.pointer), self.most_bytes)}
-        if seen["status"] in ENDED_STATUSES and (self.pointer is not None or self.most_bytes != SHOW_BYTES):
+        if seen["status"] in ENDED_STATUSES and (self.pointer is not None or self.most_bytes != limits.SHOW_BYTES):
             output = await asking.runs.output(run)
             if self.pointer is not None:
                 return answer | {"value": shown(part_of(output, self.pointer), self.most_bytes)}
@@ -130,7 +127,7 @@ class Result(OfRun):
         elif self.pointer is not None:
             raise NoValue(f"run {run} is {seen['status']}: it has no output yet")
         lane = await asking.runs.page(run, "instance", {"name": self.instance or ""})
-        calls = within(map(_call, lane["calls"]), _CALLS_BYTES)
+        calls = within(map(_call, lane["calls"]), limits.CALLS_BYTES)
         more = len(lane["calls"]) - len(calls) + lane["more"]
         about = {"instance": self.instance, "instance_status": lane["status"]} if self.instance is not None else {}
         data = shown(lane["data"], self.most_bytes)
@@ -202,7 +199,7 @@ def problems(rejected: Rejected) -> dict[str, Any]:
     """What is wrong with a submission, with hints."""
     errors = [
         {"pointer": problem.pointer, "message": problem.message}
-        for problem in islice(explained(rejected), _MOST_ERRORS)
+        for problem in islice(explained(rejected), limits.MOST_ERRORS)
     ]
     return {"errors": errors, "more_errors": len(rejected.errors) - len(errors)}
 
@@ -236,7 +233,7 @@ async def awaited(asking: Asking, run: str, wait_seconds: float) -> dict[str, An
         ended = sum(count for status, count in counts.items() if status not in ("waiting", "running", "held"))
         told = ", ".join(f"{count} {status}" for status, count in counts.items())
         await asking.progress(ended, sum(counts.values()) or None, f"run {run}: {told or seen['status']}")
-        await asking.runs.ended(asking.principal, run, min(left, _LOOK_SECONDS))
+        await asking.runs.ended(asking.principal, run, min(left, limits.READING_LOOK_SECONDS))
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +247,6 @@ def _query(asked: ServerTool, *names: str) -> dict[str, str]:
 
 # The tools that submit, decide (SPEC R14.2) and cancel.
 
-_FINDINGS_BYTES: Final = 20_000
 _SHOWN: Final = "What `held` has shown with the call: the decision is about that and nothing else."
 _CALL: Final = "The id of the held call, as `held` has it."
 
@@ -274,7 +270,7 @@ class Submit(ServerTool):
         run, plan = await asking.runs.submit(
             asking.principal, self.document, key=self.key, name=self.name, tags=tuple(self.tags), allow=self.allow
         )
-        findings = await to_thread(lambda: within((each.to_dict() for each in plan.findings), _FINDINGS_BYTES))
+        findings = await to_thread(lambda: within((each.to_dict() for each in plan.findings), limits.FINDINGS_BYTES))
         return {"run": run.id, "findings": findings}
 
 
@@ -372,9 +368,7 @@ DOING: Final[Mapping[str, type[ServerTool]]] = {
 
 TAG: Final = "mcp"
 """The tag of the runs."""
-_MOST_PROBLEMS: Final = 5
 _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-_LONGEST_NAME: Final = 128
 
 
 class RunFailed(NotPossibleNow):
@@ -421,7 +415,7 @@ class DelegateTool:
             except ValueError as error:
                 raise BadQuery(str(error)) from None
             if given == arguments or schema.problems(given):
-                raise BadQuery("; ".join(map(str, problems[:_MOST_PROBLEMS])))
+                raise BadQuery("; ".join(map(str, problems[: limits.MOST_PROBLEMS])))
         return DelegateCall(self.name, given)
 
 
@@ -438,11 +432,11 @@ class DelegateCall:
             asking.principal, self._document(), key=None, name=self.name, tags=(TAG,), allow=None
         )
         await asking.progress(0, None, f"run {run.id}: submitted")
-        seen = await awaited(asking, run.id, LONGEST_WAIT_SECONDS)
+        seen = await awaited(asking, run.id, limits.READING_LONGEST_WAIT_SECONDS)
         found = {"run": run.id, "status": seen["status"]}
         if seen["status"] == "completed":
             answer = await asking.runs.output(run.id)
-            if (size := size_of(answer)) > MOST_BYTES:
+            if (size := size_of(answer)) > limits.READING_MOST_BYTES:
                 return found | {"note": f"the answer has {size} bytes: `result` gives its parts"}
             return found | {"answer": answer}
         if seen["status"] in ("failed", "cancelled"):
@@ -468,8 +462,8 @@ def delegate_tools(settings: Settings, taken: Container[str]) -> dict[str, Deleg
             raise ActivitiesError(f"ACTS_MCP_DELEGATES: there is no delegate {name!r}: there are {', '.join(known)}")
         if name in taken:
             raise ActivitiesError(f"ACTS_MCP_DELEGATES: `acts mcp` has a tool {name!r} of its own: rename the delegate")
-        if not _NAME.issuperset(name) or len(name) > _LONGEST_NAME:
-            text = f"the name of a tool has letters, digits, _ - and ., {_LONGEST_NAME} at most"
+        if not _NAME.issuperset(name) or len(name) > limits.LONGEST_NAME:
+            text = f"the name of a tool has letters, digits, _ - and ., {limits.LONGEST_NAME} at most"
             raise ActivitiesError(f"ACTS_MCP_DELEGATES: {name!r} cannot be a tool: {text}")
         definition = known.definition(name)
         if definition is None:

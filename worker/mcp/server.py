@@ -28,6 +28,7 @@ from pydantic import ValidationError
 
 from ...broker_config import Settings
 from ...protocol import Rejected
+from .. import limits
 from ..ui.access import Refused, document, encoded, refusal
 from .reading import DOING, READING, DelegateTool, delegate_tools, problems
 from .tools import Asking, Principal, Runs, ServerTool
@@ -122,9 +123,6 @@ def make_server(settings: Settings, who: Knowing) -> Server[Any]:
 
 logger = logging.getLogger("acts.mcp")
 
-_INPUT: Final = 0
-_AT_ONCE: Final = 65_536
-
 
 async def serve(settings: Settings, principal: Principal) -> None:
     """Serve until the client closes its end, or the process is told to end. Whatever else reads standard input in this
@@ -163,7 +161,7 @@ class _Lines:
     def _read_on(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(RuntimeError, CancelledError):  # the loop is closed: the process ends
             while True:
-                data = os.read(self._file, _AT_ONCE)
+                data = os.read(self._file, limits.SERVER_AT_ONCE)
                 asyncio.run_coroutine_threadsafe(self._read.put(data), loop).result()
                 if not data:
                     return
@@ -171,8 +169,8 @@ class _Lines:
 
 def _own_input() -> int:
     """Standard input under another number, so that no code of others reads what the client sends."""
-    file = os.dup(_INPUT)
+    file = os.dup(limits.SERVER_INPUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, _INPUT)
+    os.dup2(nothing, limits.SERVER_INPUT)
     os.close(nothing)
     return file

@@ -18,6 +18,7 @@ from ...broker_config.tokens import Identity, Right
 from ...protocol import Plan, Rejected
 from ...protocol.paths import MISSING
 from ...protocol.plan.submission import decode
+from .. import limits
 from ..client.async_client import AsyncClient, AsyncRun
 from ..client.deployments import Overview
 from ..client.run import ReadableRun
@@ -71,9 +72,6 @@ class Principal:
 # The runs that somebody may see: found by id, name or `latest` among them, read as the pages read them, and steered in
 # the name of whoever asks.
 
-_MOST_LOOKED_AT: Final = 5_000
-"""Runs that are looked at for one that is named by less than its id."""
-
 
 class NoValue(NotPossibleNow):
     """There is no value at a place."""
@@ -109,7 +107,11 @@ class Runs:
         def found() -> str:
             with redis_errors(self.settings):
                 overview = Overview(
-                    self._redis, prefix, owner=principal.only, asker=principal.owner, most_looked_at=_MOST_LOOKED_AT
+                    self._redis,
+                    prefix,
+                    owner=principal.only,
+                    asker=principal.owner,
+                    most_looked_at=limits.TOOLS_MOST_LOOKED_AT,
                 )
                 return overview.find(text)
 

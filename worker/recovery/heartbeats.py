@@ -38,7 +38,6 @@ from ...broker_config import (
 from ...protocol import Limits
 from ..broker.attempts import Attempt, Result, current_attempt, owner_token
 from ..broker.messages import (
-    LONGEST_WHY,
     AttemptRef,
     Completion,
     Probe,
@@ -53,7 +52,18 @@ from ..broker.messages import (
 from ..broker.transport import BackendConnection, broker_failures, retry_while_unavailable
 from ..errors import InfrastructureError, MalformedMessage
 from ..fairness import Quarantine, alone_from
-from ..limits import limits_of
+from ..limits import (
+    HEARTBEATS_MOST_BYTES,
+    HEARTBEATS_MOST_NAMED,
+    HEARTBEATS_MOST_UNANSWERED,
+    HEARTBEATS_PAGE,
+    LONGEST_INTERVAL_SECONDS,
+    LONGEST_WHY,
+    MOST_WRITTEN,
+    NOTICE_SECONDS,
+    OUTDATED_SECONDS,
+    limits_of,
+)
 from ..logs import JsonFormatter, MaskedFormatter, Masking
 from ..outages import Batcher, Duty, Outage, on_threads, watch_connections
 from ..store.connections import connect_once
@@ -67,10 +77,6 @@ from .sidecar import LoopWatchdog, Sidecar, Voice
 logger = logging.getLogger(__name__)
 
 _FAILURE: Final = "the broker takes or gives no reports"
-_OUTDATED_SECONDS: Final = 600
-"""A report of calls at work is of no use when it is that old: a broker that can drops it."""
-_PAGE: Final = 100
-"""How many reports are read at a time."""
 
 
 class ReportQueue:
@@ -90,7 +96,7 @@ class ReportQueue:
                 routing_key=self._queue.name,
                 content_type="application/msgpack",
                 content_encoding="binary",
-                expiration=None if report.completed else _OUTDATED_SECONDS,  # a completion is reported once
+                expiration=None if report.completed else OUTDATED_SECONDS,  # a completion is reported once
                 retry=False,
             )
 
@@ -104,9 +110,9 @@ class ReportQueue:
             page_of = _peeked if connection.transport.driver_type == "redis" else _taken
             left = queue.queue_declare().message_count
             while left > 0:
-                with page_of(queue, min(left, _PAGE)) as bodies:
+                with page_of(queue, min(left, HEARTBEATS_PAGE)) as bodies:
                     yield [report for body in bodies if (report := self._read(body)) is not None]
-                left = left - _PAGE if len(bodies) == min(left, _PAGE) else 0
+                left = left - HEARTBEATS_PAGE if len(bodies) == min(left, HEARTBEATS_PAGE) else 0
 
     def _read(self, body: object) -> Report | None:
         try:
@@ -155,17 +161,12 @@ def _taken(queue: Any, most: int) -> Iterator[list[object]]:
         message.ack()
 
 
-_LONGEST_INTERVAL_SECONDS: Final = 1.0
-_MOST_UNANSWERED: Final = 100
-"""Of how many requests to models a report says that they were not answered; more are like these."""
-_MOST_BYTES: Final = 32 * 1024
-"""What a report may say of errors: more is said in another one."""
 _REMOTE: Final = (EXECUTE_ACTIVITY, EXECUTE_BACKGROUND, EXECUTE_DELEGATE)
 
 
 def report_interval_seconds(settings: Settings) -> float:
     """How often a process reports what it has at work."""
-    return min(settings.lease_seconds / 3, _LONGEST_INTERVAL_SECONDS)
+    return min(settings.lease_seconds / 3, LONGEST_INTERVAL_SECONDS)
 
 
 class Heartbeat:
@@ -298,7 +299,9 @@ class Heartbeat:
                 begun = tuple(ref for ref in begun if ref == blocking)
             self._at_work.update(dict.fromkeys(begun, True))
             ended = tuple(self._ended)
-            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][:_MOST_UNANSWERED]
+            waiting = [self._unanswered.pop(ref) for ref in begun if ref in self._unanswered][
+                :HEARTBEATS_MOST_UNANSWERED
+            ]
         if begun or ended or reserved:
             unanswered = (one._replace(wait_ms=int(max(again - now, 0) * 1000)) for one, again in waiting)
             self._queue.send(Report(begun=begun, ended=ended, reserved=reserved, unanswered=tuple(unanswered)))
@@ -313,12 +316,12 @@ class Heartbeat:
 
 def _merged(reports: Sequence[Report]) -> Iterator[Report]:
     """The same in few, as much at a time as a report may say."""
-    merged, free = Report(), _MOST_BYTES
+    merged, free = Report(), HEARTBEATS_MOST_BYTES
     for report in reports:
         size = sum(len(text.encode()) for one in report.completed for text in one.error or ())
-        if free < min(size, _MOST_BYTES):
+        if free < min(size, HEARTBEATS_MOST_BYTES):
             yield merged
-            merged, free = Report(), _MOST_BYTES
+            merged, free = Report(), HEARTBEATS_MOST_BYTES
         merged += report
         free -= size
     yield merged
@@ -374,9 +377,6 @@ def _reserved(limits: Limits) -> Iterator[AttemptRef]:
 # record any more. Where a coroutine blocks the event loop, only the call that blocks it is at work: the others go on
 # elsewhere.
 
-_NOTICE_SECONDS: Final = 1.0
-"""After so long at most it is known here that a run was cancelled."""
-
 
 class Presence:
     """What this process drives; said three times in a lease's length.
@@ -410,7 +410,7 @@ class Presence:
             "saying that this process lives",
             self.beat,
             thread="acts-presence",
-            interval_seconds=min(lease_seconds / 3, _NOTICE_SECONDS),
+            interval_seconds=min(lease_seconds / 3, NOTICE_SECONDS),
             passing=(RedisError,),
         )
         if sidecar is not None:
@@ -472,10 +472,6 @@ class Presence:
 # To the log: that the process is there. That covers whatever its drivers have claimed, since a claim names the process.
 # By the broker: which remote calls it has at work. Connections are made when they are needed, and given back.
 
-_MOST_NAMED: Final = 10
-_MOST_WRITTEN: Final = 200
-"""Remote calls that the log is told of, for people."""
-
 
 class Reporter:
     """Reports for one process, known in claims by `process`; `worker` is its name in the log."""
@@ -498,7 +494,7 @@ class Reporter:
         refs = [ref for is_begun, ref in taken if is_begun]
         if not self._is_silent and (taken or (no_presence_seconds and self._redis is not None)):
             self._is_silent = True
-            named = ", ".join(f"{ref.run}:{ref.call}" for ref in refs[:_MOST_NAMED])
+            named = ", ".join(f"{ref.run}:{ref.call}" for ref in refs[:HEARTBEATS_MOST_NAMED])
             logger.warning(
                 "worker %s, process %d, has not reported for %.0f s and is alive: its calls stay with it. Code that "
                 "holds Python's lock (GIL) does this, or a lost connection%s",
@@ -509,7 +505,7 @@ class Reporter:
             )
         if no_presence_seconds and self._redis is not None:
             try:
-                calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[:_MOST_WRITTEN]]
+                calls = [(ref.run, f"{ref.lane}\x1f{ref.call}") for ref in refs[:MOST_WRITTEN]]
                 own = (self._process, self._worker, self._pid)
                 report_silent(self._redis, prefix, *own, no_presence_seconds, calls)
                 self._to_log.succeeded()

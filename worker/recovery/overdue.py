@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
@@ -27,12 +27,13 @@ from redis.exceptions import RedisError, ResponseError
 from ...broker_config import Settings
 from ...broker_config.tokens import signing_key
 from ...protocol.engine.events import Failure
+from .. import limits
 from ..broker.attempts import Attempt, CallId, lost
 from ..broker.consumer import Publisher
 from ..broker.messages import Completion, TaskMessage, lane_task, rest_of, unpack_task, with_attempt
 from ..errors import QueueRefused, RunNotFound, WorkerError
 from ..process import count_refusal
-from ..store.commits import PUBLISHED_SECONDS, DueRuns
+from ..store.commits import DueRuns
 from ..store.connections import PASSING, read_tokens
 from ..store.definition import FORMAT
 from ..store.held_calls import HeldCall, read_held
@@ -95,17 +96,6 @@ class BrokenRuns:
 # time and body. A body holds the run's id and what `acts held --json` prints, no more.
 
 
-TELLING_SECONDS: Final = 30.0
-"""After so long a sweep takes what was handed to a process and not told by it."""
-_TIMEOUT_SECONDS: Final = 10.0
-_HOOKS_AT_ONCE: Final = 8
-"""Requests at a time."""
-_MOST_WAITING: Final = 200
-"""So many calls a process takes upon itself."""
-_FIRST_DELAY_SECONDS: Final = 2.0
-_LONGEST_DELAY_SECONDS: Final = 3_600.0
-
-
 class HoldHook:
     """Tells one address. Made where `hold_webhook_url` is set."""
 
@@ -120,7 +110,7 @@ class HoldHook:
         self._url = settings.hold_webhook_url.get_secret_value()
         self._key = signing_key(settings.hold_webhook_secret.get_secret_value())
         self._due = DueRuns(redis, settings.key_prefix)
-        self._threads = ThreadPoolExecutor(_HOOKS_AT_ONCE, thread_name_prefix="acts-hold-hook")
+        self._threads = ThreadPoolExecutor(limits.HOOKS_AT_ONCE, thread_name_prefix="acts-hold-hook")
         self._lock = Lock()
         self._waiting: set[tuple[str, str]] = set()
         self._is_down = False
@@ -129,7 +119,7 @@ class HoldHook:
     @property
     def room(self) -> int:
         """Of how many calls more it can tell at present."""
-        return max(0, _MOST_WAITING - len(self._waiting))
+        return max(0, limits.OVERDUE_MOST_WAITING - len(self._waiting))
 
     def tell(self, run: str, members: Iterable[str]) -> None:
         """Tell of held calls of a run; returns at once. What there is no room for a later sweep hands in again."""
@@ -170,7 +160,7 @@ class HoldHook:
         import httpx
 
         if self._client is None:  # a redirect would carry the body elsewhere
-            self._client = httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False)
+            self._client = httpx.Client(timeout=limits.OVERDUE_TIMEOUT_SECONDS, follow_redirects=False)
         id_, body = message_of(call)
         headers = signed_headers(self._key, id_, int(time.time()), body)
         try:
@@ -188,7 +178,7 @@ class HoldHook:
 
 def next_delay_ms(age_ms: int) -> int:
     """How long to wait for the next attempt, where a call has been held so long: each waits as long as all before."""
-    return int(min(max(_FIRST_DELAY_SECONDS * 1000, age_ms), _LONGEST_DELAY_SECONDS * 1000))
+    return int(min(max(limits.FIRST_DELAY_SECONDS * 1000, age_ms), limits.OVERDUE_LONGEST_DELAY_SECONDS * 1000))
 
 
 def message_of(call: HeldCall) -> tuple[str, bytes]:
@@ -237,7 +227,7 @@ class Thresholds:
         lease, soon = settings.lease_seconds, settings.sweep_interval_seconds
         return cls(
             lease_ms=_ms(lease),
-            published_ms=_ms(PUBLISHED_SECONDS),
+            published_ms=_ms(limits.PUBLISHED_SECONDS),
             heard_ms=_ms(lease * 2 / 3),
             report_ms=_ms(report_interval_seconds(settings) + soon),
             soon_ms=_ms(soon),
@@ -252,8 +242,6 @@ def _ms(seconds: float) -> int:
 #
 # It is written by the commit that records a call as sent, so that nothing sent is ever lost. The sweep sends again what
 # died with a worker and what is due to be tried again, also when the run has ended, and makes dead letters of the rest.
-
-_SENT_AT_ONCE: Final = 200
 
 
 class Outbox:
@@ -274,7 +262,7 @@ class Outbox:
         Returns the queues from which a probe is awaited.
         """
         keys = Keys(self._settings.key_prefix, run)
-        request = {**asdict(thresholds), "most": _SENT_AT_ONCE, "limit_attempts": self._settings.limit_attempts}
+        request = {**asdict(thresholds), "most": limits.SENT_AT_ONCE, "limit_attempts": self._settings.limit_attempts}
         found = self._script(keys, request)
         for member in found["broken"]:
             drop_entry(keys.outbox, member, partial(self._remove, keys))
@@ -342,14 +330,6 @@ def _letter(run: str, member: bytes, task: bytes, error: tuple[str, str], attemp
     return DeadLetter(CallId.of_member(run, member.decode()), unpack_task(task), *error, attempts, date_now())
 
 
-_SUBMITTING_SECONDS: Final = 600.0
-"""How long a client may write at a run before it counts as dead, and what it has written is removed."""
-_AT_ONCE: Final = 500
-_MOST_NAMED: Final = 10
-_BROKEN_MS: Final = 60_000
-"""How long a run whose keys are broken is left alone."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What the script finds in a run; the fields are its answer's (see sweep.lua)."""
@@ -403,7 +383,7 @@ class RunKeeper:
         Returns when to look at each again, in milliseconds, where something will be due; and those of the runs in which
         more is left to judge now.
         """
-        again = dict.fromkeys(runs, server_ms(self._redis) + _BROKEN_MS)
+        again = dict.fromkeys(runs, server_ms(self._redis) + limits.BROKEN_MS)
         left: dict[str, float] = {}
         over: list[str] = []
         for run, answer in zip(runs, self._judge(runs, thresholds), strict=True):
@@ -441,13 +421,13 @@ class RunKeeper:
         self._told = {process: told for process, told in self._told.items() if process in self._silent}
         request = {
             **asdict(thresholds),
-            "most": _AT_ONCE,
+            "most": limits.AT_ONCE,
             "instances": self._settings.queue_instances,
             "window": self._settings.publish_window,
             "format": FORMAT,
             "tells": self._hook is not None,
             "most_told": self._hook.room if self._hook is not None else 0,
-            "telling_ms": int(TELLING_SECONDS * 1000),
+            "telling_ms": int(limits.TELLING_SECONDS * 1000),
             "silent": {one.process: one.until_ms for one in living.silent},
             "silences": [one.since_ms for one in living.silent],
         }
@@ -513,9 +493,9 @@ class RunKeeper:
 
     def _remove_unfinished(self, keys: Keys, submitted_seconds: float) -> None:
         """Remove a run whose client died while it wrote; one that may still be at it is left alone."""
-        if server_ms(self._redis) / 1000 - submitted_seconds > _SUBMITTING_SECONDS:
+        if server_ms(self._redis) / 1000 - submitted_seconds > limits.SUBMITTING_SECONDS:
             discard_run(self._redis, keys)
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    return ", ".join(names[: limits.OVERDUE_MOST_NAMED]) + (", …" if len(names) > limits.OVERDUE_MOST_NAMED else "")

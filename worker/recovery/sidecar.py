@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from ...broker_config import Settings
+from .. import limits
 from ..broker.attempts import Attempt, attempt_of, process_token
 from ..broker.messages import AttemptRef, pack
 from ..outages import Duty
@@ -38,11 +39,6 @@ from .sidecar_process import FIRST_SLOT, LENGTH, PLACE_BYTES, SLOT_BYTES
 logger = logging.getLogger(__name__)
 
 _PROGRAM: Final = str(Path(__file__).with_name("sidecar_process.py"))
-_MORE_SLOTS: Final = 64
-"""Calls that may be at work beside those that `concurrency` counts."""
-_LOOK_SECONDS: Final = 1.0
-_AWAKE_SECONDS: Final = 2.0
-"""How long after a silence messages may arrive that were taken during it: a blocking read of the broker takes 1 s."""
 
 
 class Voice(IntEnum):
@@ -66,7 +62,7 @@ class Sidecar:
         self._worker = worker
         self._owner = os.getpid()
         self._file = _shared_file()
-        slots = settings.concurrency + _MORE_SLOTS
+        slots = settings.concurrency + limits.MORE_SLOTS
         self._file.truncate(FIRST_SLOT + slots * SLOT_BYTES)
         self._memory = mmap.mmap(self._file.fileno(), FIRST_SLOT + slots * SLOT_BYTES)
         self._free = list(range(slots))
@@ -75,13 +71,13 @@ class Sidecar:
         self._control: socket.socket | None = None
         self._silent_seconds = settings.lease_seconds * 2 / 3
         self._looked_at = time.monotonic()
-        self._woke_at = -_AWAKE_SECONDS
+        self._woke_at = -limits.AWAKE_SECONDS
         _sidecars.add(self)
         self._duty = Duty(
             "the process that reports for this one while it cannot",
             self._look,
             thread="acts-sidecar",
-            interval_seconds=min(settings.lease_seconds / 6, _LOOK_SECONDS),
+            interval_seconds=min(settings.lease_seconds / 6, limits.LOOK_SECONDS),
             passing=(OSError,),
         )
         with suppress(OSError):  # the duty tries again, and says so
@@ -101,7 +97,7 @@ class Sidecar:
         now = time.monotonic()
         if now - self._looked_at > self._silent_seconds:
             self._woke_at = now  # this runs before the thread that looks
-        return now - self._woke_at < _AWAKE_SECONDS
+        return now - self._woke_at < limits.AWAKE_SECONDS
 
     def note(self, voice: Voice) -> None:
         """This process has reported by itself."""

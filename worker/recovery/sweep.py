@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from math import isfinite
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from celery import bootsteps
 from celery.worker import WorkController
@@ -27,6 +27,7 @@ from redis.exceptions import LockError, RedisError
 
 from ...broker_config import Settings, queue_names, redis_url_of
 from ...broker_config.configuration import queue_prefix
+from .. import limits
 from ..broker.attempts import Tokens
 from ..broker.consumer import Publisher
 from ..broker.messages import (
@@ -50,7 +51,6 @@ from ..store.living import QueueNotes
 from ..store.run_list import RunList
 from ..store.scripts import Script, move_other_types, readable, server_ms
 from ..store.slots import SlotKeeper
-from ..store.waiting import MOST_UNANSWERED
 from .heartbeats import ReportQueue
 from .overdue import BROKEN, BrokenRuns, Outbox, RunKeeper, Thresholds
 
@@ -61,12 +61,6 @@ from .overdue import BROKEN, BrokenRuns, Outbox, RunKeeper, Thresholds
 # what they have taken: they speak for that themselves.
 
 logger = logging.getLogger(__name__)
-
-_LATE_MS: Final = 2_000
-"""A probe that has not come out for so long may be lost, and another is sent; the wait doubles."""
-
-_AHEAD_MS: Final = 10_000
-"""The clocks of a cluster's nodes may differ by so much."""
 
 
 class _Known(NamedTuple):
@@ -112,7 +106,7 @@ class Probes:
         tokens = read_tokens(self._redis, self._prefix)
         for queue in queues:
             consumed_until, asked, sent = known.get(queue, _Known())
-            if not asked or now - sent >= max(_LATE_MS, sent - asked):
+            if not asked or now - sent >= max(limits.LATE_MS, sent - asked):
                 self._write(queue, _Known(consumed_until, asked or now, now))
                 try:
                     self._publisher.publish([probe_task(Probe(queue, now, tokens.of_probe(queue, now)))])
@@ -122,7 +116,7 @@ class Probes:
     def _read(self) -> dict[str, _Known]:
         """What is known of each queue. What was noted before the clock was set back says nothing of what came since."""
         found: Any = self._redis.hgetall(self._key)
-        latest = server_ms(self._redis) + _AHEAD_MS if found else 0
+        latest = server_ms(self._redis) + limits.AHEAD_MS if found else 0
 
         def read(queue: bytes) -> tuple[str, _Known]:
             known = _Known(*map(int, found[queue].split(b":")))
@@ -138,11 +132,6 @@ class Probes:
 #
 # What a report says of an attempt counts only with the attempt's token: its sender was given the call.
 
-
-_REPORTS_AT_ONCE: Final = 500
-"""Of so many calls a script takes note without holding up the server."""
-_MOST_AWAITING: Final = 10_000
-"""In so many runs, the newest, calls are tried again when a worker has begun; in others when their time has come."""
 
 _Noted = dict[str, list[Any]]
 """What reports say of one run's calls, by field."""
@@ -185,7 +174,7 @@ class Heartbeats:
                     **asdict(thresholds),
                     "instances": self._settings.queue_instances,
                     **{what: [_in_request(one) for one in said] for what, said in part.items()},
-                    "most_unanswered": MOST_UNANSWERED,
+                    "most_unanswered": limits.WAITING_MOST_UNANSWERED,
                 }
                 self._script.add(pipeline, keys, request)
             answers = pipeline.execute(raise_on_error=False)
@@ -201,12 +190,12 @@ class Heartbeats:
         """
         prefix = self._settings.key_prefix
         index = awaiting_code(prefix)
-        self._redis.zremrangebyrank(index, 0, -_MOST_AWAITING - 1)
-        while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, _REPORTS_AT_ONCE)):
+        self._redis.zremrangebyrank(index, 0, -limits.MOST_AWAITING - 1)
+        while found := cast(list[tuple[bytes, float]], self._redis.zpopmax(index, limits.REPORTS_AT_ONCE)):
             runs = list(readable(index, dict(found), bytes.decode, partial(self._redis.zrem, index)))
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in runs:
-                    self._code_came.add(pipeline, Keys(prefix, run), {"most": _REPORTS_AT_ONCE})
+                    self._code_came.add(pipeline, Keys(prefix, run), {"most": limits.REPORTS_AT_ONCE})
                 answers = pipeline.execute(raise_on_error=False)
             for run, answer in zip(runs, answers, strict=True):
                 if self._broken.is_answer(run, answer):
@@ -255,20 +244,8 @@ def _in_request(one: AboutCall) -> tuple[Any, ...]:
 
 def _parts(of_run: _Noted) -> Iterator[_Noted]:
     """What is said of a run, as much at a time as the script is given."""
-    for start in range(0, max(map(len, of_run.values())), _REPORTS_AT_ONCE):
-        yield {what: said[start : start + _REPORTS_AT_ONCE] for what, said in of_run.items()}
-
-
-_RUNS_AT_ONCE: Final = 100
-_ROUND: Final = 20
-"""How many of all runs each sweep looks at, whatever is due."""
-_IDLE_TURNS: Final = 60
-"""While there is no run, the reports are read in one of so many turns: workers that begin send some."""
-_BROKER_SECONDS: Final = 5.0
-_NEVER: Final = -1
-"""Redis' answer for a key that does not expire."""
-_LONGEST_TURNS: Final = 10
-"""A turn that is said to last so many intervals was taken by a clock that has been set back since."""
+    for start in range(0, max(map(len, of_run.values())), limits.REPORTS_AT_ONCE):
+        yield {what: said[start : start + limits.REPORTS_AT_ONCE] for what, said in of_run.items()}
 
 
 class Sweeper:
@@ -337,7 +314,7 @@ class Sweeper:
         oldest: Any = self._redis.zrange(active_runs(self._settings.key_prefix), 0, 0, withscores=True)
         if not oldest:
             self._idle_turns += 1
-            if self._idle_turns % _IDLE_TURNS == 0:
+            if self._idle_turns % limits.IDLE_TURNS == 0:
                 self._read_heartbeats()
             return
         if self._lock.acquire():
@@ -346,7 +323,7 @@ class Sweeper:
             self._keep_turn(0.9)
             return
         left: Any = self._redis.pttl(self._lock.name)
-        if left == _NEVER or left > _LONGEST_TURNS * 1000 * self._settings.sweep_interval_seconds:
+        if left == limits.SWEEP_NEVER or left > limits.LONGEST_TURNS * 1000 * self._settings.sweep_interval_seconds:
             self._redis.delete(self._lock.name)  # no worker sets it so, and none could sweep any more
 
     def sweep(self, since_ms: int = 0) -> None:
@@ -404,14 +381,14 @@ class Sweeper:
         are many runs, the first are due again before the last was looked at, and what follows has its turn, too.
         """
         until_ms = server_ms(self._redis)
-        while taken := self._due.take(_RUNS_AT_ONCE, until_ms):
+        while taken := self._due.take(limits.SWEEP_RUNS_AT_ONCE, until_ms):
             submitted = RunList(self._redis, self._settings.key_prefix).submitted(taken)
             self._due.settle(taken, self._look_after({run: at / 1000 for run, at in submitted.items()}))
 
     def _go_round(self) -> None:
         """Look at a few of all runs, in turn: what an interrupted step left out of the index is put there again."""
         key = active_runs(self._settings.key_prefix)
-        listed: Any = self._redis.zscan(key, self._cursor, count=_ROUND)
+        listed: Any = self._redis.zscan(key, self._cursor, count=limits.SWEEP_ROUND)
         self._cursor, found = listed
         submitted: Mapping[bytes, float] = dict(found)
         names = readable(key, submitted, bytes.decode, partial(self._redis.zrem, key))
@@ -470,7 +447,7 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has no
             url = redis_url_of(settings.require_broker())
             queues = None
             if url is not None:
-                broker = connect_once(settings, url, timeout_seconds=_BROKER_SECONDS)
+                broker = connect_once(settings, url, timeout_seconds=limits.BROKER_SECONDS)
                 queues = QueueNotes(log, broker, settings.key_prefix, queue_prefix(settings), names)
             self._sweeper = Sweeper(log, Publisher(parent.app), reports, settings, queues)
             self._sweeper.start()

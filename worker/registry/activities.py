@@ -29,6 +29,7 @@ from ...protocol.calls.trust import trust_problems
 from ...protocol.errors import Problem, Speller
 from ...protocol.limits import has_control_characters
 from ...protocol.messages import DATA_TYPES, TRUST
+from .. import limits
 from ..errors import ActivitiesError, InvalidParameters
 from .signatures import described, parameters_schema, returns_schema
 
@@ -71,15 +72,12 @@ def _content(function: Callable[..., Any]) -> Iterator[str]:
 
 # The version of registered code: given to its decorator, else a digest of its module's source (SPEC R17.1).
 
-LONGEST_VERSION: Final = 100
-"""Characters."""
-
 
 def require_version(version: Any) -> None:
     """Raise `ActivitiesError` for a version that is given and is none."""
-    is_one = isinstance(version, str) and 0 < len(version) <= LONGEST_VERSION and version.isprintable()
+    is_one = isinstance(version, str) and 0 < len(version) <= limits.LONGEST_VERSION and version.isprintable()
     if version is not None and not is_one:
-        text = f'version is {version!r}: a text of at most {LONGEST_VERSION} characters, such as version="2"'
+        text = f'version is {version!r}: a text of at most {limits.LONGEST_VERSION} characters, such as version="2"'
         raise ActivitiesError(text)
 
 

@@ -3,7 +3,7 @@
 A server that is stateless has one for each event loop, which is opened again by the next call when it has ended; with
 others each run has its own (`sessions`). While a server cannot be opened, calls fail at once between attempts that are
 further and further apart. What a server lists is read when a session is opened, when the server says
-that it has changed, after a call that was given up, and at the latest after `LISTED_SECONDS`.
+that it has changed, after a call that was given up, and at the latest after `limits.LISTED_SECONDS`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from ...broker_config import McpServer
 from ...broker_config.addresses import MASK
 from ...broker_config.mcp import expanded
+from .. import limits
 from ..backoff import Backoff
 from .mcp_tools import (
     Declaration,
@@ -40,13 +41,6 @@ from .mcp_transports import Heard, stdio
 
 logger = logging.getLogger(__name__)
 
-LISTED_SECONDS: Final = 30.0
-_OPENING_SECONDS: Final = 30.0
-_LISTING_SECONDS: Final = 10.0
-_PROGRESS_SECONDS: Final = 1.0
-_CLOSING_SECONDS: Final = 10.0
-_LONGEST_ERROR: Final = 2_000
-_LAST_LINES: Final = 5
 _REOPENING: Final = Backoff(0.5, 30.0)
 
 
@@ -110,7 +104,7 @@ class Connection:
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             nonlocal began
-            if (now := asyncio.get_running_loop().time()) - began >= _PROGRESS_SECONDS:
+            if (now := asyncio.get_running_loop().time()) - began >= limits.PROGRESS_SECONDS:
                 began = now
                 of = "" if total is None else f" of {total:g}"
                 logger.info("%s.%s: %g%s %.200r", self._name, tool.name, progress, of, message or "")
@@ -139,9 +133,9 @@ class Connection:
             return
         if self._session is not None:
             self._session.ended.set()
-            await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
+            await asyncio.wait([self._task], timeout=limits.MCP_CONNECTIONS_CLOSING_SECONDS)
         self._task.cancel()
-        await asyncio.wait([self._task], timeout=_CLOSING_SECONDS)
+        await asyncio.wait([self._task], timeout=limits.MCP_CONNECTIONS_CLOSING_SECONDS)
 
     async def _opened(self) -> _Session:
         if self._session is not None and not self._session.ended.is_set():
@@ -170,7 +164,7 @@ class Connection:
         ended, sieve = _Ended(), Sieve()
         try:
             client = sieve.client = self._client(ended, sieve, mode)
-            timer = asyncio.timeout(_OPENING_SECONDS)
+            timer = asyncio.timeout(limits.OPENING_SECONDS)
             async with timer, client:
                 session = _Session(client, ended, sieve)
                 session.tools = await listed(client, session.sieve, self._name, self._most_bytes)
@@ -205,10 +199,10 @@ class Connection:
     async def _listed(self, session: _Session) -> Mapping[str, Declaration]:
         async with session.listing:
             now = asyncio.get_running_loop().time()
-            if session.is_stale or now - session.listed_at > LISTED_SECONDS:
+            if session.is_stale or now - session.listed_at > limits.LISTED_SECONDS:
                 session.is_stale = False
                 try:
-                    async with asyncio.timeout(_LISTING_SECONDS):
+                    async with asyncio.timeout(limits.LISTING_SECONDS):
                         session.tools = await listed(session.client, session.sieve, self._name, self._most_bytes)
                 except asyncio.CancelledError:
                     session.is_stale = True
@@ -250,7 +244,7 @@ class Connection:
         if isinstance(error, TimeoutError):
             return "it does not answer in time"
         text = " ".join((getattr(error, "message", "") or str(error)).split()) or type(error).__name__
-        return self._masked(text)[:_LONGEST_ERROR]
+        return self._masked(text)[: limits.LONGEST_ERROR]
 
     def _masked(self, text: str) -> str:
         """A text without the keys of the server."""
@@ -261,7 +255,7 @@ class Connection:
     def _last_words(self, ended: _Ended) -> str:
         """What the server's process has written last on standard error, escaped, on one line."""
         lines = [repr(self._masked(line))[1:-1] for line in ended.said]
-        return f"; it wrote: {' | '.join(lines)[-_LONGEST_ERROR:]}" if lines else ""
+        return f"; it wrote: {' | '.join(lines)[-limits.LONGEST_ERROR :]}" if lines else ""
 
     def _client(self, ended: _Ended, sieve: Sieve, mode: str) -> Any:
         try:
@@ -297,7 +291,7 @@ class Connection:
                 expanded(server.url, name),
                 headers,
                 most_bytes=self._most_bytes,
-                timeout_seconds=max(server.timeout_seconds, _OPENING_SECONDS) + _LISTING_SECONDS,
+                timeout_seconds=max(server.timeout_seconds, limits.OPENING_SECONDS) + limits.LISTING_SECONDS,
             )
         from mcp.client.stdio import get_default_environment
 
@@ -320,7 +314,7 @@ class _Ended(asyncio.Event):
     def __init__(self) -> None:
         super().__init__()
         self.why = ""
-        self.said = deque[str](maxlen=_LAST_LINES)
+        self.said = deque[str](maxlen=limits.LAST_LINES)
         """The last lines that a server's process has written on standard error."""
 
 
@@ -380,9 +374,6 @@ def _answers() -> Any:
 # The SDK validates a page as a whole, so that one tool that is not by the protocol would take all others away. Such a
 # tool is taken out of the message before the SDK sees it, and kept with its reason.
 
-_MOST_PAGES: Final = 100
-_MOST_TOOLS: Final = 1_000
-_LONGEST_NAME: Final = 128
 _TOOLS: Final = "tools"
 _OLDEST: Final = "2024-11-05"
 
@@ -410,7 +401,11 @@ class Sieve:
         for index, tool in enumerate(page[_TOOLS]):
             if reason := self._fault(tool):
                 name = tool.get("name") if isinstance(tool, dict) else None
-                known = name[:_LONGEST_NAME] if isinstance(name, str) and name else f"(number {index + 1} of its page)"
+                known = (
+                    name[: limits.LONGEST_NAME]
+                    if isinstance(name, str) and name
+                    else f"(number {index + 1} of its page)"
+                )
                 self.faults.append(Declaration({"name": known}, fault=f"it is not by the protocol: {reason}"))
             else:
                 kept.append(tool)
@@ -443,7 +438,7 @@ async def listed(client: Any, sieve: Sieve, name: str, most_bytes: int) -> dict[
     cursor: str | None = None
     cursors = set[str]()
     left = most_bytes
-    for _ in range(_MOST_PAGES):
+    for _ in range(limits.MOST_PAGES):
         page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         read = [Declaration.read(tool.model_dump(mode="json", by_alias=True, exclude_none=True)) for tool in page.tools]
         found |= {said.name: said for said in read}
@@ -455,10 +450,10 @@ async def listed(client: Any, sieve: Sieve, name: str, most_bytes: int) -> dict[
                 "MCP server %s gives the same cursor twice (%.100r): its list of tools ends there", name, cursor
             )
             cursor = None
-        if cursor is None or left < 0 or len(found) > _MOST_TOOLS:
+        if cursor is None or left < 0 or len(found) > limits.MOST_TOOLS:
             break
         cursors.add(cursor)
-    if cursor is not None or left < 0 or len(found) > _MOST_TOOLS:
-        most = f"{_MOST_TOOLS} tools, {_MOST_PAGES} pages of them or {most_bytes:,} bytes"
+    if cursor is not None or left < 0 or len(found) > limits.MOST_TOOLS:
+        most = f"{limits.MOST_TOOLS} tools, {limits.MOST_PAGES} pages of them or {most_bytes:,} bytes"
         raise McpRefused(f"it lists more than {most} (ACTS_LIMIT_CALL_BYTES)")
     return found

@@ -23,13 +23,14 @@ from msgpack import UnpackException
 from redis.exceptions import RedisError
 
 from ...broker_config import McpServer, Settings
+from .. import limits
 from ..broker.attempts import current_attempt, owner_token
 from ..broker.messages import pack, unpack
 from ..errors import CallFailed
 from ..store.connections import connect_async
 from ..store.held_calls import Actor, AuditRecord
 from ..store.keys import ENDED_STATUSES
-from ..store.living import LEASE_SECONDS, SessionTable
+from ..store.living import SessionTable
 from ..store.run_list import PictureKeeper
 from .mcp_connections import Connection, Opening
 from .mcp_tools import (
@@ -43,11 +44,6 @@ from .mcp_tools import (
 
 logger = logging.getLogger(__name__)
 
-_KEEP_SECONDS: Final = 1.0
-_MARGIN_SECONDS: Final = 2.0
-_IDLE_ROUNDS: Final = 30
-"""After so many rounds without anything to tend a process says no more that it lives."""
-_MOST_SEEN: Final = 10_000
 _ERRORS: Final = {kind.__name__: kind for kind in (McpUnavailable, McpRefused, McpToolFailed, McpToolChanged)}
 _DIED: Final = "the worker process that had it has ended"
 
@@ -84,7 +80,7 @@ class RunSessions:
         self._keep_picture = keep
         self._actor = actor
         self._process = owner_token()
-        self._kept_at = -LEASE_SECONDS
+        self._kept_at = -limits.LEASE_SECONDS
         self._numbers = count(1)
         self._own: dict[tuple[str, str], _Own] = {}
         self._answers: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
@@ -189,7 +185,7 @@ class RunSessions:
         try:
             await self._table.send(process, message)
             while True:
-                await asyncio.wait([answer], timeout=_KEEP_SECONDS)
+                await asyncio.wait([answer], timeout=limits.KEEP_SECONDS)
                 if answer.done():
                     return answer.result()
                 if not await self._table.is_live(process):
@@ -213,7 +209,7 @@ class RunSessions:
             try:
                 data = await self._table.receive(self._process)
             except (RedisError, TimeoutError, OSError):
-                await asyncio.sleep(_KEEP_SECONDS)
+                await asyncio.sleep(limits.KEEP_SECONDS)
                 continue
             if data is not None:
                 try:
@@ -231,7 +227,7 @@ class RunSessions:
                 answer.set_result(message)
         elif id_ not in self._seen:
             self._seen[id_] = None
-            while len(self._seen) > _MOST_SEEN:
+            while len(self._seen) > limits.MOST_SEEN:
                 del self._seen[next(iter(self._seen))]
             task = self._serving[id_] = self._spawn(self._serve(id_, str(message["from"]), message["call"]))
             task.add_done_callback(lambda _: self._serving.pop(id_, None))
@@ -243,7 +239,7 @@ class RunSessions:
             answer = {"id": id_}
             own = await self._claimed(run, server)
             if isinstance(own, _Own):
-                async with asyncio.timeout(self._servers[server].timeout_seconds + _MARGIN_SECONDS):
+                async with asyncio.timeout(self._servers[server].timeout_seconds + limits.MCP_SESSIONS_MARGIN_SECONDS):
                     tool = Declaration(asked["tool"])
                     answer["value"] = await self._here(run, server, own, tool, asked["arguments"])
             packed = pack(answer)
@@ -278,7 +274,10 @@ class RunSessions:
 
     def _is_live(self) -> bool:
         """Whether no other process can think yet that this one has died."""
-        return asyncio.get_running_loop().time() - self._kept_at < LEASE_SECONDS - _MARGIN_SECONDS
+        return (
+            asyncio.get_running_loop().time() - self._kept_at
+            < limits.LEASE_SECONDS - limits.MCP_SESSIONS_MARGIN_SECONDS
+        )
 
     async def _keep(self) -> None:
         """Say that this process lives; if it is too late, it has lost its sessions, and goes on under another name."""
@@ -299,14 +298,14 @@ class RunSessions:
     async def _tend(self) -> None:
         idle = 0
         try:
-            while idle < _IDLE_ROUNDS:
-                await asyncio.sleep(_KEEP_SECONDS)
+            while idle < limits.IDLE_ROUNDS:
+                await asyncio.sleep(limits.KEEP_SECONDS)
                 idle = 0 if self._own or self._answers or self._serving else idle + 1
                 with suppress(RedisError, TimeoutError, OSError):
                     await self._keep()
                     await self._close_ended()
         finally:
-            self._kept_at = -LEASE_SECONDS
+            self._kept_at = -limits.LEASE_SECONDS
             with suppress(Exception):
                 await self._table.end(self._process)
 

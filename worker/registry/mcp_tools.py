@@ -25,6 +25,7 @@ from ...protocol.limits import Limits, value_problems
 from ...protocol.messages import TRUST
 from ...protocol.paths import copied
 from ...protocol.schemas.walk import DEFINITIONS, misfits, modern
+from .. import limits
 from ..errors import ActivitiesError, CallFailed
 from .activities import Activity, Policy, Registry, registry
 from .loading import load_activities
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .mcp_sessions import Connections
 
 
-_VERSION_DIGITS: Final = 12
 _SHOWN: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 """What may stand in a command that a person is to copy."""
 
@@ -80,7 +80,7 @@ def activity_of(name: str, server: McpServer, tool: Declaration, connections: Co
         takes_call=True,
         queue=server.queue,
         policy=policy,
-        given_version=tool.digest[:_VERSION_DIGITS],
+        given_version=tool.digest[: limits.VERSION_DIGITS],
     )
 
 
@@ -105,7 +105,6 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 _NOT_OURS: Final = ("$schema", "title", "$id")
 _SCHEMAS: Final = ("inputSchema", "outputSchema")
 _WRAPS: Final = "x-fastmcp-wrap-result"
-_SHOWN_TEXT: Final = 100
 _WRAPPED: Final = "result"
 
 
@@ -185,7 +184,7 @@ class Declaration:
     def notes(self) -> list[str]:
         """What of its schemas is left out, since it says nothing about values."""
         return [
-            f"{key}{place} is left out: it is {json.dumps(part[name])[:_SHOWN_TEXT]}"
+            f"{key}{place} is left out: it is {json.dumps(part[name])[: limits.SHOWN_TEXT]}"
             for key in _SCHEMAS
             for place, part, name in misfits(self.said.get(key))
         ]
@@ -367,7 +366,6 @@ class McpToolChanged(McpRefused):
 
 Keep = Callable[[bytes], Awaitable[str]]
 """Keeps a picture; returns why it is not kept, or nothing."""
-_LONGEST_ERROR: Final = 2_000
 
 
 async def value_of(answer: Mapping[str, Any], keep: Keep, *, is_wrapped: bool = False) -> Any:
@@ -378,7 +376,7 @@ async def value_of(answer: Mapping[str, Any], keep: Keep, *, is_wrapped: bool = 
     blocks = answer.get("content") or ()
     texts = [block["text"] for block in blocks if block.get("type") == "text"]
     if answer.get("isError"):
-        raise McpToolFailed("\n".join(texts)[:_LONGEST_ERROR] or "the tool has failed and does not say why")
+        raise McpToolFailed("\n".join(texts)[: limits.LONGEST_ERROR] or "the tool has failed and does not say why")
     if (found := answer.get("structuredContent")) is not None:
         return found["result"] if is_wrapped and isinstance(found, dict) and found.keys() == {"result"} else found
     return "\n".join(texts) if len(texts) == len(blocks) else [await _part(block, keep) for block in blocks]

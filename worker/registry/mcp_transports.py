@@ -25,17 +25,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse
 
 from ...broker_config.embedded import guarded
+from .. import limits
 from .mcp_tools import Origin, Told, too_large
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SECONDS: Final = 2.0
-"""A server has so long to end when its input is closed, and so long again after SIGTERM."""
-_LAST_WORDS_SECONDS: Final = 1.0
-"""So long what it writes on standard error is waited for when it has closed its output."""
-_MARGIN_SECONDS: Final = 5.0
-_SHOWN: Final = 500
-_CHUNK_BYTES: Final = 4_096
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 """The SDK numbers its requests."""
 
@@ -63,7 +57,7 @@ async def stdio(
     ours.setblocking(False)
     with ours, theirs:
         process = await asyncio.create_subprocess_exec(
-            *guarded(command, theirs, grace_seconds=_GRACE_SECONDS),
+            *guarded(command, theirs, grace_seconds=limits.MCP_TRANSPORTS_GRACE_SECONDS),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -146,7 +140,7 @@ async def _read(
                     await fail(next(iter(asked)), why)
         except (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             pass
-        with anyio.move_on_after(_LAST_WORDS_SECONDS):
+        with anyio.move_on_after(limits.LAST_WORDS_SECONDS):
             await silent.wait()
         on_end(why)
 
@@ -155,7 +149,7 @@ def _answered(line: bytes, asked: set[Any]) -> list[Any]:
     """The requests that a line which is no message is meant to answer: their ids stand at its beginning or its end."""
     if b'"jsonrpc"' not in line:
         return []
-    named = {int(number) for part in (line[:_SHOWN], line[-_SHOWN:]) for number in _ID.findall(part)}
+    named = {int(number) for part in (line[: limits.SHOWN], line[-limits.SHOWN :]) for number in _ID.findall(part)}
     return [id_ for id_ in asked if id_ in named]
 
 
@@ -180,10 +174,10 @@ async def _write(process: Process, given: Any, asked: set[Any]) -> None:
 async def _listen(name: str, process: Process, said: deque[str], silent: asyncio.Event) -> None:
     """Log what the server says on standard error, one line for each piece: it forges no line of ours."""
     assert process.stderr is not None
-    while piece := await process.stderr.read(_CHUNK_BYTES):
+    while piece := await process.stderr.read(limits.MCP_TRANSPORTS_CHUNK_BYTES):
         for line in filter(None, piece.decode(errors="replace").splitlines()):
-            said.append(line[:_SHOWN])
-            logger.info("MCP server %s: %r", name, line[:_SHOWN])
+            said.append(line[: limits.SHOWN])
+            logger.info("MCP server %s: %r", name, line[: limits.SHOWN])
     silent.set()
 
 
@@ -192,12 +186,14 @@ async def _end(process: Process, control: socket.socket) -> None:
     assert process.stdin is not None
     process.stdin.close()
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _GRACE_SECONDS)
+        await asyncio.wait_for(process.wait(), limits.MCP_TRANSPORTS_GRACE_SECONDS)
         return
     with suppress(OSError):
         control.send(b"stop\n")
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _GRACE_SECONDS + _MARGIN_SECONDS)
+        await asyncio.wait_for(
+            process.wait(), limits.MCP_TRANSPORTS_GRACE_SECONDS + limits.MCP_TRANSPORTS_MARGIN_SECONDS
+        )
         return
     with suppress(ProcessLookupError):  # with its guardian Linux ends the server
         process.kill()
@@ -210,7 +206,6 @@ async def _end(process: Process, control: socket.socket) -> None:
 # tells that, and never the error's number. No token but those of the server's own settings is sent, and none follows a
 # redirect to another host: the SDK follows none that leaves the server's origin.
 
-_CONNECT_SECONDS: Final = 30.0
 _STREAM: Final = "text/event-stream"
 _PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses of a server, or of a proxy before it, that may be others soon."""
@@ -234,7 +229,7 @@ async def web(url: str, headers: Mapping[str, str], *, most_bytes: int, timeout_
     client = httpx2.AsyncClient(
         transport=_Bounded(faults),
         headers={**headers, "Accept-Encoding": "identity"},
-        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=timeout_seconds),
+        timeout=httpx2.Timeout(limits.MCP_TRANSPORTS_CONNECT_SECONDS, read=timeout_seconds),
     )
     async with (
         client,

@@ -24,6 +24,7 @@ from ...protocol.errors import pointer
 from ...protocol.messages import TRUST
 from ...protocol.plan.layout import Layout
 from ...protocol.plan.submission import definition_problems
+from .. import limits
 from ..errors import ActivitiesError, WorkerError
 from .activities import Registry
 
@@ -161,21 +162,18 @@ def _as_listed(path: Path, folder: Path) -> str:
 #
 # What this module loads takes a while: it is imported where something is fetched.
 
-_TIMEOUT_SECONDS: Final = 10.0
-_PIECE_BYTES: Final = 65_536
-
 
 def fetched(address: str, most_bytes: int) -> bytes:
     """What is at an address that `is_below` has admitted. Raises `WorkerError`."""
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline = time.monotonic() + limits.REQUEST_DEFINITIONS_TIMEOUT_SECONDS
     try:
         request = Request(address, headers={"Accept": "application/json"})  # noqa: S310 - `is_below` admits http only
-        with build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_SECONDS) as answer:
+        with build_opener(_NoRedirect).open(request, timeout=limits.REQUEST_DEFINITIONS_TIMEOUT_SECONDS) as answer:
             found = b""
-            while len(found) <= most_bytes and (piece := answer.read1(_PIECE_BYTES)):
+            while len(found) <= most_bytes and (piece := answer.read1(limits.PIECE_BYTES)):
                 found += piece
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"it did not end in {_TIMEOUT_SECONDS:g} s")
+                    raise TimeoutError(f"it did not end in {limits.REQUEST_DEFINITIONS_TIMEOUT_SECONDS:g} s")
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise WorkerError(f"delegate {address!r} cannot be had: {error}") from error
     if len(found) > most_bytes:
@@ -192,9 +190,6 @@ class _NoRedirect(HTTPRedirectHandler):
 
 # The file of what the operator says of tools (`ACTS_TRUST`, SPEC R16.1).
 
-_MOST_BYTES: Final = 64 * 1024
-"""It goes with every run."""
-
 
 def operator_trust(settings: Settings) -> OperatorTrust:
     """What the file says; nothing where none is named. Raises `ActivitiesError`, also where it is not there: labels
@@ -205,10 +200,10 @@ def operator_trust(settings: Settings) -> OperatorTrust:
     path = Path(settings.trust)
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
+            content = file.read(limits.TRUST_FILE_BYTES + 1)
+        if len(content) > limits.TRUST_FILE_BYTES:
             raise ActivitiesError(
-                f"{path} (ACTS_TRUST) has more than {_MOST_BYTES} bytes: a * at the end of a name helps"
+                f"{path} (ACTS_TRUST) has more than {limits.TRUST_FILE_BYTES} bytes: a * at the end of a name helps"
             )
         document = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:

@@ -45,7 +45,7 @@ from ..broker.messages import (
 )
 from ..broker.transport import EVENTS, BackendConnection, QueueConsumer
 from ..errors import MalformedMessage, OtherFormat
-from ..limits import limits_of
+from ..limits import MOST_NAMED, limits_of
 from ..logs import note_task, set_up_logs
 from ..process import RefusalsStep, count_refusal, figures
 from ..recovery.heartbeats import ReservedStep
@@ -79,9 +79,6 @@ class OperatorStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
 #
 # A message that is none of ours is refused with one line in the worker's log, which shows nothing of what is in it.
 
-
-_MOST_NAMED: Final = 5
-"""Failed calls that the end of a lane's task names."""
 
 T = TypeVar("T")
 Read = Callable[[object, Limits], T]
@@ -195,7 +192,7 @@ async def execute_instance(runtime: Runtime, lane: LaneCall) -> None:
     """Run the calls of one lane that are ready."""
     how = {"was_lost": lane.was_lost, "is_redelivered": lane.is_redelivered}
     if failed := await runtime.scheduler.drive(lane.run, lane.instance, **how):
-        raise TaskFailed(", ".join(failed[:_MOST_NAMED]) + (", …" if len(failed) > _MOST_NAMED else ""))
+        raise TaskFailed(", ".join(failed[:MOST_NAMED]) + (", …" if len(failed) > MOST_NAMED else ""))
 
 
 async def probe(runtime: Runtime, probe: Probe) -> None:

@@ -33,9 +33,10 @@ from ...protocol.errors import pointer
 from ...protocol.limits import exceeded, plain_scalar, scalar_problem, too_many_containers
 from ..backoff import Backoff
 from ..broker.attempts import Attempt, Result, Retry, enter, enter_place
-from ..broker.messages import LONGEST_TYPE, given_back, pack, refused_by, unknown_code
+from ..broker.messages import given_back, pack, refused_by, unknown_code
 from ..errors import CallFailed, InvalidParameters
 from ..fairness import FairSemaphore
+from ..limits import CALLS_LONGEST_TEXT, CALLS_MOST_SHOWN, CALLS_SMALL, LONGEST_TYPE, MOST_LEFT_BEHIND
 from ..process import figures
 from ..registry.activities import Activity, Policy, first_fault
 from ..registry.mcp_tools import McpError
@@ -93,9 +94,6 @@ def _sync_to_async() -> Any:
 # another takes the place; what it returns is dropped. So many may stay behind, and then no more functions are begun.
 # The threads are daemons: the process does not wait for them when it ends.
 
-
-MOST_LEFT_BEHIND: Final = 256
-"""So many threads may be at work on what nobody waits for."""
 
 Job = Callable[[], object]
 Ended = tuple[Any, BaseException | None]
@@ -214,7 +212,6 @@ def _thread() -> SimpleQueue[Job | None]:
 # Reading calls code of the value's own where it is lazy (an iterator), or a model with serializers. So it belongs to
 # the call: it is done in the call's thread and within its timeout, and ends as soon as a limit is exceeded.
 
-_SMALL: Final = 2**63
 _LISTS: Final = (list, tuple, set, frozenset, deque)
 _READ_BY: Final = ("tolist", "to_list", "item")
 """Methods by which an array of numpy or what is like one, or a scalar of it, gives plain values."""
@@ -281,7 +278,7 @@ class _Reader:
             value is None
             or kind is bool
             or (kind is str and value.isascii())
-            or (kind is int and -_SMALL < value < _SMALL)
+            or (kind is int and -CALLS_SMALL < value < CALLS_SMALL)
         ):
             return value
         if not issubclass(kind, (str, int, float, NoneType)):
@@ -408,8 +405,6 @@ def _serialised(value: Any) -> Any:
         raise _Unfit(f"is nested too deeply or in a circle: {error}") from error
 
 
-_LONGEST_TEXT: Final = 10_000
-_MOST_SHOWN: Final = 1_000
 _shown: Final[set[tuple[str, str, int] | None]] = set()
 """The errors whose tracebacks are in the log, by type and place."""
 _PACKED: Final = (StopIteration, StopAsyncIteration)
@@ -507,7 +502,7 @@ def _is_news(error: BaseException) -> bool:
     where = (type(error).__name__, frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame is not None else None
     if where in _shown:
         return False
-    if len(_shown) == _MOST_SHOWN:
+    if len(_shown) == CALLS_MOST_SHOWN:
         _shown.clear()
     _shown.add(where)
     return True
@@ -545,8 +540,8 @@ def _text(error: BaseException) -> str:
     except Exception:
         text = ""
     if first is not error:
-        text = f"{text[: _LONGEST_TEXT // 2]}, first {type(first).__name__[:LONGEST_TYPE]}: {_text(first)}"
-    return text.encode("utf-8", "replace").decode()[:_LONGEST_TEXT]
+        text = f"{text[: CALLS_LONGEST_TEXT // 2]}, first {type(first).__name__[:LONGEST_TYPE]}: {_text(first)}"
+    return text.encode("utf-8", "replace").decode()[:CALLS_LONGEST_TEXT]
 
 
 # Whether the code of this worker fits a call that may have been checked under another contract (SPEC R17.3).

@@ -35,6 +35,7 @@ from ...protocol.requests import Request, read_request
 from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
 from ...protocol.schemas.costs import EXCEEDED
 from ...protocol.schemas.validation import Check, OffloadedChecks, verdict_of
+from .. import limits
 from ..fairness import FairSemaphore
 from ..limits import limits_of, most_of
 from ..registry.activities import Registry
@@ -362,11 +363,6 @@ _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from acts_celery.worker.runner.validating import main; main()"
 )
 """It finds what this process finds, and not what happens to lie in the folder that this one was started in."""
-_MOST_DEATHS: Final = 3
-"""Of the process over one check; then the check counts as one that takes too much."""
-_MOST_ANSWERED: Final = 2**28
-_PATIENCE_SECONDS: Final = 120.0
-"""How long a thread waits for a heavy check: many times what the checks before it take, where the process lives."""
 _DIED: Final = (OSError, IncompleteReadError, LimitOverrunError)
 
 
@@ -395,10 +391,10 @@ class Validator:
 
     async def verdict(self, check: Check) -> list[Problem]:
         """What comes of a check, in the words of this process; the caller holds the place."""
-        for _ in range(_MOST_DEATHS):
+        for _ in range(limits.MOST_DEATHS):
             if self._process is None:
                 try:
-                    self._process = await begun(_PROGRAM, _MOST_ANSWERED)
+                    self._process = await begun(_PROGRAM, limits.CHECKING_MOST_ANSWERED)
                 except _DIED as error:
                     logger.warning("no process for heavy checks can be begun (%r): one is made on the loop", error)
                     return verdict_of(check)
@@ -435,7 +431,7 @@ class _AwaitedChecks(OffloadedChecks):
         """What a schema says against a value."""
         check = Check(json.dumps(how), document, json.dumps(value))
         try:
-            return asyncio.run_coroutine_threadsafe(self._verdict(check), self._loop).result(_PATIENCE_SECONDS)
+            return asyncio.run_coroutine_threadsafe(self._verdict(check), self._loop).result(limits.PATIENCE_SECONDS)
         except TimeoutError:
             return [Problem(pointer(*how[2]), EXCEEDED)]
 

@@ -14,6 +14,7 @@ from ...protocol.engine.events import Decision, Failure, FanOut, Hold, Outcome, 
 from ...protocol.schemas.validation import OffloadedChecks
 from ..broker.attempts import Attempt, CallId, Result, Retry
 from ..broker.messages import lane_task, pack, rest_of
+from ..limits import STEP_MOST, STEP_MOST_BYTES
 from ..registry.activities import Activity, Delegate
 from ..store.commits import Delegated, Rest
 from ..store.entries import Spent
@@ -22,7 +23,7 @@ from ..store.lane import LaneView
 from ..store.scripts import Code, date_now
 from .remote import Started
 from .starting import Starter
-from .step import MOST, MOST_BYTES, Mailbox, Services, Step
+from .step import Mailbox, Services, Step
 
 logger = logging.getLogger(__name__)
 
@@ -135,12 +136,12 @@ class Decider:
         now = date_now()
         while not self._of_calls.asked and not step.is_full:
             with self._of_calls:
-                decisions = lane.execution.decide(now, most=MOST - len(step))
+                decisions = lane.execution.decide(now, most=STEP_MOST - len(step))
             if not decisions:
                 break
             self._of_calls.found.clear()
             for decision in decisions:
-                if step.load >= MOST_BYTES and _is_written(decision):
+                if step.load >= STEP_MOST_BYTES and _is_written(decision):
                     lane.execution.reconsider(decision.call.index)
                     continue
                 if isinstance(decision, Start):

@@ -23,20 +23,19 @@ from typing import Any, Final
 from ...protocol.engine.events import CallHeld, FanOut, FanOutBegun, Hold, Outcome, Start, Status
 from ...protocol.engine.execution import Execution
 from ...protocol.schemas.costs import METER, Meter
+from .. import limits
 from ..broker.attempts import Attempt, CallId, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
-from ..store.commits import ALONE, Commit, Committed
+from ..store.commits import Commit, Committed
 from ..store.lane import LaneView, RunGone
 from ..store.loop_entries import LOOP
 from .deciding import Admission, Decider
-from .starting import HEAVY_BYTES, InlineCalls, Starter
-from .step import MOST_BYTES, Mailbox, Services, Step, count_ended
+from .starting import InlineCalls, Starter
+from .step import Mailbox, Services, Step, count_ended
 
 logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("running", "paused")
-_MOST_FAILED: Final = 10
-"""How many failed calls the end of a lane's task can name."""
 
 
 class LaneRunner:
@@ -178,8 +177,8 @@ class LaneRunner:
         """What is held while a commit is under way, and what it starts is sent: a place, where that is much."""
         leaving = [start for start in step.starts if self._services.remote.leaves(start.call)]
         view = self._lane.run
-        view.sends_much = view.sends_much or any(len(pack(start.parameters)) >= HEAVY_BYTES for start in leaving)
-        if step.load < HEAVY_BYTES and not (leaving and view.sends_much):
+        view.sends_much = view.sends_much or any(len(pack(start.parameters)) >= limits.HEAVY_BYTES for start in leaving)
+        if step.load < limits.HEAVY_BYTES and not (leaving and view.sends_much):
             return nullcontext()
         return self._services.heavy.one(self._lane.run.run)
 
@@ -240,7 +239,7 @@ class LaneRunner:
     def _note_ends(self, outcomes: Sequence[Outcome], committed: Committed) -> None:
         ended = count_ended(outcomes, committed, self._execution)
         failed = [outcome for outcome in ended if outcome.status is Status.FAILED]
-        for outcome in failed[: _MOST_FAILED - len(self.failed)]:
+        for outcome in failed[: limits.MOST_FAILED - len(self.failed)]:
             self.failed.append(f"{self._id(outcome.index)}: {(outcome.error or {}).get('type')}")
 
     def _reconsider(self, starts: Sequence[Start], committed: Committed) -> None:
@@ -260,7 +259,7 @@ class LaneRunner:
                 continue
             self._execution.record(start.call.index, Status.RUNNING)
             if attempt is None:
-                self._mailbox.refuse(start.call.index, asks=number == ALONE)
+                self._mailbox.refuse(start.call.index, asks=number == limits.WAITS_ALONE)
                 continue
             begun = await self._starter.begin(start, attempt, self._execution, at)
             if isinstance(begun, TaskMessage):
@@ -268,7 +267,7 @@ class LaneRunner:
                 size += len(begun.body)
             elif begun is not None:
                 self._decider.results.append((attempt, begun))
-            if size >= MOST_BYTES:
+            if size >= limits.STEP_MOST_BYTES:
                 await self._services.publish(messages)
                 messages, size = [], 0
         return messages

@@ -24,7 +24,8 @@ from ...protocol.calls.trust import NOTHING, OperatorTrust, ToolTrust
 from ...protocol.engine.costs import dollars_of
 from ...protocol.engine.events import Failure, Start, Success
 from ...protocol.engine.execution import UNTRUSTED, Execution
-from ...protocol.engine.loop import MAX_OUTPUT_TOKENS, LoopLimits
+from ...protocol.engine.loop import LoopLimits
+from ...protocol.limits import MAX_OUTPUT_TOKENS
 from ...protocol.messages import digests, is_promise, pictures_in, render_data, sent_bytes
 from ...protocol.plan.config import SAMPLING
 from ...protocol.requests.data_blocks import Budget, shown_pictures
@@ -42,7 +43,7 @@ from ..broker.messages import (
     pack_message,
     unknown_code,
 )
-from ..limits import most_of
+from ..limits import MOST_RETRIES, most_of
 from ..registry.activities import Policy, Registry
 from ..registry.models import KnownModels, Reported, described, picture_message
 from ..store.definition import Definition
@@ -65,9 +66,6 @@ from ..store.slots import Budget as RunBudget
 from .calls import Threads, fitting, invoke
 from .checking import Checker
 from .rooms import AskedModels
-
-_MOST_RETRIES: Final = 1_000
-"""Of a call whose code is not known here: a request to a model, an activity that another worker has."""
 
 
 class Remote:
@@ -107,7 +105,7 @@ class Remote:
         name = call.runner.name
         is_activity = call.runner.executor is Executor.ACTIVITY
         code = self._registry.activities.get(name) if is_activity else self._registry.delegates.get(name)
-        return code.policy.retries if code is not None else _MOST_RETRIES
+        return code.policy.retries if code is not None else MOST_RETRIES
 
     def queue(self, call: Call) -> str:
         """The queue of a call that leaves."""

@@ -34,7 +34,15 @@ from ..broker.messages import Delivery, TaskMessage, attempt_in, delivery_task
 from ..broker.remote_control import Cancellations
 from ..fairness import FairScheduling, Quarantine
 from ..health_file import Health, remove_dead
-from ..limits import limits_of
+from ..limits import (
+    PUBLISHED_SECONDS,
+    RUNTIME_CLOSING_SECONDS,
+    RUNTIME_INTERVAL_SECONDS,
+    RUNTIME_LATELY_SECONDS,
+    RUNTIME_MADE,
+    RUNTIME_MOST_STARTS,
+    limits_of,
+)
 from ..outages import Batcher, on_threads, watch_connections
 from ..process import Tokens, figures, problems
 from ..recovery.heartbeats import Heartbeat, Presence, ReportQueue, report_interval_seconds
@@ -42,7 +50,6 @@ from ..recovery.sidecar import LoopWatchdog, Sidecar
 from ..registry.activities import Registry, registry
 from ..registry.models import Answer, ModelError
 from ..registry.request_definitions import digest_of_trust, operator_trust
-from ..store.commits import PUBLISHED_SECONDS
 from ..store.connections import connect, connect_async, connect_soon
 from ..store.log import LogTerms, MessageLog
 from ..store.slots import Slots
@@ -55,7 +62,6 @@ from .step import Services
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-_CLOSING_SECONDS: Final = 5.0
 
 
 class Runtime:
@@ -135,7 +141,7 @@ class Runtime:
         """
         for last in (self.returns.finish(), self.models.close()):
             with suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(last, self._loop).result(_CLOSING_SECONDS)
+                asyncio.run_coroutine_threadsafe(last, self._loop).result(RUNTIME_CLOSING_SECONDS)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop."""
@@ -375,9 +381,6 @@ signals.worker_process_shutdown.connect(_finish)
 # and their messages hold each other in no circle: they are freed when they are left. Searched through as often as
 # Python does by itself, all that took a seventh of a worker's processor time.
 
-_MADE: Final = 10_000
-"""After so many objects more than were freed the young ones are searched through: that takes some milliseconds."""
-
 
 class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
     """Takes part in the making of a worker, so before it has forked anything and before it has taken a task."""
@@ -385,7 +388,7 @@ class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
     def __init__(self, parent: WorkController, **options: object) -> None:
         super().__init__(parent, **options)
         gc.freeze()
-        gc.set_threshold(_MADE, *gc.get_threshold()[1:])
+        gc.set_threshold(RUNTIME_MADE, *gc.get_threshold()[1:])
 
 
 # The health of a worker process: shown by `celery inspect stats`, and written to a file that `acts health` reads.
@@ -394,10 +397,7 @@ class GarbageStep(bootsteps.Step):  # type: ignore[misc]  # celery has no types
 # user of the broker that may not ask workers, as those of delegates, can read it all the same.
 
 
-_INTERVAL_SECONDS: Final = 2.0
-_LATELY_SECONDS: Final = 60.0
-_MOST_STARTS: Final = 3
-_starts: Final[deque[float]] = deque(maxlen=_MOST_STARTS + 1)
+_starts: Final[deque[float]] = deque(maxlen=RUNTIME_MOST_STARTS + 1)
 """When this process has begun to take messages, lately. One that begins again and again takes none."""
 
 
@@ -420,7 +420,7 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
         _starts.append(time.monotonic())
         if self._folder is not None:
             self._write(consumer, tidies=True)
-            self._timer = consumer.timer.call_repeatedly(_INTERVAL_SECONDS, self._write, (consumer,))
+            self._timer = consumer.timer.call_repeatedly(RUNTIME_INTERVAL_SECONDS, self._write, (consumer,))
 
     def stop(self, consumer: Consumer) -> None:
         """Called by the consumer when it has lost its connection, or is stopped."""
@@ -471,6 +471,8 @@ class HealthStep(bootsteps.StartStopStep):  # type: ignore[misc]  # celery has n
             found["the event loop"] = "is blocked by an activity"
         if not self._is_written:
             found["its file"] = "cannot be written (ACTS_HEALTH_FOLDER)"
-        if len(_starts) > _MOST_STARTS and time.monotonic() - _starts[0] < _LATELY_SECONDS:
-            found["its connection to the broker"] = f"began anew {_MOST_STARTS} times within {_LATELY_SECONDS:g} s"
+        if len(_starts) > RUNTIME_MOST_STARTS and time.monotonic() - _starts[0] < RUNTIME_LATELY_SECONDS:
+            found["its connection to the broker"] = (
+                f"began anew {RUNTIME_MOST_STARTS} times within {RUNTIME_LATELY_SECONDS:g} s"
+            )
         return found

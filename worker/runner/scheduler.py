@@ -22,8 +22,9 @@ from celery import Task, signals, states
 from celery.app import trace
 from celery.app.task import Context
 
+from .. import limits
 from ..backoff import Backoff
-from ..broker.messages import MESSAGE_FORMAT, MESSAGES, RETURNED, Delivery, TaskMessage
+from ..broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage
 from ..errors import OtherFormat
 from ..logs import lane_at_work, note_trace
 from ..process import count_refusal
@@ -39,9 +40,6 @@ logger = logging.getLogger(__name__)
 LaneId = tuple[str, str | None]
 Runner = LaneRunner | LoopDriver
 View = LaneView | LoopView
-_MOST_LEFT: Final = 256
-_MOST_LEFT_BYTES: Final = 64 * 2**20
-_LEFT_SECONDS: Final = 60.0
 
 
 class Scheduler:
@@ -53,7 +51,9 @@ class Scheduler:
         self._runners: dict[LaneId, Runner] = {}
         self._openings: dict[LaneId, asyncio.Event] = {}
         """Lanes that are being read, each with what is set when that has ended."""
-        self._left = Recent[LaneId, View](_MOST_LEFT, most_bytes=_MOST_LEFT_BYTES, longest_seconds=_LEFT_SECONDS)
+        self._left = Recent[LaneId, View](
+            limits.MOST_LEFT, most_bytes=limits.MOST_LEFT_BYTES, longest_seconds=limits.LEFT_SECONDS
+        )
         """The views of lanes that were left: a result that comes soon needs no reading."""
         self._suspect = asyncio.Lock()
         """Held for a lane that was lost, from before it is read until it gets on or is left."""
@@ -220,8 +220,6 @@ def _task_of(lane: LaneId) -> Iterator[None]:
 
 # Running a coroutine as Celery's tracer runs a function: with its signals, its errors and its one line in the log.
 
-_LONGEST_SHOWN: Final = 300
-"""Characters of what a message says of its arguments."""
 
 Begin = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 """Makes a task's coroutine of its request."""
@@ -231,7 +229,7 @@ Ended = tuple[int, Any, float]
 
 def shown_arguments(request: Mapping[str, Any]) -> str:
     """What a message says of its arguments, bounded."""
-    return str(request.get("argsrepr") or "-")[:_LONGEST_SHOWN]
+    return str(request.get("argsrepr") or "-")[: limits.LONGEST_SHOWN]
 
 
 async def traced(task: Task, request: dict[str, Any], begin: Begin) -> Ended:
@@ -283,17 +281,13 @@ def _send(signal: Any, task: Task, request: dict[str, Any], about: dict[str, Any
 
 
 _DELAY: Final = Backoff(0.05, 1.0, jitter=True)
-_MOST_TIMES: Final = 80
-"""After so many a task has been on its way for about a minute."""
-_MOST_KEPT: Final = 10_000
-"""How many wait in memory; more go back at once."""
 
 
 def require_message_format(request: Mapping[str, Any]) -> None:
     """Raise `OtherFormat` where a message says that it has another format than ours."""
-    number = request.get(MESSAGE_FORMAT, MESSAGES)
-    if number != MESSAGES and isinstance(number, int):
-        raise OtherFormat(f"the message has format {number} and this version reads {MESSAGES}")
+    number = request.get(MESSAGE_FORMAT, limits.MESSAGES)
+    if number != limits.MESSAGES and isinstance(number, int):
+        raise OtherFormat(f"the message has format {number} and this version reads {limits.MESSAGES}")
 
 
 def task_of(name: str, request: Mapping[str, Any], arguments: Sequence[object]) -> TaskMessage | None:
@@ -316,12 +310,14 @@ class Returns:
 
     def give_back(self, task: TaskMessage, reason: OtherFormat) -> None:
         """Give back a task, for this reason; one that was given back for a minute is dropped."""
-        if task.returned >= _MOST_TIMES:
+        if task.returned >= limits.MOST_TIMES:
             logger.warning("a task of %r is dropped, since no worker reads it: %s", task.queue, reason)
             return
         if not task.returned:
             logger.warning("a task of %r is left to other workers: %s", task.queue, reason)
-        waiting = asyncio.ensure_future(self._publish_later(task, at_once=len(self._waiting) >= _MOST_KEPT))
+        waiting = asyncio.ensure_future(
+            self._publish_later(task, at_once=len(self._waiting) >= limits.SCHEDULER_MOST_KEPT)
+        )
         self._waiting.add(waiting)
         waiting.add_done_callback(self._waiting.discard)
 

@@ -19,6 +19,7 @@ from ...protocol.engine.execution import Execution
 from ...protocol.engine.loop import PRICE_REMEDY, LoopLimits
 from ...protocol.errors import Conflict
 from ...protocol.state.scopes import TooLarge
+from .. import limits
 from ..broker.attempts import Attempt, CallId, Result, Retry, lost
 from ..broker.messages import TaskMessage, lane_task, unpack
 from ..limits import most_of
@@ -40,8 +41,6 @@ from .step import Mailbox, Services
 # have ended. A request that does not fit what is left waits as long as others may give something back.
 
 _FREE: Final = Cost()
-WAIT_SECONDS: Final = 0.5
-"""How long a request waits for others to give back what they have reserved and not needed."""
 
 
 class CallBudget:
@@ -69,7 +68,11 @@ class CallBudget:
         if shortfall is None:
             return None
         failure = Failure("LimitReached", shortfall.text)
-        return Retry(failure, WAIT_SECONDS) if waits(shortfall, attempt.failures, self._settings) else failure
+        return (
+            Retry(failure, limits.STARTING_WAIT_SECONDS)
+            if waits(shortfall, attempt.failures, self._settings)
+            else failure
+        )
 
     async def charge(self, id_: CallId, again: int, outcome: Outcome) -> None:
         """Put what a call has cost in the place of what it has reserved; `again` as in `Attempt`."""
@@ -93,7 +96,7 @@ class CallBudget:
 
 def waits(shortfall: Shortfall, failures: int, settings: Settings) -> bool:
     """Whether a request is tried again that does not fit what is left, after so many attempts."""
-    return shortfall.may_pass and failures * WAIT_SECONDS < settings.model_request_seconds
+    return shortfall.may_pass and failures * limits.STARTING_WAIT_SECONDS < settings.model_request_seconds
 
 
 # Inline calls: those that a lane runner carries out itself, concurrently.
@@ -165,11 +168,6 @@ async def _timed(working: Coroutine[Any, Any, Result | Started]) -> _Ended:
     begun = time.monotonic()
     result = await working
     return result, int((time.monotonic() - begun) * 1000)
-
-
-HEAVY_BYTES: Final = 2**16
-"""What is as large as this takes one of the process's few places for it, in which runs take turns."""
-_UNAVAILABLE_SECONDS: Final = 1.0
 
 
 class Starter:
@@ -248,7 +246,7 @@ class Starter:
         if (size := len(message.body)) > (most := self._services.limits.call_bytes):
             text = f"its message has {size} bytes, where {most} are allowed (ACTS_LIMIT_CALL_BYTES)"
             return Failure("TooLarge", text)
-        self._view.sends_much |= size >= HEAVY_BYTES
+        self._view.sends_much |= size >= limits.HEAVY_BYTES
         return message
 
     async def charge(self, ended: Sequence[Outcome], lane: LaneView) -> None:
@@ -292,7 +290,7 @@ class Starter:
         except Conflict as conflict:
             return Failure("Conflict", str(conflict))
         except (RedisError, TakenOver) as error:  # one that is taken over finds the other's run the next time
-            return Retry(Failure("Unavailable", str(error)), _UNAVAILABLE_SECONDS)
+            return Retry(Failure("Unavailable", str(error)), limits.UNAVAILABLE_SECONDS)
         if isinstance(started, Started):
             queue = self._services.settings.queue_instances
             await self._services.publish([lane_task(started.run, lane or None, queue) for lane in started.lanes])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ...broker_config import Settings
 from ...protocol import Limits
@@ -20,6 +20,14 @@ from ...protocol.schemas.costs import STEP_WORK, Meter
 from ..broker.attempts import Seen
 from ..broker.messages import Delivery, TaskMessage
 from ..fairness import FairScheduling, FairSemaphore, Quarantine, Turn
+from ..limits import (
+    CLOCKS_DIFFER_SECONDS,
+    HEAVY_AT_ONCE,
+    RUNNER_STEP_MOST,
+    RUNNER_STEP_MOST_BYTES,
+    STEP_MOST,
+    STEP_MOST_BYTES,
+)
 from ..process import figures
 from ..recovery.heartbeats import Presence
 from ..registry.activities import Activity, Registry
@@ -34,11 +42,6 @@ from ..store.slots import Slots
 from .calls import Threads
 from .checking import Checker, Validator
 from .remote import Children, Remote
-
-MOST: Final = 250
-"""How many outcomes, and how many claims, go into one commit: its script holds up the server for as long as it runs."""
-MOST_BYTES: Final = 2**20
-"""A commit that holds so much takes nothing more along."""
 
 
 @dataclass(slots=True)
@@ -82,7 +85,7 @@ class Step:
     @property
     def is_full(self) -> bool:
         """Whether it takes nothing more along."""
-        return len(self) >= MOST or self.load >= MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
+        return len(self) >= STEP_MOST or self.load >= STEP_MOST_BYTES or self.meter.units - self.worked >= STEP_WORK
 
     def endings(self, execution: Execution, waking: Collection[int]) -> list[Ending]:
         """The outcomes, with what is written beside them; for those in `waking` parked lanes wait."""
@@ -127,9 +130,6 @@ def count_ended(outcomes: Sequence[Outcome], committed: Committed, execution: Ex
 #
 # Results of remote calls are handed in by tasks that wait for their receipt: whether the result is in the log. Others
 # say that there is something new in the lane, or that a call that rested is due.
-
-_CLOCKS_DIFFER_SECONDS: Final = 0.005
-"""A call that is due by our clock should be so by the server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Mailbox:
         if (timer := self._timers.pop(index, None)) is not None:
             timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timers[index] = loop.call_later(delay_seconds + _CLOCKS_DIFFER_SECONDS, self._remember, index)
+        self._timers[index] = loop.call_later(delay_seconds + CLOCKS_DIFFER_SECONDS, self._remember, index)
 
     def refuse(self, index: int, *, asks: bool) -> None:
         """Take note that a call was not claimed; where it `asks`, it comes as due with its turn in the quarantine."""
@@ -247,9 +247,6 @@ class Mailbox:
 Publish = Callable[[Sequence[TaskMessage]], Awaitable[None]]
 """Sees to it that tasks which stand in the log are published; never raises (see `broker.consumer`)."""
 
-_HEAVY_AT_ONCE: Final = 1
-"""How many large commits, with what they send, one process has under way: what is large goes out one by one anyway."""
-
 
 @dataclass(frozen=True)
 class Services:
@@ -277,7 +274,7 @@ class Services:
     """The name of the worker that this process is, or belongs to."""
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when this process is to end: no call begins here any more."""
-    heavy: FairSemaphore = field(default_factory=lambda: FairSemaphore(_HEAVY_AT_ONCE))
+    heavy: FairSemaphore = field(default_factory=lambda: FairSemaphore(HEAVY_AT_ONCE))
     """For what is large on its way to the servers: what is small does not wait behind it, and runs take turns."""
 
     def activity(self, name: str) -> Activity | None:
@@ -334,9 +331,6 @@ class Recent(Generic[K, V]):
 
 # The runs that this process has open: their shared parts are read once, not once for each lane.
 
-_MOST: Final = 64
-_MOST_BYTES: Final = 64 * 2**20
-
 
 class Views:
     """The most recently used runs' views."""
@@ -346,7 +340,7 @@ class Views:
         self._log = log
         self._limits = limits
         self._said_here = said_here
-        self._views = Recent[str, asyncio.Future[RunView]](_MOST, most_bytes=_MOST_BYTES)
+        self._views = Recent[str, asyncio.Future[RunView]](RUNNER_STEP_MOST, most_bytes=RUNNER_STEP_MOST_BYTES)
 
     async def run(self, run: str) -> RunView:
         """The view of a run; those who ask at the same time wait for one reading. Raises `RunGone`."""
@@ -364,7 +358,9 @@ class Views:
         except Exception:
             self._views.pop(run)
             raise
-        self._views.put(run, opening, min(view.size, _MOST_BYTES))  # the largest one is kept while it is in use
+        self._views.put(
+            run, opening, min(view.size, RUNNER_STEP_MOST_BYTES)
+        )  # the largest one is kept while it is in use
         return view, read[0] if read else None
 
     def forget(self, run: str) -> None:

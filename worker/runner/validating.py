@@ -12,28 +12,21 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from typing import Final
 
 from ...protocol.schemas.validation import Check, verdict_of
-
-_MOST_BYTES: Final = 2**30
-"""Of memory: beyond, it ends. What it keeps of schemas goes with it."""
-_MOST_SECONDS: Final = 10
-"""Of processor time for one check: many times what any may take by the estimate."""
-_NICENESS: Final = 5
-"""What does not wait for a heavy check goes first where processors are scarce."""
+from .. import limits
 
 
 def main() -> None:
     """Answer until the input ends."""
-    os.nice(_NICENESS)
+    os.nice(limits.VALIDATING_NICENESS)
     with suppress(ValueError, OSError):  # not every system bounds it
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_AS, (limits.VALIDATING_MOST_BYTES, limits.VALIDATING_MOST_BYTES))
     lines = sys.stdin.buffer
     _tell(b"")
     while how := lines.readline().decode():
         check = Check(how, lines.readline().decode(), lines.readline().decode())
-        signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)  # it ends the process
+        signal.setitimer(signal.ITIMER_PROF, limits.VALIDATING_MOST_SECONDS)  # it ends the process
         problems = [(problem.pointer, problem.message) for problem in verdict_of(check)]
         signal.setitimer(signal.ITIMER_PROF, 0)
         _tell(json.dumps(problems).encode())

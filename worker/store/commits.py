@@ -11,6 +11,7 @@ from redis import Redis
 from ...protocol.calls.call import call_of, element_of
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import Outcome
+from .. import limits
 from ..broker.attempts import Seen, lane_token
 from ..broker.messages import TaskMessage, pack, pack_task
 from .entries import Spent
@@ -25,9 +26,6 @@ PAID_TOKENS: Final = "paid:tokens"
 """The field of a run's state that says how many tokens models have taken for its calls; a loop has `loop:cost`, too."""
 PAID_MONEY: Final = "paid:money"
 """The same in nanodollars."""
-_MOST_PAID: Final = 2**53
-ALONE: Final = -1
-"""What the script answers of a claim that was not granted: its workers may have died of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +203,8 @@ class Committed(NamedTuple):
     """Whether the caller had seen all of the lane before its own commit."""
     accepted: tuple[bool, ...] = ()
     attempts: tuple[int, ...] = ()
-    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due, `ALONE` where it is to be
-    claimed with a turn in the quarantine.
+    """For each claim the number of the attempt, 0 where it is at work elsewhere or not due, `limits.WAITS_ALONE` where
+    it is to be claimed with a turn in the quarantine.
     """
     failures: tuple[int, ...] = ()
     """For each claim how many attempts before failed."""
@@ -258,7 +256,7 @@ class LoopCommitted:
 
 def _paid(cost: Mapping[str, Any]) -> list[int]:
     read = Cost.read(cost)
-    return [min(amount, _MOST_PAID) for amount in (read.tokens, read.nanodollars)]
+    return [min(amount, limits.MOST_PAID) for amount in (read.tokens, read.nanodollars)]
 
 
 def milliseconds(seconds: float) -> int:
@@ -298,13 +296,7 @@ def _detail(ending: Ending) -> bytes:
 # removed only by a sweep that has looked at it, unless it was noted meanwhile. What is missed nevertheless is found by
 # the sweep's slow round over all runs.
 
-PUBLISHED_SECONDS: Final = 5.0
-"""How long a published task may not have begun, though its queue is empty, before it counts as lost."""
-PUBLISHED_MS: Final = int(PUBLISHED_SECONDS * 1000)
-SENT_MS: Final = 1_000
-"""How long what was sent and forgotten may lie in the outbox before it is looked after: most is done by then."""
-_TAKEN_MS: Final = 10_000
-"""After so long another sweep looks at what was taken by one that died."""
+PUBLISHED_MS: Final = int(limits.PUBLISHED_SECONDS * 1000)
 
 
 class DueRuns:
@@ -326,7 +318,9 @@ class DueRuns:
     def take(self, most: int, until_ms: int) -> dict[str, float]:
         """Runs in which something was due by a time, each with the mark that is to be given back."""
         found: Any = self._redis.zrangebyscore(self._key, "-inf", until_ms, start=0, num=most)
-        mark = server_ms(self._redis) + _TAKEN_MS + 0.5  # no other writer gives a fraction: it is seen who has written
+        mark = (
+            server_ms(self._redis) + limits.TAKEN_MS + 0.5
+        )  # no other writer gives a fraction: it is seen who has written
         if found:
             self._redis.zadd(self._key, dict.fromkeys(found, mark), xx=True)
         return dict.fromkeys(

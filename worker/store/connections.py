@@ -57,18 +57,16 @@ from ...broker_config import (
     read_cluster,
     read_sentinels,
 )
+from .. import limits
 from ..broker.attempts import Tokens
 from ..errors import InfrastructureError
 from ..outages import Batcher, Outage, watched
 from .keys import secret
 
-_CONNECTIONS: Final = 32
 _KEEPS: Final = "noeviction"
-SILENT_SECONDS: Final = 30
-"""How long a server may owe an answer: longer than any of our blocking reads."""
 _OPTIONS: Final[dict[str, Any]] = {
     "socket_connect_timeout": 5,
-    "socket_timeout": SILENT_SECONDS,
+    "socket_timeout": limits.CONNECTIONS_SILENT_SECONDS,
     "socket_keepalive": True,
     "socket_keepalive_options": KEEPALIVE,
     "health_check_interval": 15,
@@ -167,7 +165,12 @@ def connect_async(settings: Settings) -> redis.asyncio.Redis:
         return _connect_async_to_cluster(url)
     if is_sentinel(url):
         return _connect_async_to_master(settings, url, options)
-    few = {**_fitting(url, options), "parser_class": _AsyncParser, "max_connections": _CONNECTIONS, "timeout": None}
+    few = {
+        **_fitting(url, options),
+        "parser_class": _AsyncParser,
+        "max_connections": limits.CONNECTIONS,
+        "timeout": None,
+    }
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, **few)
     watched(pool)
     return redis.asyncio.Redis.from_pool(pool)
@@ -294,8 +297,6 @@ def _advice(error: Exception, where: str) -> str:
 
 logger = logging.getLogger(__name__)
 
-_PIPELINES: Final = 2
-"""How many pipelines are under way at a time; what is asked for meanwhile waits, and goes out together."""
 
 Command = tuple[Any, ...]
 
@@ -314,7 +315,7 @@ class GroupedCommands:
         self._batcher = Batcher[Command, Any](
             self._ask,
             size_of=_size,
-            under_way=_PIPELINES,
+            under_way=limits.CONNECTIONS_PIPELINES,
             passing=PASSING,
             outage=Outage(logger, "a command to the log"),
         )
@@ -344,14 +345,14 @@ class GroupedCommands:
                     pipeline.execute_command(*command)
                 return await pipeline.execute(raise_on_error=False)
         try:
-            async with asyncio.timeout(SILENT_SECONDS) as silence:
+            async with asyncio.timeout(limits.CONNECTIONS_SILENT_SECONDS) as silence:
                 connection = self._idle.pop() if self._idle else await self._redis.connection_pool.get_connection()  # type: ignore[no-untyped-call]  # redis has none here
                 try:
                     return await self._answers(connection, commands, silence)
                 finally:
                     self._idle.append(connection)  # one that has failed is closed, and connects anew
         except TimeoutError as error:
-            raise RedisTimeoutError(f"no answer for {SILENT_SECONDS} s") from error
+            raise RedisTimeoutError(f"no answer for {limits.CONNECTIONS_SILENT_SECONDS} s") from error
 
     async def _answers(
         self, connection: AbstractConnection, commands: Sequence[Command], silence: asyncio.Timeout
@@ -363,7 +364,7 @@ class GroupedCommands:
         answers = []
         for command in commands:
             answers.append(await self._answer(connection, command[0]))
-            silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
+            silence.reschedule(asyncio.get_running_loop().time() + limits.CONNECTIONS_SILENT_SECONDS)
         return answers
 
     async def _answer(self, connection: AbstractConnection, command: str) -> Any:
@@ -398,12 +399,10 @@ def _size(command: Command) -> int:
 
 # The log's secret: made by the first process that needs it, and the same for all from then on.
 
-_BYTES: Final = 32
-
 
 def new_secret() -> bytes:
     """Bytes that cannot be guessed."""
-    return secrets.token_bytes(_BYTES)
+    return secrets.token_bytes(limits.CONNECTIONS_BYTES)
 
 
 def read_tokens(redis: SyncRedis, prefix: str) -> Tokens:

@@ -25,6 +25,7 @@ from ...protocol.plan.layout import Layout
 from ...protocol.plan.waits import Gathers, Waits
 from ...protocol.references import Reference, parse
 from ...protocol.trust import refuses_untrusted
+from .. import limits
 from ..broker.messages import pack, unpack
 from ..errors import OtherFormat
 
@@ -164,11 +165,6 @@ def both(before: Trusts, added: Trusts, defined: Collection[str] = ()) -> Trusts
     before = {name: replace(said, endorses=said.endorses and name not in defined) for name, said in before.items()}
     names = (*before, *(name for name in added if name not in before))
     return {name: ToolTrust.together(said[name] for said in (before, added) if name in said) for name in names}
-
-
-_MOST_KEPT: Final = 64
-_KEPT_BYTES: Final = 64 * 2**10
-"""A definition that is larger is read anew for each run."""
 
 
 @dataclass(frozen=True)
@@ -390,11 +386,11 @@ def unpack_definition(data: bytes, said_here: SaidHere | None = None) -> Definit
     """The definition, from its bytes; to be read only. Runs of one kind have the same bytes, and share what is compiled
     of them. Raises `OtherFormat`.
     """
-    read = _kept_definition if len(data) <= _KEPT_BYTES else _read_definition
+    read = _kept_definition if len(data) <= limits.KEPT_BYTES else _read_definition
     return read(data, said_here)
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(limits.DEFINITION_MOST_KEPT)
 def _kept_definition(data: bytes, said_here: SaidHere | None) -> Definition:
     return _read_definition(data, said_here)
 

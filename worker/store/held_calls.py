@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from redis import Redis
 
@@ -19,16 +19,13 @@ from ...protocol.calls.call import asks
 from ...protocol.engine.events import FanOut, Hold, Ruling, Snapshot, Verdict
 from ...protocol.paths import MISSING
 from ...protocol.trust import Doubt
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId
 from ..broker.messages import pack, unpack
 from ..errors import RunNotFound
 from .keys import ENDED_STATUSES, HELD, Condition, Keys
 from .scripts import iso_date
-
-_AT_ONCE: Final = 200
-_DIGEST: Final = 20
-"""Characters of a digest. It covers the run, the call and its entry, so nobody can choose what has the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
         return
     wait_ms = int(fields[1]) if fields[1] is not None else None
     members: Any = redis.zrange(keys.held, 0, -1, withscores=True) if only is None else _one(redis, keys, only)
-    for page in batches(members, _AT_ONCE):
+    for page in batches(members, limits.HELD_CALLS_AT_ONCE):
         conditions: Any = redis.hmget(keys.calls, [member for member, _ in page])
         with redis.pipeline(transaction=False) as pipeline:
             for condition in conditions:
@@ -115,7 +112,7 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
 
 
 def _digest(call: CallId, entry: str, hold: bytes) -> str:
-    return hashlib.sha256(pack([call.run, call.member, entry, hold])).hexdigest()[:_DIGEST]
+    return hashlib.sha256(pack([call.run, call.member, entry, hold])).hexdigest()[: limits.HELD_CALLS_DIGEST]
 
 
 def _one(redis: Redis, keys: Keys, member: str) -> list[tuple[bytes, float]]:

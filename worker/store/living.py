@@ -12,19 +12,17 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from .. import limits
 from ..broker.messages import SENT, TASKS, pack, unpack
 from .connections import GroupedCommands
 from .held_calls import AuditRecord
 from .keys import AUDIT, Keys, processes, queue_notes, session_messages, session_process
 from .scripts import UNREADABLE, AsyncScript, iso_date, readable, server_ms
-
-_SHOWN_MS: Final = 15_000
-"""How old a report may be that people are shown."""
 
 Calls = Iterable[tuple[str, str]]
 """Runs and members of calls."""
@@ -110,7 +108,7 @@ def silent_processes(found: Mapping[bytes, bytes], now_ms: int) -> list[SilentPr
     for entry in found.values():
         try:
             said = unpack(entry)
-            if "silent" in said and abs(now_ms - int(said["at"])) < _SHOWN_MS:
+            if "silent" in said and abs(now_ms - int(said["at"])) < limits.SHOWN_MS:
                 silent.append(_silent(said, now_ms))
         except UNREADABLE:
             continue
@@ -127,13 +125,6 @@ def _silent(said: Any, until_ms: int) -> SilentProcess:
 #
 # A message holds what a call is given, so a process that only draws figures sees no more than a queue's length. The
 # worker that sweeps notes in the log how old the oldest message is, and how many tasks travel in one.
-
-_SAMPLE: Final = 10
-_INTERVAL_SECONDS: Final = 5.0
-_LATEST: Final = 10**12
-"""No time in seconds is later."""
-_MOST_TASKS: Final = 100
-"""How many tasks are believed to be in one message."""
 
 
 class QueuedMessage(NamedTuple):
@@ -152,8 +143,8 @@ class QueuedMessage(NamedTuple):
             tasks, sent = headers.get(TASKS, 1), headers.get(SENT)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return cls("", 1, None)
-        is_number = isinstance(tasks, int) and not isinstance(tasks, bool) and 0 < tasks <= _MOST_TASKS
-        is_time = isinstance(sent, int | float) and 0 <= sent <= _LATEST
+        is_number = isinstance(tasks, int) and not isinstance(tasks, bool) and 0 < tasks <= limits.MOST_TASKS
+        is_time = isinstance(sent, int | float) and 0 <= sent <= limits.LIVING_LATEST
         return cls(tag, tasks if is_number else 1, sent if is_time else None)
 
 
@@ -192,10 +183,10 @@ class QueueNotes:
         """Note it, if that was some seconds ago. Raises `RedisError`."""
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _INTERVAL_SECONDS
+        self._next = time.monotonic() + limits.LIVING_INTERVAL_SECONDS
         with self._broker.pipeline(transaction=False) as pipeline:
             for key in self._keys.values():
-                pipeline.lrange(key, -_SAMPLE, -1)
+                pipeline.lrange(key, -limits.LIVING_SAMPLE, -1)
             ends: Any = pipeline.execute(raise_on_error=False)
         notes: dict[Any, Any] = {}
         for name, end in zip(self._keys, ends, strict=True):
@@ -213,11 +204,6 @@ class QueueNotes:
 # A session with a server may be a child of one process. So the first process that calls a server for a run claims the
 # session (session.lua), and the others send it their calls: each process has a list of messages that it takes from. A
 # process that has not said for a while that it lives has lost all its sessions.
-
-LEASE_SECONDS: Final = 10.0
-_WAIT_SECONDS: Final = 5
-_KEPT_SECONDS: Final = 3_600
-"""So long messages are kept that nobody takes."""
 
 
 @dataclass(frozen=True)
@@ -278,17 +264,19 @@ class SessionTable:
         return [None if status is None else status.decode() for status in found]
 
     async def begin(self, process: str) -> None:
-        """A process lives from now on, for `LEASE_SECONDS`."""
-        await self._commands.execute("SET", session_process(self._prefix, process), b"", "EX", int(LEASE_SECONDS))
+        """A process lives from now on, for `limits.LEASE_SECONDS`."""
+        await self._commands.execute(
+            "SET", session_process(self._prefix, process), b"", "EX", int(limits.LEASE_SECONDS)
+        )
 
     async def keep(self, process: str) -> bool:
         """It lives on; False where it had said so too long ago."""
         key = session_process(self._prefix, process)
-        return bool(await self._commands.execute("EXPIRE", key, int(LEASE_SECONDS)))
+        return bool(await self._commands.execute("EXPIRE", key, int(limits.LEASE_SECONDS)))
 
     async def end(self, process: str) -> None:
         """It lives no more. Raises `RedisError`, `TimeoutError`."""
-        async with asyncio.timeout(_WAIT_SECONDS):
+        async with asyncio.timeout(limits.LIVING_WAIT_SECONDS):
             for key in (session_process(self._prefix, process), session_messages(self._prefix, process)):
                 await self._redis.delete(key)  # not with others: what groups them may have ended
 
@@ -300,7 +288,8 @@ class SessionTable:
         """Send a message to a process, which may come twice."""
         key = session_messages(self._prefix, process)
         await asyncio.gather(
-            self._commands.execute("RPUSH", key, message), self._commands.execute("EXPIRE", key, _KEPT_SECONDS)
+            self._commands.execute("RPUSH", key, message),
+            self._commands.execute("EXPIRE", key, limits.LIVING_KEPT_SECONDS),
         )
 
     async def withdraw(self, process: str, message: bytes) -> bool:
@@ -311,6 +300,8 @@ class SessionTable:
         """The next message for a process; None where there is none for some seconds. Raises `RedisError`,
         `TimeoutError`.
         """
-        async with asyncio.timeout(3 * _WAIT_SECONDS):
-            found: Any = await self._redis.blpop([session_messages(self._prefix, process)], timeout=_WAIT_SECONDS)
+        async with asyncio.timeout(3 * limits.LIVING_WAIT_SECONDS):
+            found: Any = await self._redis.blpop(
+                [session_messages(self._prefix, process)], timeout=limits.LIVING_WAIT_SECONDS
+            )
         return None if found is None else bytes(found[1])

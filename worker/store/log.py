@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
@@ -23,6 +23,17 @@ from ..broker.attempts import CallId, Tokens, lane_token
 from ..broker.messages import unpack
 from ..errors import RunBroken, RunNotFound, WorkerError
 from ..fairness import alone_from
+from ..limits import (
+    CALLS_AT_ONCE,
+    FEWEST_DRIVES,
+    HISTORY_PAGE,
+    LOG_INSTANCES_AT_ONCE,
+    LOG_LANES_AT_ONCE,
+    LOG_PAGE,
+    MOST_CODES,
+    NO_LIMIT,
+    PAGE_BYTES,
+)
 from ..process import figures
 from . import keys as names
 from .commits import Commit, Committed, LoopCommitted, milliseconds
@@ -32,19 +43,11 @@ from .entries import Entry, counting, id_key, read_entry, read_flat
 from .keys import Condition, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
 from .loop_entries import LoopStep
 from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
-from .scripts import MOST_CODES, AsyncScript, Code, Script, read_codes
+from .scripts import AsyncScript, Code, Script, read_codes
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
 from .waiting import read_waiting
 
-_NO_LIMIT: Final = 2**53
-_PAGE: Final = 500
-_FEWEST_DRIVES: Final = 2
-"""How often a lane that was lost is driven at least: its worker may have died of another one."""
 """How many entries one command reads."""
-PAGE_BYTES: Final = 2**20
-"""Of a lane it reads no more once it has so many bytes."""
-INSTANCES_AT_ONCE: Final = 5_000
-"""How many names of instances one command reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,9 @@ class LogTerms:
     """How many lanes of a run lie in the queue."""
     tells: bool = False
     """Whether there is a web hook to be called for what is held."""
-    run_bytes: int = _NO_LIMIT
+    run_bytes: int = NO_LIMIT
     """What the calls of a run may write in all."""
-    run_work: int = _NO_LIMIT
+    run_work: int = NO_LIMIT
     """What validation may take in all."""
     most_losses: int = 5
     """With how many losses a call begins no more."""
@@ -155,7 +158,7 @@ class MessageLog:
 
     async def open(self, run: str, instance: str | None, *, after: str = "0-0") -> Opened:
         """A lane as it is at one moment, as far as it lies behind an id of it."""
-        keys, page = self._keys(run), {"most": _PAGE, "most_bytes": PAGE_BYTES}
+        keys, page = self._keys(run), {"most": LOG_PAGE, "most_bytes": PAGE_BYTES}
         request = {"lane": lane_token(instance), "after": after, "from": b"", **page}
         opened = older = await self._lane(keys, request)
         found = list(opened["entries"])
@@ -172,7 +175,7 @@ class MessageLog:
     async def at_work(self, run: str, instance: str | None, calls: Sequence[int], now_ms: int) -> frozenset[int]:
         """Which of a lane's calls are at work, or wait for the next attempt."""
         found = set[int]()
-        for page in batches(calls, _PAGE):
+        for page in batches(calls, LOG_PAGE):
             fields = [CallId(run, instance, call).member for call in page]
             entries = await self._commands.execute("HMGET", self._keys(run).calls, *fields)
             for call, entry in zip(page, entries, strict=True):
@@ -194,7 +197,7 @@ class MessageLog:
 
     async def note_drive(self, run: str, instance: str | None, *, is_redelivered: bool) -> Drive:
         """Note that a lane is driven that was lost; says whether it may be (see drive.lua). Raises `OtherFormat`."""
-        most = max(self._terms.most_losses, _FEWEST_DRIVES)
+        most = max(self._terms.most_losses, FEWEST_DRIVES)
         place = "the lane without an instance" if instance is None else f"lane {instance:.200}"
         reason = (
             f"{place} was driven {most + 1} times, and each time its worker died or failed before anything came of it "
@@ -223,9 +226,9 @@ class MessageLog:
         """The entries of all lanes behind an id, in order, and the changes of the run's status."""
         found: list[Entry] = []
         while True:
-            page = await self._commands.execute("XRANGE", self._keys(run).log, f"({after}", "+", "COUNT", _PAGE)
+            page = await self._commands.execute("XRANGE", self._keys(run).log, f"({after}", "+", "COUNT", LOG_PAGE)
             found += [read_entry(id_, fields) for id_, fields in page]
-            if len(page) < _PAGE:
+            if len(page) < LOG_PAGE:
                 return found
             after = found[-1].id
 
@@ -304,10 +307,10 @@ class MessageLog:
         """The instances of a run, in the order of its context."""
         found: list[str] = []
         while True:
-            last = len(found) + INSTANCES_AT_ONCE - 1
+            last = len(found) + LOG_INSTANCES_AT_ONCE - 1
             page = await self._commands.execute("LRANGE", self._keys(run).instances, len(found), last)
             found += [instance.decode() for instance in page]
-            if len(page) < INSTANCES_AT_ONCE:
+            if len(page) < LOG_INSTANCES_AT_ONCE:
                 return found
 
     async def messages(
@@ -320,7 +323,7 @@ class MessageLog:
         last = await self._commands.execute("XREVRANGE", key, "+", "-", "COUNT", 1)
         until = last[0][0] if last else "0-0"
         while True:
-            page = await self._commands.execute("XRANGE", key, after, until, "COUNT", _PAGE)
+            page = await self._commands.execute("XRANGE", key, after, until, "COUNT", LOG_PAGE)
             for id_, fields in page:
                 if not (lane := fields.get(names.LANE)) or names.TICK in fields:  # of the run, or of its loop
                     continue
@@ -329,7 +332,7 @@ class MessageLog:
                     yield id_.decode(), lane.decode(), call, unpack(fields[names.MESSAGE])
                 elif names.UNDONE in fields:
                     yield id_.decode(), lane.decode(), None, frozenset(unpack(fields[names.UNDONE]))
-            if len(page) < _PAGE:
+            if len(page) < LOG_PAGE:
                 return
             after = f"({page[-1][0].decode()}"
 
@@ -338,11 +341,6 @@ class MessageLog:
 
 
 # The log of one run, as clients read it: in pages, whole or one lane of it.
-
-_HISTORY_PAGE: Final = 200
-"""How many entries one command reads; some may be large."""
-_CALLS_AT_ONCE: Final = 500
-_LANES_AT_ONCE: Final = 20
 
 
 def missing(redis: SyncRedis, keys: Keys) -> WorkerError:
@@ -374,8 +372,8 @@ class History:
 
     def ask_first(self, pipeline: Pipeline) -> None:
         """Ask for the first pages of the instances and of the log along with something else: most runs have no more."""
-        pipeline.lrange(self._keys.instances, 0, INSTANCES_AT_ONCE - 1)
-        pipeline.xrange(self._keys.log, count=_HISTORY_PAGE)
+        pipeline.lrange(self._keys.instances, 0, LOG_INSTANCES_AT_ONCE - 1)
+        pipeline.xrange(self._keys.log, count=HISTORY_PAGE)
 
     def instances(self, first: Any = None) -> list[str]:
         """The run's instances, in the order of the context; `first` is their first page, where it was read."""
@@ -383,9 +381,9 @@ class History:
         page = first
         while True:
             if page is None:
-                page = self._redis.lrange(self._keys.instances, len(found), len(found) + INSTANCES_AT_ONCE - 1)
+                page = self._redis.lrange(self._keys.instances, len(found), len(found) + LOG_INSTANCES_AT_ONCE - 1)
             found += [instance.decode() for instance in page]
-            if len(page) < INSTANCES_AT_ONCE:
+            if len(page) < LOG_INSTANCES_AT_ONCE:
                 return found
             page = None
 
@@ -402,12 +400,12 @@ class History:
         after, page = f"({after}", first
         while True:
             if page is None:
-                page = self._redis.xrange(self._keys.log, min=after, max=until, count=_HISTORY_PAGE)
+                page = self._redis.xrange(self._keys.log, min=after, max=until, count=HISTORY_PAGE)
             if is_whole and not page:
                 raise missing(self._redis, self._keys)
             is_whole = False
             yield from page
-            if len(page) < _HISTORY_PAGE:
+            if len(page) < HISTORY_PAGE:
                 return
             after, page = f"({page[-1][0].decode()}", None
 
@@ -421,7 +419,7 @@ class History:
 
     def lanes(self, instances: Sequence[str]) -> Iterator[tuple[str, list[Entry]]]:
         """All of several lanes, in a few round trips for all that are short."""
-        for some in batches(instances, _LANES_AT_ONCE):
+        for some in batches(instances, LOG_LANES_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for instance in some:
                     self._lane.add(pipeline, self._keys, _newest(instance))
@@ -442,7 +440,7 @@ class History:
         """The instances and indexes of the calls that have begun and not ended, `without` those that stand so; one that
         is held has not begun.
         """
-        calls = self._redis.hscan_iter(self._keys.calls, count=_CALLS_AT_ONCE)
+        calls = self._redis.hscan_iter(self._keys.calls, count=CALLS_AT_ONCE)
         return frozenset(
             self._name(member)
             for member, entry in calls
@@ -454,10 +452,10 @@ class History:
         is among them. Where the run is over: those that were when it was ended as it stood, and those that were
         between two attempts.
         """
-        members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=_CALLS_AT_ONCE))
+        members = (member for member, _ in self._redis.zscan_iter(self._keys.leases, count=CALLS_AT_ONCE))
         calls = (member for member in members if b"@" not in member.rpartition(b"\x1f")[2])
         found = dict[tuple[str | None, int], Condition]()
-        while page := list(islice(calls, _CALLS_AT_ONCE)):
+        while page := list(islice(calls, CALLS_AT_ONCE)):
             entries: Any = self._redis.hmget(self._keys.calls, page)
             for call, entry in zip(page, entries, strict=True):
                 condition = Condition.read(entry)
@@ -491,7 +489,7 @@ class History:
 
 def _newest(instance: str | None) -> dict[str, Any]:
     """What asks for the newest entries of a lane."""
-    return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": _HISTORY_PAGE, "most_bytes": PAGE_BYTES}
+    return {"lane": lane_token(instance), "after": "0-0", "from": b"", "most": HISTORY_PAGE, "most_bytes": PAGE_BYTES}
 
 
 def keep_begun(redis: SyncRedis, keys: Keys, begun: Mapping[str, str]) -> None:
@@ -502,6 +500,6 @@ def keep_begun(redis: SyncRedis, keys: Keys, begun: Mapping[str, str]) -> None:
         CallId.of_member(keys.run, member)
         if Condition.read(entry.encode()) is None:
             raise ValueError(f"{member!r} has no condition")
-    for some in batches(begun.items(), _CALLS_AT_ONCE):
+    for some in batches(begun.items(), CALLS_AT_ONCE):
         redis.hset(keys.calls, mapping=dict(some))
         redis.zadd(keys.leases, dict.fromkeys((member for member, _ in some), 0))

@@ -22,6 +22,7 @@ from ...protocol.state.labels import TRUSTED, Labels, marks_of
 from ..backoff import batches
 from ..broker.attempts import Attempt, CallId, Tokens, TracePlace, lane_token, place_of_run
 from ..broker.messages import Delivery, TaskMessage, delivery_task
+from ..limits import LOOKED_AFTER, MOST_OWNED_AT_ONCE, RUN_LIST_AT_ONCE, RUN_LIST_DEEPEST
 from .connections import GroupedCommands
 from .definition import FORMAT
 from .keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs, recovery
@@ -143,15 +144,13 @@ def result_of(status: str, entries: Iterable[Entry]) -> Success | Failure:
 
 OWNER: Final = "owner"
 """The field of the state. What was submitted without a token has none."""
-_MOST_OWNED_AT_ONCE: Final = 20
-_DEEPEST: Final = 100
 
 
 def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
     """The owner of a run; of a child run that of the run above it. None where there is none, or no such run. Raises
     `RedisError`.
     """
-    for _ in range(_DEEPEST):
+    for _ in range(RUN_LIST_DEEPEST):
         owner, parent = RunStore.open(redis, prefix, run).fields(OWNER, PARENT)
         if owner is not None or (above := Parent.read(parent)) is None:
             return owner
@@ -161,7 +160,7 @@ def owner_of(redis: Redis, prefix: str, run: str) -> str | None:
 
 def top_of(redis: Redis, prefix: str, run: str) -> str:
     """The run above a child run that nothing stands above; a run itself, where it is no child. Raises `RedisError`."""
-    for _ in range(_DEEPEST):
+    for _ in range(RUN_LIST_DEEPEST):
         if (above := RunStore.open(redis, prefix, run).parent()) is None:
             break
         run = above.call.run
@@ -184,7 +183,7 @@ def note_child(redis: Redis, keys: Keys, above: str, milliseconds: int) -> None:
 def _note(redis: Redis, index: str, keys: Keys, milliseconds: int) -> None:
     with redis.pipeline(transaction=False) as pipeline:
         pipeline.zadd(index, {keys.run: milliseconds})
-        pipeline.zrange(index, 0, _MOST_OWNED_AT_ONCE - 1)
+        pipeline.zrange(index, 0, MOST_OWNED_AT_ONCE - 1)
         _, oldest = pipeline.execute()
     if absent := [name.decode() for name in _absent(redis, keys.prefix, oldest) if name.decode() != keys.run]:
         under_way = RunList(redis, keys.prefix).submitted(absent)  # one may be about to be written down
@@ -200,9 +199,6 @@ def _absent(redis: Redis, prefix: str, names: Sequence[bytes]) -> list[bytes]:
         found = pipeline.execute()
     return [name for name, is_there in zip(names, found, strict=True) if not is_there]
 
-
-_AT_ONCE: Final = 200
-_LOOKED_AFTER: Final = 20
 
 State = dict[str, str]
 """The fields of a run's state (see commit.lua)."""
@@ -392,7 +388,7 @@ class RunList:
     def newest(self, owner: str | None = None, fields: Sequence[str] = ()) -> Iterator[tuple[str, State]]:
         """Every run and its state, or some `fields` of it, the newest first; of an `owner` its own."""
         asked = tuple(dict.fromkeys((*fields, OWNER, "status"))) if fields else ()
-        for page in batches(self._ids(owner), _AT_ONCE):
+        for page in batches(self._ids(owner), RUN_LIST_AT_ONCE):
             with self._redis.pipeline(transaction=False) as pipeline:
                 for run in page:
                     key = Keys(self._prefix, run).state
@@ -411,8 +407,11 @@ class RunList:
 
     def count_foreign(self) -> int:
         """How many runs under way are of a format that is not read."""
-        found, names = 0, (name for name, _ in self._redis.zscan_iter(active_runs(self._prefix), count=_AT_ONCE))
-        for page in batches(names, _AT_ONCE):
+        found, names = (
+            0,
+            (name for name, _ in self._redis.zscan_iter(active_runs(self._prefix), count=RUN_LIST_AT_ONCE)),
+        )
+        for page in batches(names, RUN_LIST_AT_ONCE):
             formats = self.fields(map(bytes.decode, page), "format")
             found += sum(number is not None and int(number) != FORMAT for [number] in formats)
         return found
@@ -422,7 +421,7 @@ class RunList:
         key = ended_runs(self._prefix)
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.zadd(key, dict(submitted))
-            pipeline.zrange(key, 0, _LOOKED_AFTER + len(submitted) - 1)
+            pipeline.zrange(key, 0, LOOKED_AFTER + len(submitted) - 1)
             _, oldest = pipeline.execute()
         if gone := _absent(self._redis, self._prefix, oldest):
             self._redis.zrem(key, *gone)
@@ -445,7 +444,7 @@ class RunList:
         last, passed = inf, set[str]()  # those of the last time
         while True:
             found: Any = self._redis.zrevrangebyscore(
-                key, last, "-inf", start=0, num=len(passed) + _AT_ONCE, withscores=True
+                key, last, "-inf", start=0, num=len(passed) + RUN_LIST_AT_ONCE, withscores=True
             )
             page = [pair for name, score in found if (pair := (score, name.decode()))[1] not in passed]
             if not page:

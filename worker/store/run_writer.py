@@ -24,12 +24,13 @@ from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Loop
 from ...protocol.engine.outcomes import output_fault
 from ...protocol.plan.lanes import Lane
+from .. import limits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token, owner_token
 from ..broker.messages import TaskMessage, pack, pack_task
 from ..errors import InfrastructureError
 from ..process import figures
-from .commits import PUBLISHED_MS, SENT_MS, DueRuns, approve_ms, promises_due
+from .commits import PUBLISHED_MS, DueRuns, approve_ms, promises_due
 from .definition import FORMAT, gather_counts, pack_definition, pack_lane
 from .held_calls import AuditRecord
 from .keys import (
@@ -156,12 +157,6 @@ def unlist(redis: Redis, keys: Keys) -> None:
     redis.zrem(due_runs(keys.prefix), keys.run)
 
 
-_AT_ONCE: Final = 1_000
-"""How many values, or pairs of a name and a value, one command takes."""
-_PART_WORDS: Final = 10_000
-_PART_BYTES: Final = 2**20
-"""A part that has so many words, or so many bytes, gets no further command: the server does nothing else meanwhile."""
-
 Value = str | bytes | int
 Command = list[Value]
 Sent = Mapping[str | None, Sequence[tuple[CallId, TaskMessage]]]
@@ -224,12 +219,12 @@ class RunWriter:
             raise
         if sent:
             with suppress(RedisError):  # the run has begun; it is looked at a little later then
-                self._redis.zadd(due_runs(keys.prefix), {keys.run: milliseconds + SENT_MS}, lt=True)
+                self._redis.zadd(due_runs(keys.prefix), {keys.run: milliseconds + limits.SENT_MS}, lt=True)
         return Written(self._lanes(plan, sent)[0], since)
 
     def mark_unpublished(self, keys: Keys, lanes: Sequence[str]) -> None:
         """Have the next sweep publish lanes, since it cannot be done now."""
-        for batch in batches(lanes, _AT_ONCE):
+        for batch in batches(lanes, limits.RUN_WRITER_AT_ONCE):
             self._redis.zadd(keys.published, dict.fromkeys(batch, 0), xx=True)
         DueRuns(self._redis, keys.prefix).note(keys.run)
 
@@ -262,7 +257,7 @@ class RunWriter:
         instances = plan.context.instances
         due = milliseconds + PUBLISHED_MS
         yield ["SET", keys.definition, pack_definition(plan)]
-        for batch in batches(instances, _AT_ONCE):
+        for batch in batches(instances, limits.RUN_WRITER_AT_ONCE):
             yield ["RPUSH", keys.instances, *batch]
         ids, log = (f"{milliseconds}-{sequence}" for sequence in count()), keys.log
         last: dict[str, str] = {}
@@ -282,15 +277,15 @@ class RunWriter:
         left = plan.size + is_request - sum(map(len, sent.values()))
         if sent and not left:
             yield from _becoming(keys, next(ids), {STATUS: ended})
-        for lanes in batches(last, _AT_ONCE):
+        for lanes in batches(last, limits.RUN_WRITER_AT_ONCE):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
             yield _setting(keys.gathers, dict(gathers))
         published, backlog = self._lanes(plan, sent)
-        for lanes in batches(published, _AT_ONCE):
+        for lanes in batches(published, limits.RUN_WRITER_AT_ONCE):
             marks: Iterator[Value] = chain.from_iterable((due, lane) for lane in lanes)
             yield ["ZADD", keys.published, *marks]
-        for lanes in batches(backlog, _AT_ONCE):
+        for lanes in batches(backlog, limits.RUN_WRITER_AT_ONCE):
             yield ["RPUSH", keys.backlog, *lanes]
         state: dict[str, Any] = {
             "format": FORMAT,
@@ -303,7 +298,7 @@ class RunWriter:
             **({"loop": Loop().name, "loop:lane": LOOP} if is_request else {}),
             "submitted": milliseconds,
             **({} if left else {"finished": milliseconds}),
-            "look": milliseconds + SENT_MS if sent else due,
+            "look": milliseconds + limits.SENT_MS if sent else due,
             **approve_ms(plan.submission.config),
             **(promises_due(plan.submission.config, milliseconds) if _waits_for_promises(plan) else {}),
             **more,
@@ -358,9 +353,9 @@ def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Co
 def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:
     """What is sent and forgotten has ended and goes into the outbox (see commit.lua)."""
     tasks = {call.member: task for calls in sent.values() for call, task in calls}
-    for members in batches(tasks, _AT_ONCE):
+    for members in batches(tasks, limits.RUN_WRITER_AT_ONCE):
         sending = (Condition(Kind.SENT, 1, 0, f"{milliseconds}/{tasks[member].queue}") for member in members)
-        marks: Iterator[Value] = chain.from_iterable((milliseconds + SENT_MS, member) for member in members)
+        marks: Iterator[Value] = chain.from_iterable((milliseconds + limits.SENT_MS, member) for member in members)
         yield _setting(keys.calls, dict.fromkeys(members, Status.SENT.value))
         yield _setting(keys.outbox, dict(zip(members, map(str, sending), strict=True)))
         yield ["ZADD", keys.outbox_due, *marks]
@@ -385,7 +380,7 @@ def _parts(commands: Iterator[Command]) -> Iterator[list[list[str | bytes]]]:
         part.append([value if isinstance(value, (str, bytes)) else str(value) for value in command])
         words += len(command)
         size += sum(map(len, part[-1]))
-        if words >= _PART_WORDS or size >= _PART_BYTES:
+        if words >= limits.PART_WORDS or size >= limits.RUN_WRITER_PART_BYTES:
             yield part
             part, words, size = [], 0, 0
     if part:

@@ -23,13 +23,12 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.cluster import ClusterPipeline
 
+from .. import limits
 from ..process import count_refusal
 from .keys import Keys
 
 _LINE: Final = re.compile(r"^-- (KEYS|USES): (.*)\n", re.MULTILINE)
 _EVERY: Final = "*"
-_RUNS_KEPT: Final = 512
-"""For so many scripts and runs the keys are made once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Source:
         return (keys,) if isinstance(keys, str) else _keys_of(self, keys)
 
 
-@lru_cache(_RUNS_KEPT)
+@lru_cache(limits.SCRIPTS_RUNS_KEPT)
 def _keys_of(source: Source, keys: Keys) -> tuple[str, ...]:
     named = tuple(getattr(keys, name) for name in source.names)
     return (*named, *(key for key in keys.all if key not in named)) if source.takes_every else named
@@ -145,9 +144,6 @@ def read_answer(reply: bytes, *, is_raw: bool = False) -> dict[str, Any]:
 
 # The server's clock: what is due is judged by it, whatever a client's own clock says.
 
-_ASKED_SECONDS: Final = 10.0
-"""So long the server is not asked again: clocks hardly drift in that time."""
-
 
 def server_ms(redis: Redis) -> int:
     """The server's time now, in milliseconds since the epoch. Raises `RedisError`."""
@@ -166,7 +162,7 @@ class ServerClock:
 
     def milliseconds(self) -> int:
         """Since the epoch. Raises `RedisError`."""
-        if time.monotonic() - self._asked > _ASKED_SECONDS:
+        if time.monotonic() - self._asked > limits.SCRIPTS_ASKED_SECONDS:
             now = server_ms(self._redis)
             self._asked = time.monotonic()
             self._ahead = now / 1000 - self._asked
@@ -237,7 +233,6 @@ def move_other_types(redis: Redis, types: Mapping[str, str]) -> None:
 # Many calls have the same one, so an entry that ends a call has its number (field `W`), and the run's hash `codes` has
 # each once: its bytes, and the number. After so many of a run no more are noted.
 
-MOST_CODES: Final = 1_000
 _BETWEEN: Final = "\x1f"
 
 

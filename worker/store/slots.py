@@ -19,14 +19,10 @@ from ...protocol.engine.costs import CURRENCY, dollars_of
 from ...protocol.engine.loop import LoopLimits
 from ..backoff import batches
 from ..broker.attempts import CallId, lane_token
+from ..limits import SLOTS_AT_ONCE, UNCLAIMED_MS
 from .connections import GroupedCommands
 from .keys import Condition, Keys, Kind
 from .scripts import AsyncScript, Script, readable, server_ms
-
-_UNCLAIMED_MS: Final = 5_000
-"""How long a call may hold a slot and not have begun before its lane is published again."""
-_AT_ONCE: Final = 1_000
-"""How many calls or lanes in one command: the server does nothing else meanwhile."""
 
 Pair = tuple[str, str]
 
@@ -50,7 +46,7 @@ class Slots:
     async def acquire(self, wanted: Sequence[tuple[CallId, Mapping[str, int]]]) -> Slotted:
         """Ask for slots for calls, each with the names it needs and their limits; who gets none waits from now on."""
         calls = [{"call": _text(call), "run": call.run, "names": [*names.items()]} for call, names in wanted]
-        answers = [await self._ask(acquire=some) for some in batches(calls, _AT_ONCE)]
+        answers = [await self._ask(acquire=some) for some in batches(calls, SLOTS_AT_ONCE)]
         return Slotted(
             tuple(is_granted for answer in answers for is_granted in answer.granted),
             tuple(call for answer in answers for call in answer.handed),
@@ -150,7 +146,7 @@ class SlotKeeper:
             is_at_work = condition is not None and condition.is_at_work
             begins = found[call] is None or (condition is not None and condition.kind in (Kind.LOST, Kind.RETRY))
             # One that was taken in the future was taken before the clock was set back.
-            is_late = not 0 <= now_ms - since <= _UNCLAIMED_MS and not is_at_work
+            is_late = not 0 <= now_ms - since <= UNCLAIMED_MS and not is_at_work
             has_ended = not (is_at_work or begins) or status not in (b"running", b"paused")
             if has_ended or (is_late and status == b"paused"):
                 idle.append((name, _text(call)))
@@ -170,7 +166,7 @@ class SlotKeeper:
         for name, run in paused:
             waiting: Any = self._redis.zrange(f"{self._key}:waiting:{name}\x1f{run}", 0, -1)
             lanes = list(dict.fromkeys(lane_token(slot_call(call.decode()).instance) for call in waiting))
-            for some in batches(lanes, _AT_ONCE):
+            for some in batches(lanes, SLOTS_AT_ONCE):
                 self._redis.rpush(Keys(self._prefix, run).backlog, *some)
 
 

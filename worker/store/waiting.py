@@ -23,6 +23,7 @@ from ..backoff import batches
 from ..broker.attempts import CallId, call_name
 from ..broker.messages import TaskMessage, pack, pack_task, unpack, unpack_task
 from ..errors import LetterNotFound
+from ..limits import AT_ONCE, LIES_MS, MOST_TOLD, WAITING_MOST, WAITING_RUNS_AT_ONCE
 from .commits import DueRuns
 from .connections import redis_errors
 from .entries import moment_ms, read_entry
@@ -37,12 +38,6 @@ T = TypeVar("T")
 
 GIVEN_BACK: Final = "given_back"
 """Field of a run's state: the entry of the call that was given back last (see commit.lua)."""
-_MOST: Final = 200
-"""Calls that are looked at."""
-_MOST_TOLD: Final = 20
-_RUNS_AT_ONCE: Final = 50
-_LIES_MS: Final = 5_000
-"""A message that lies in its queue for so long is told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +58,9 @@ class Waiting:
 def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
     """What calls of a run that has not ended wait for, as far as it is told. Raises `RedisError`."""
     with redis.pipeline(transaction=False) as pipeline:
-        pipeline.zrange(keys.leases, 0, _MOST - 1)
+        pipeline.zrange(keys.leases, 0, WAITING_MOST - 1)
         pipeline.hmget(keys.state, "status", GIVEN_BACK, "approve_ms", "amending", "plan", "loop")
-        pipeline.zrange(keys.held, 0, _MOST_TOLD - 1, withscores=True)
+        pipeline.zrange(keys.held, 0, MOST_TOLD - 1, withscores=True)
         pipeline.hgetall(probes(keys.prefix))
         pipeline.hgetall(slots_key(keys.prefix))
         pipeline.hgetall(processes(keys.prefix))
@@ -105,7 +100,7 @@ def read_waiting(redis: Redis, keys: Keys) -> list[Waiting]:
                     )
                 else:
                     found += _of_condition(id_, condition, taken, now_ms)
-    return found[:_MOST_TOLD]
+    return found[:MOST_TOLD]
 
 
 def lies_in(condition: Condition) -> tuple[int, str] | None:
@@ -136,7 +131,7 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
     asked = {queue.decode() for queue, known in sent.items() if known.split(b":")[1:2] != [b"0"]} - {*served}
     if not asked:
         return []
-    listed: Any = redis.zrange(active_runs(prefix), 0, _MOST - 1)
+    listed: Any = redis.zrange(active_runs(prefix), 0, WAITING_MOST - 1)
     found = Counter[str]()
     of: dict[str, str] = {}
     for run, entry in _messages(redis, [Keys(prefix, run.decode()) for run in listed]):
@@ -150,10 +145,10 @@ def deserted(redis: Redis, prefix: str, served: Collection[str]) -> list[Deserte
 
 def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]:
     """The conditions of calls of some runs, and of what they have sent and forgotten, each with its run."""
-    for some in batches(runs, _RUNS_AT_ONCE):
+    for some in batches(runs, WAITING_RUNS_AT_ONCE):
         with redis.pipeline(transaction=False) as pipeline:
             for keys in some:
-                pipeline.zrange(keys.leases, 0, _MOST - 1)
+                pipeline.zrange(keys.leases, 0, WAITING_MOST - 1)
                 pipeline.hvals(keys.outbox)
             answers = pipeline.execute()
             begun = [(keys, calls) for keys, calls in zip(some, answers[::2], strict=True) if calls]
@@ -165,7 +160,7 @@ def _messages(redis: Redis, runs: Sequence[Keys]) -> Iterator[tuple[str, bytes]]
 
 
 def _of_condition(id_: CallId, condition: Condition, taken: Mapping[bytes, bytes], now_ms: int) -> Iterator[Waiting]:
-    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > _LIES_MS:
+    if (lies := lies_in(condition)) is not None and now_ms - lies[0] > LIES_MS:
         since, queue = lies
         until = int(taken.get(queue.encode(), b"0").partition(b":")[0])
         if until < since:
@@ -222,7 +217,7 @@ def _slots(redis: Redis, keys: Keys, found: Mapping[bytes, bytes], now_ms: int) 
     limits = dict(_readable(found.items(), lambda pair: (pair[0].decode(), pair[1].decode())))
     with redis.pipeline(transaction=False) as pipeline:
         for name in limits:
-            pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, _MOST_TOLD - 1, withscores=True)
+            pipeline.zrange(f"{slots}:waiting:{name}\x1f{keys.run}", 0, MOST_TOLD - 1, withscores=True)
             pipeline.zrange(f"{slots}:holders:{name}", 0, 2)
         answers = [answer if isinstance(answer, list) else [] for answer in pipeline.execute(raise_on_error=False)]
     for (name, limit), waiting, holders in zip(limits.items(), answers[::2], answers[1::2], strict=True):
@@ -250,8 +245,6 @@ def _held_by(holder: str, run: str) -> str:
 # Requests to models that were not answered yet and are made again, as the sweep has noted them (see reports.lua).
 #
 # What stands here is a moment's: it is removed when the call has ended, and at most so many calls of a run stand here.
-
-MOST_UNANSWERED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +285,6 @@ def read_unanswered(redis: Redis, keys: Keys) -> list[Unanswered]:
 # (`ACTS_RETENTION_SECONDS`).
 
 logger = logging.getLogger(__name__)
-
-_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +344,7 @@ class DeadLetters:
             ids: Any = self._redis.zrange(self._times, 0, -1)
         if run is not None:
             ids = [id_ for id_ in ids if id_.decode().startswith(f"{run}:")]
-        pages = map(self._read, batches(ids, _AT_ONCE))
+        pages = map(self._read, batches(ids, AT_ONCE))
         return [letter for page in pages for letter in page if run in (None, letter.call.run)]
 
     def count(self) -> int:
@@ -406,7 +397,7 @@ class DeadLetters:
         with redis_errors(self._settings):
             ids: Any = self._redis.zrange(self._times, 0, -1)
             names = [id_ for id_ in ids if id_.decode().partition(":")[0] in runs]
-            for page in batches(names, _AT_ONCE):
+            for page in batches(names, AT_ONCE):
                 self._redis.hdel(self._letters, *page)
                 self._redis.zrem(self._times, *page)
 
@@ -418,7 +409,7 @@ class DeadLetters:
 
     def forget_calls(self, calls: Iterable[CallId]) -> None:
         """Forget those of calls, such as are carried out again."""
-        for names in batches((call.idempotency_key for call in calls), _AT_ONCE):
+        for names in batches((call.idempotency_key for call in calls), AT_ONCE):
             with redis_errors(self._settings), self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.hdel(self._letters, *names)
                 pipeline.zrem(self._times, *names)

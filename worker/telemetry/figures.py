@@ -22,6 +22,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
 from ...broker_config import Settings
+from .. import limits
 from ..backoff import batches
 from ..broker.transport import broker_failures
 from ..errors import InfrastructureError
@@ -39,10 +40,6 @@ from ..store.waiting import DeadLetters
 # those under way, new ones first, then those that were read longest ago, and three seconds at most. Where there are
 # more, the sums hold figures of earlier readings, and `oldest_seconds` says how old these may be.
 
-_MOST_READ: Final = 10_000
-_AT_ONCE: Final = 500
-_SECONDS: Final = 3.0
-"""How long a reading of runs may take; the next one goes on."""
 _FIELDS: Final = ("status", "remaining", "running", "bytes")
 
 
@@ -105,7 +102,7 @@ class LogFigures:
 class LogReader:
     """Reads them. All of it raises `RedisError` and `InfrastructureError`."""
 
-    def __init__(self, redis: Redis, settings: Settings, *, most_read: int = _MOST_READ) -> None:
+    def __init__(self, redis: Redis, settings: Settings, *, most_read: int = limits.MOST_READ) -> None:
         self._redis = redis
         self._list = RunList(redis, settings.key_prefix)
         self._queue = settings.queue_instances
@@ -146,8 +143,8 @@ class LogReader:
         self._runs = {name: found for name, found in self._runs.items() if name in names}
         new = [name for name in names if name not in self._runs]
         turn = [*new, *self._runs][: self._most_read]
-        until = time.monotonic() + _SECONDS
-        for page in batches(turn, _AT_ONCE):
+        until = time.monotonic() + limits.FIGURES_SECONDS
+        for page in batches(turn, limits.AT_ONCE):
             if time.monotonic() > until:
                 break
             for name, answer in zip(page, self._list.loads(page, *_FIELDS), strict=True):
@@ -174,15 +171,6 @@ def _number(found: str | None) -> int:
 # one, and at the right end, where workers put back the rest of an envelope that they had no room for. So it costs what
 # has come, whatever lies there; a queue that is long when it is read for the first time is read in several turns.
 
-_QUEUE_SECONDS: Final = 2.0
-"""How long a reading may take; the next one goes on."""
-_BYTES_AT_ONCE: Final = 2 * 2**20
-_MOST_AT_ONCE: Final = 500
-_END: Final = 50
-"""How many messages at the right end are looked at each time."""
-_QUEUE_FRESH_SECONDS: Final = 30.0
-"""A note that is older says nothing of now."""
-
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
@@ -201,7 +189,7 @@ class RedisQueue:
         self._key = key
         self._known: deque[QueuedMessage] = deque()
         """From the left end without a gap."""
-        self._mean_bytes = float(_BYTES_AT_ONCE)  # so that the first reading is of one message
+        self._mean_bytes = float(limits.BYTES_AT_ONCE)  # so that the first reading is of one message
 
     def read(self, until: float) -> QueueFigures:
         """As it is now. A message that there was no time to read counts as one task."""
@@ -220,12 +208,12 @@ class RedisQueue:
 
     def _look(self) -> tuple[int, list[QueuedMessage]]:
         """The length of the queue and its right end at one moment; what was new at its left end is known now."""
-        size = self._page_size() if not self._known else min(_END, self._page_size())
+        size = self._page_size() if not self._known else min(limits.FIGURES_END, self._page_size())
         while True:
             with self._redis.pipeline(transaction=True) as pipeline:
                 pipeline.llen(self._key)
                 pipeline.lrange(self._key, 0, size - 1)
-                pipeline.lrange(self._key, -min(_END, size), -1)
+                pipeline.lrange(self._key, -min(limits.FIGURES_END, size), -1)
                 length, page, end = pipeline.execute()
             messages = self._read(page)
             tags = [message.tag for message in messages]
@@ -250,7 +238,7 @@ class RedisQueue:
         return bool(older)
 
     def _page_size(self) -> int:
-        return max(1, min(_MOST_AT_ONCE, int(_BYTES_AT_ONCE / self._mean_bytes)))
+        return max(1, min(limits.MOST_AT_ONCE, int(limits.BYTES_AT_ONCE / self._mean_bytes)))
 
     def _read(self, found: Any) -> list[QueuedMessage]:
         if found:
@@ -280,7 +268,7 @@ class UnreadQueue:
             self._filled_since = None
             return QueueFigures(0, 0.0)
         self._filled_since = now if self._filled_since is None else self._filled_since
-        if note is None or now - note.at > _QUEUE_FRESH_SECONDS:
+        if note is None or now - note.at > limits.QUEUE_FRESH_SECONDS:
             return QueueFigures(length, now - self._filled_since)
         return QueueFigures(round(length * max(1.0, note.mean_tasks)), max(0.0, now - (note.sent or note.at)))
 
@@ -315,7 +303,7 @@ class QueueReader:
     def read(self) -> Mapping[str, QueueFigures]:
         """Each queue. Raises `RedisError` and `InfrastructureError`."""
         if self._queues and not self._is_refused:
-            until = time.monotonic() + _QUEUE_SECONDS
+            until = time.monotonic() + limits.QUEUE_SECONDS
             try:
                 return {name: queue.read(until) for name, queue in self._queues.items()}
             except NoPermissionError:
@@ -337,7 +325,6 @@ def queue_length(connection: Any, queue: str) -> int:
 
 logger = logging.getLogger(__name__)
 
-_FRESH_SECONDS: Final = 1.0
 _RUN_STATUSES: Final = ("running", "paused")
 _CALL_STATUSES: Final = ("waiting", "running", "held", "sent")
 
@@ -362,7 +349,7 @@ class Collection(Collector):
     def collect(self) -> Iterator[Metric]:
         """The figures of now, or of a second ago."""
         with self._lock:
-            if time.monotonic() - self._read_at > _FRESH_SECONDS:
+            if time.monotonic() - self._read_at > limits.FRESH_SECONDS:
                 began = time.monotonic()
                 self._found = [*self._read(self._log.read, "log", log_metrics)]
                 self._found += self._read(self._queues.read, "broker", queue_metrics)

@@ -27,13 +27,12 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from ...broker_config import Settings
+from .. import limits
 from ..errors import WorkerError
 from ..process import BoundedNames, Figures, Tokens, keep_figures, refusals
 
 OTHER: Final = "other"
 """The label of what has no name of its own."""
-_MOST_MODELS: Final = 50
-_AT_ONCE: Final = 1_000
 _NANO: Final = 1e-9
 _AT_WORK_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _WAIT_SECONDS: Final = (0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -77,7 +76,7 @@ class ProcessFigures(Figures, Collector):
         def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> _Series[Histogram]:
             return _Series(Histogram(name, about, labels, buckets=buckets, registry=kept).labels)
 
-        name, self._model_name = _labels(BoundedNames(known=code)), _labels(BoundedNames(_MOST_MODELS))
+        name, self._model_name = _labels(BoundedNames(known=code)), _labels(BoundedNames(limits.MOST_MODELS))
         calls = counter("acts_calls", "Calls that have ended, by commits of this process.", "tool", "status")
         attempts = counter("acts_attempts", "Attempts that this process has carried out.", "tool", "outcome")
         at_work = gauge("acts_attempts_at_work", "Attempts that this process is carrying out.", "tool")
@@ -133,7 +132,7 @@ class ProcessFigures(Figures, Collector):
 
     def _count(self, add: Add, name: str, label: str = "", number: int = 1) -> None:
         self._counted.append((add, name, label, number))
-        if len(self._counted) >= _AT_ONCE:
+        if len(self._counted) >= limits.PROCESS_FIGURES_AT_ONCE:
             self._add_up()
 
     def call_ended(self, tool: str, status: str) -> None:

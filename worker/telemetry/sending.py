@@ -35,6 +35,7 @@ from redis.exceptions import RedisError
 from ..backoff import batches
 from ..broker.attempts import TracePlace
 from ..errors import InfrastructureError, OtherFormat, RunNotFound, WorkerError
+from ..limits import AT_ONCE, DELAY_MS, SENDING_BATCH, SENDING_MOST_BYTES, SENDING_NS, WRITING_MS
 from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
 from ..store.run_list import RunList, RunStore
@@ -43,11 +44,6 @@ from .spans import CHAT, RunSpans, Span, TracedRun
 
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})
-_MOST_BYTES: Final = 2**22
-"""Of the texts in one batch."""
-_BATCH: Final = 512
-_DELAY_MS: Final = 5_000
-_NS: Final = 1_000_000
 _ENDPOINT_REMEDY: Final = (
     "(OTEL_EXPORTER_OTLP_ENDPOINT names what takes OTLP over HTTP, with http:// or https://;"
     " the default is http://localhost:4318)"
@@ -69,7 +65,7 @@ def shows_content() -> bool:
 
 def delay_seconds() -> float:
     """How long after one export the next one is due."""
-    return _number("OTEL_BSP_SCHEDULE_DELAY", _DELAY_MS) / 1000
+    return _number("OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
 
 
 class SpanSender:
@@ -85,7 +81,7 @@ class SpanSender:
         self._sampler = provider.sampler
         self._limits = SpanLimits()
         self._scope = InstrumentationScope("acts-celery", version("acts-celery"))
-        self._batch = _number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", _BATCH)
+        self._batch = _number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", SENDING_BATCH)
 
     def close(self) -> None:
         """Close the exporters' connections."""
@@ -109,7 +105,7 @@ class SpanSender:
             attributes = span.all_attributes
             batch.append(self._readable(span, attributes))
             size += sum(len(each) for each in attributes.values() if isinstance(each, str))
-            if len(batch) >= self._batch or size >= _MOST_BYTES:
+            if len(batch) >= self._batch or size >= SENDING_MOST_BYTES:
                 self._export(batch)
                 sent, size, batch = sent + len(batch), 0, []
         if batch:
@@ -137,8 +133,8 @@ class SpanSender:
             ),
             kind=SpanKind.CLIENT if span.operation == CHAT else SpanKind.INTERNAL,
             status=status,
-            start_time=span.start_ms * _NS,
-            end_time=max(span.end_ms, span.start_ms) * _NS,
+            start_time=span.start_ms * SENDING_NS,
+            end_time=max(span.end_ms, span.start_ms) * SENDING_NS,
             instrumentation_scope=self._scope,
         )
 
@@ -206,10 +202,6 @@ def _heard() -> Iterator[list[str]]:
 # A run's state says with which end it was exported, so an exporter that is started again goes on where it was. Child
 # runs are in the list of runs like all others. What is exported twice has the same ids.
 
-_AT_ONCE: Final = 500
-_WRITING_MS: Final = 60_000
-"""A run is listed from the time of its submission, by the clock of who has submitted it, some time later."""
-
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -269,11 +261,11 @@ class TraceExport:
             self._runs.note_traced(run, end)
             yield exported
         self._watched = under_way
-        self._since_ms = now_ms - _WRITING_MS
+        self._since_ms = now_ms - WRITING_MS
 
     def _due(self, runs: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Those that are to be exported, each with its end."""
-        for page in batches(sorted(runs), _AT_ONCE):
+        for page in batches(sorted(runs), AT_ONCE):
             states = self._runs.fields(page, "status", "finished", "traced")
             for run, (status, finished, traced) in zip(page, states, strict=True):
                 if status in ENDED_STATUSES and finished is not None and finished != traced:

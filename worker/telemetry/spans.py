@@ -18,6 +18,7 @@ from ...protocol.calls.tools import Executor
 from ...protocol.engine.costs import reported
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import Answered, Asked, LoopEnded
+from .. import limits
 from ..broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
 from ..store.definition import Definition, unpack_lane
 from ..store.entries import Entry, RunStatusChanged, moment_ms
@@ -37,9 +38,6 @@ CONVERSATION: Final = "gen_ai.conversation.id"
 ERROR_TYPE: Final = "error.type"
 RUN: Final = "acts.run.id"
 STATUS: Final = "acts.status"
-
-_LONGEST: Final = 1_000
-"""Characters of what an error says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,10 @@ class Span:
 def fault_of(error: Mapping[str, Any] | None) -> Fault:
     """Of a call's error, as the log has it."""
     message = (error or {}).get("message")
-    return Fault(str((error or {}).get("type") or "_OTHER"), str(message)[:_LONGEST] if message is not None else None)
+    return Fault(
+        str((error or {}).get("type") or "_OTHER"),
+        str(message)[: limits.SPANS_LONGEST] if message is not None else None,
+    )
 
 
 def usage_attributes(usage: Any) -> dict[str, int]:

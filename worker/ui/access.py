@@ -35,6 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...broker_config import BrokerConfigError
 from ...broker_config.tokens import AccessToken, Identity, Right
 from ...protocol.errors import ProtocolError, json_text
+from .. import limits
 from ..errors import (
     BadQuery,
     InfrastructureError,
@@ -51,8 +52,6 @@ from ..errors import (
 # Reading: the answers of the pages, made in threads. One run has a few of them at most, so a large one that takes long
 # keeps nobody waiting who looks at another.
 
-_THREADS: Final = 16
-_OF_ONE_RUN: Final = 4
 _COMPACT: Final = (",", ":")
 
 T = TypeVar("T")
@@ -70,7 +69,7 @@ class Reader:
 
     def __init__(self, page: Answering) -> None:
         self._page = page
-        self._threads = ThreadPoolExecutor(_THREADS, "acts-web")
+        self._threads = ThreadPoolExecutor(limits.ACCESS_THREADS, "acts-web")
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def answer(self, path: str, query: Mapping[str, str]) -> Any:
@@ -85,7 +84,7 @@ class Reader:
         """What a function that reads a run returns."""
         turn = self._turns.get(run)
         if turn is None:
-            self._turns[run] = turn = asyncio.Semaphore(_OF_ONE_RUN)
+            self._turns[run] = turn = asyncio.Semaphore(limits.OF_ONE_RUN)
         async with turn:
             return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
 
@@ -131,7 +130,6 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (BrokerConfigError, 503),
 )
 """The first that an error is one of counts."""
-_REFUSED_AGAIN_SECONDS: Final = 2
 
 
 def refusal(error: Exception) -> Refused:
@@ -142,12 +140,12 @@ def refusal(error: Exception) -> Refused:
         return Refused(error.status_code, "NoSuchAddress", "nothing is answered at this address", error.headers)
     for kind, status in _STATUSES:
         if isinstance(error, kind):
-            again = {"Retry-After": str(_REFUSED_AGAIN_SECONDS)} if status == 503 else None
+            again = {"Retry-After": str(limits.REFUSED_AGAIN_SECONDS)} if status == 503 else None
             return Refused(status, type(error).__name__, str(error), again)
     if isinstance(error, RedisError | OperationalError | TimeoutError):
         logger.warning("a server does not answer: %s", error)
         text = "a server does not answer, the log or the broker: see `acts doctor`"
-        return Refused(503, "InfrastructureError", text, {"Retry-After": str(_REFUSED_AGAIN_SECONDS)})
+        return Refused(503, "InfrastructureError", text, {"Retry-After": str(limits.REFUSED_AGAIN_SECONDS)})
     logger.error("a request has failed", exc_info=error)
     return Refused(500, "Bug", "this is a bug of acts-celery: the log of the server has what is needed to mend it")
 
@@ -179,15 +177,8 @@ class Site:
     """Where a token comes from."""
 
 
-WINDOW_SECONDS: Final = 60.0
-WRONG_TOKENS: Final = 20
-"""So many different wrong tokens may come from one address in that time; then others are not even called wrong until
-the time is over. The same one counts once: a page that was left open goes on asking with the token that it had."""
-_LEAST_SHARE: Final = 2
-_ADDRESSES: Final = 10_000
 _SCHEME: Final = "bearer "
 _CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
-_SUBNET: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +254,8 @@ class Access:
             found = visitor if hmac.compare_digest(known, digest) else found
         if found is None:
             tries = self._tries_of(address)
-            if tries is not None and len(tries.digests) >= WRONG_TOKENS:
-                wait = max(1, round(tries.since + WINDOW_SECONDS - self._clock()))
+            if tries is not None and len(tries.digests) >= limits.WRONG_TOKENS:
+                wait = max(1, round(tries.since + limits.WINDOW_SECONDS - self._clock()))
                 text = f"too many wrong tokens came from {address}: wait {wait} seconds"
                 raise Refused(429, "TooManyTries", text, {"Retry-After": str(wait)})
             self._note(address, digest)
@@ -274,11 +265,11 @@ class Access:
     def shares(self, most: int, what: str) -> Shares:
         """What each name may have of something that is there `most` times: half, or all where nobody else enters."""
         is_alone = len({visitor.name for _, visitor in self._known}) < 2
-        return Shares(most if is_alone else max(_LEAST_SHARE, most // 2), what)
+        return Shares(most if is_alone else max(limits.LEAST_SHARE, most // 2), what)
 
     def _tries_of(self, address: str) -> _Tries | None:
         tries = self._tries.get(_place(address))
-        if tries is not None and tries.since + WINDOW_SECONDS <= self._clock():
+        if tries is not None and tries.since + limits.WINDOW_SECONDS <= self._clock():
             del self._tries[_place(address)]
             return None
         return tries
@@ -286,7 +277,7 @@ class Access:
     def _note(self, address: str, digest: bytes) -> None:
         tries = self._tries.setdefault(_place(address), _Tries(self._clock()))
         tries.digests.add(digest)
-        while len(self._tries) > _ADDRESSES:
+        while len(self._tries) > limits.ACCESS_ADDRESSES:
             self._tries.popitem(last=False)
 
 
@@ -300,7 +291,7 @@ def _place(address: str) -> str:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(ipaddress.ip_network((found, _SUBNET), strict=False)) if found.version == 6 else address
+    return str(ipaddress.ip_network((found, limits.ACCESS_SUBNET), strict=False)) if found.version == 6 else address
 
 
 # What holds for every request, before anything of it is looked at.
@@ -426,9 +417,6 @@ def _media_type(headers: Headers) -> str:
 
 # The body of a request: as large as it may be, within a time, and not too many at once.
 
-BODY_SECONDS: Final = 30.0
-"""How long the body of a request may take to come."""
-_SMALL_BYTES: Final = 64_000
 _AGAIN_SECONDS: Final = "5"
 
 
@@ -438,14 +426,14 @@ async def body_of(request: Request, most_bytes: int, setting: str, hold: Callabl
     """
     parts, size = list[bytes](), 0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(limits.BODY_SECONDS):
             async for part in request.stream():
                 parts.append(part)
                 if (size := size + len(part)) > most_bytes:
                     raise Refused(413, "TooLarge", f"the body has more than {most_bytes} bytes ({setting})")
                 hold(size)
     except (TimeoutError, ClientDisconnect):
-        raise Refused(408, "TooSlow", f"the body has not come within {BODY_SECONDS:g} seconds") from None
+        raise Refused(408, "TooSlow", f"the body has not come within {limits.BODY_SECONDS:g} seconds") from None
     return b"".join(parts)
 
 
@@ -466,7 +454,7 @@ class Bodies:
 
         def hold(size: int) -> None:
             nonlocal held
-            if size > max(held, _SMALL_BYTES):
+            if size > max(held, limits.ACCESS_SMALL_BYTES):
                 self._require(visitor, size - held)
                 self._held[visitor] += size - held
                 held = size

@@ -23,7 +23,7 @@ from ...protocol.plan.submission import decode
 from ..actions import ACTIONS
 from ..client.client import Client
 from ..client.run import ReadableRun
-from ..limits import limits_of
+from ..limits import ACTION_THREADS, APPLICATION_NAMED, BESIDE_VIEWERS, limits_of
 from ..store.connections import connect
 from . import Page
 from .access import Access, Bodies, Guard, Reader, Refused, Site, Visitor, encoded
@@ -31,8 +31,6 @@ from .following import WATCHED, EventStream, Following
 from .opened import Query
 from .server import WebServer
 
-_NAMED: Final = 100
-"""How many calls of each kind an answer names; it counts all."""
 SERVED: Final = {name: action for name, action in ACTIONS.items() if action.served is not None}
 """The actions that can be asked for here, by the last part of their path. Each takes a right of the token."""
 
@@ -45,13 +43,11 @@ PAGES: Final = Site(
 )
 _FRONT: Final = "page.html"
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_ACTION_THREADS: Final = 8
-_BESIDE_VIEWERS: Final = 200
 
 
 def most_connections(settings: Settings) -> int:
     """How many connections there may be: viewers have theirs as long as they look."""
-    return settings.ui_viewers + _BESIDE_VIEWERS
+    return settings.ui_viewers + BESIDE_VIEWERS
 
 
 class Pages:
@@ -64,7 +60,7 @@ class Pages:
         self._redis: Redis = connect(self._source)
         self._page = Page(self._redis, self._source)
         self._reader = Reader(self._page)
-        self._actions = ThreadPoolExecutor(_ACTION_THREADS, "acts-ui-actions")
+        self._actions = ThreadPoolExecutor(ACTION_THREADS, "acts-ui-actions")
         self._clients = {token.name: Client(settings.acting_for(token.name, token.identity)) for token in tokens}
         self._bodies = Bodies(int(settings.limit_call_bytes), "ACTS_LIMIT_CALL_BYTES")
         self._assets = _read_assets()
@@ -177,7 +173,7 @@ def _visitor(request: Request) -> Visitor:
 def _counted(done: dict[str, Any]) -> dict[str, Any]:
     """What an action has done, or would do: of many calls the first ones, and how many there are."""
     lists = {name: value for name, value in done.items() if isinstance(value, list)}
-    first = {name: calls[:_NAMED] for name, calls in lists.items()}
+    first = {name: calls[:APPLICATION_NAMED] for name, calls in lists.items()}
     return done | first | ({"counts": {name: len(calls) for name, calls in lists.items()}} if lists else {})
 
 

@@ -2,7 +2,7 @@
 
 Activities are boxes, delegates have double sides, latent calls round ends, what is sent and not waited for leans, as in
 `acts check --mermaid`. Colours and lines are the page's, by the classes; without them the drawing is readable, too.
-More calls than `MOST_DRAWN` are folded: those of one layer that use one tool are one box.
+More calls than `limits.MOST_DRAWN` are folded: those of one layer that use one tool are one box.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from unicodedata import east_asian_width
 
 from ...protocol.errors import one_line
+from .. import limits
 
 # Layers: each call below all that it waits for, and in an order in which few arrows cross.
 #
@@ -25,11 +26,6 @@ from ...protocol.errors import one_line
 # its members are joined with in the layer before, down and up a few times; then members are moved toward these, so that
 # arrows get straight. Arrows of one call share their bends.
 
-PASSES: Final = 6
-_MOST_BENDS: Final = 3_000
-_GAP: Final = 28.0
-_BEND_GAP: Final = 8.0
-_BEND_WIDTH: Final = 4.0
 
 Member = int | tuple[int, int]
 """A call, or a bend of the arrows from a call: the call and the layer."""
@@ -97,7 +93,7 @@ def _ways(
     ways = {}
     for writer, reader in sorted(edges):
         passed: tuple[Member, ...] = tuple((writer, number) for number in range(level[writer] + 1, level[reader]))
-        if len(bends) > _MOST_BENDS:
+        if len(bends) > limits.MOST_BENDS:
             passed = ()
         bends.update(passed)
         ways[writer, reader] = (writer, *passed, reader)
@@ -110,7 +106,7 @@ _Joined = Mapping[Member, Sequence[Member]]
 def _ordered(rows: list[list[Member]], above: _Joined, below: _Joined) -> list[list[Member]]:
     """The rows in the order with the fewest crossings that was found."""
     best, fewest = rows, _crossings(rows, below)
-    for turn in range(PASSES):
+    for turn in range(limits.DRAWING_PASSES):
         rows = [list(row) for row in rows]
         joined, order = (above, range(1, len(rows))) if turn % 2 == 0 else (below, range(len(rows) - 2, -1, -1))
         for number in order:
@@ -145,11 +141,11 @@ def _crossings(rows: Sequence[Sequence[Member]], below: _Joined) -> int:
 
 
 def _width(member: Member, widths: Mapping[int, float]) -> float:
-    return widths[member] if isinstance(member, int) else _BEND_WIDTH
+    return widths[member] if isinstance(member, int) else limits.BEND_WIDTH
 
 
 def _distance(one: Member, other: Member, widths: Mapping[int, float]) -> float:
-    gap = _GAP if isinstance(one, int) and isinstance(other, int) else _BEND_GAP
+    gap = limits.DRAWING_GAP if isinstance(one, int) and isinstance(other, int) else limits.BEND_GAP
     return (_width(one, widths) + _width(other, widths)) / 2 + gap
 
 
@@ -160,7 +156,7 @@ def _straightened(
     for row in rows:
         wanted = dict.fromkeys(row, 0.0)
         across |= _apart(row, wanted, widths)
-    for turn in range(PASSES):
+    for turn in range(limits.DRAWING_PASSES):
         down = turn % 2 == 0
         for row in rows if down else reversed(rows):
             joined = above if down else below
@@ -187,25 +183,6 @@ def _apart(row: Sequence[Member], wanted: Mapping[Member, float], widths: Mappin
     return {member: (left[at] + right[at]) / 2 for at, member in enumerate(row)}
 
 
-MOST_DRAWN: Final = 240
-MOST_BOXES: Final = 400
-"""When calls are folded, so many boxes are drawn, and a sentence says how many more there are."""
-_MOST_ARROWS: Final = 1_500
-_MOST_LABELS: Final = 60
-"""Where there are more arrows, a place stands in the arrow's title only."""
-_ACROSS: Final = 8
-"""Boxes side by side: a layer of more has several rows."""
-_HEIGHT: Final = 72.0
-_LOW: Final = 44.0
-"""Of a box without counts."""
-_BETWEEN: Final = 56.0
-_MARGIN: Final = 16.0
-_LETTER: Final = 7.2
-"""The width of a letter of a tool's name."""
-_SMALL_LETTER: Final = 6.4
-_LEAST_WIDTH: Final = 132.0
-_LONGEST_NAME: Final = 34
-_LONGEST_LABEL: Final = 26
 WORST_FIRST: Final = ("failed", "held", "running", "waiting", "skipped", "done", "sent", "latent")
 """Of counts: what needs attention first."""
 
@@ -245,9 +222,9 @@ class Node:
     @property
     def width(self) -> float:
         """Of its box."""
-        name = _letters(_short(self.tool, _LONGEST_NAME)) * _LETTER
+        name = _letters(_short(self.tool, limits.DRAWING_LONGEST_NAME)) * limits.DRAWING_LETTER
         chips = sum(_chip_width(text) + 6 for _, text in self.chips) - 6
-        return max(_LEAST_WIDTH, max(name, chips, len(self.subtitle) * _SMALL_LETTER) + 32)
+        return max(limits.LEAST_WIDTH, max(name, chips, len(self.subtitle) * limits.SMALL_LETTER) + 32)
 
     @property
     def spoken(self) -> str:
@@ -262,20 +239,26 @@ def draw(layers: Sequence[Sequence[int]], nodes: Mapping[int, Node], edges: Iter
     """The SVG; `edges` are those of the plan's answer."""
     arrows = {(edge["from"], edge["to"]): edge for edge in edges}
     sentence = ""
-    if len(nodes) > MOST_DRAWN:
+    if len(nodes) > limits.MOST_DRAWN:
         total = len(nodes)
         layers, nodes, arrows = _folded(layers, nodes, arrows)
         sentence = f"{total:,} calls are drawn as {len(nodes):,} boxes: those of one layer and one tool are one box"
-        if len(nodes) > MOST_BOXES:
-            sentence = f"{total:,} calls, {MOST_BOXES:,} of {len(nodes):,} kinds are drawn: the list has all calls"
-            kept = set(islice(nodes, MOST_BOXES))
+        if len(nodes) > limits.MOST_BOXES:
+            sentence = (
+                f"{total:,} calls, {limits.MOST_BOXES:,} of {len(nodes):,} kinds are drawn: the list has all calls"
+            )
+            kept = set(islice(nodes, limits.MOST_BOXES))
             layers = [[index for index in layer if index in kept] for layer in layers]
             nodes = {index: node for index, node in nodes.items() if index in kept}
     arrows = {pair: edge for pair, edge in arrows.items() if nodes.keys() >= set(pair)}
-    if (left := len(arrows) - _MOST_ARROWS) > 0:
-        arrows = dict(islice(arrows.items(), _MOST_ARROWS))
+    if (left := len(arrows) - limits.MOST_ARROWS) > 0:
+        arrows = dict(islice(arrows.items(), limits.MOST_ARROWS))
         sentence += f"{'; ' if sentence else ''}{left:,} arrows are not drawn"
-    rows = [list(layer[at : at + _ACROSS]) for layer in layers for at in range(0, len(layer), _ACROSS)]
+    rows = [
+        list(layer[at : at + limits.DRAWING_ACROSS])
+        for layer in layers
+        for at in range(0, len(layer), limits.DRAWING_ACROSS)
+    ]
     level = {index: number for number, row in enumerate(rows) for index in row}
     arrows = {pair: edge for pair, edge in arrows.items() if level[pair[0]] < level[pair[1]]}
     placed_rows, placed = place(rows, arrows.keys(), {index: node.width for index, node in nodes.items()})
@@ -317,14 +300,14 @@ def _svg(
     sentence: str,
 ) -> Iterator[str]:
     tops: dict[Member, tuple[float, float]] = {}
-    down = _MARGIN + (24.0 if sentence else 0.0)
+    down = limits.DRAWING_MARGIN + (24.0 if sentence else 0.0)
     for row in rows:
         high = max((_height(nodes[one]) for one in row if isinstance(one, int)), default=0.0)
         for one in row:
             tops[one] = (down, down + (_height(nodes[one]) if isinstance(one, int) else high))
-        down += high + _BETWEEN
-    width = max(placed.width, len(sentence) * _SMALL_LETTER) + 2 * _MARGIN
-    height = max(down - _BETWEEN, 0.0) + _MARGIN
+        down += high + limits.DRAWING_BETWEEN
+    width = max(placed.width, len(sentence) * limits.SMALL_LETTER) + 2 * limits.DRAWING_MARGIN
+    height = max(down - limits.DRAWING_BETWEEN, 0.0) + limits.DRAWING_MARGIN
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plan" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="group" aria-label="the plan, drawn as layers">'
@@ -334,28 +317,28 @@ def _svg(
         'orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>'
     )
     if sentence:
-        yield f'<text class="folded" x="{_MARGIN:.0f}" y="20" font-size="12">{_text(sentence)}</text>'
+        yield f'<text class="folded" x="{limits.DRAWING_MARGIN:.0f}" y="20" font-size="12">{_text(sentence)}</text>'
     labelled = set[tuple[int, str]]()
     for pair, edge in arrows.items():
-        points = [(placed.across[one] + _MARGIN, tops[one]) for one in placed.ways[pair]]
+        points = [(placed.across[one] + limits.DRAWING_MARGIN, tops[one]) for one in placed.ways[pair]]
         yield f'<g class="edge {edge["kind"]}" data-from="{pair[0]}" data-to="{pair[1]}">'
         yield f"<title>{_text(_said(edge))}</title>"
         dashes = ' stroke-dasharray="5 4"' if edge["kind"] != "reads" else ""
         yield f'<path d="{_curve(points)}" fill="none" stroke="currentColor" marker-end="url(#arrow)"{dashes}/>'
         label = pair[0], edge["path"]
-        if edge["path"] and len(arrows) <= _MOST_LABELS and label not in labelled:
+        if edge["path"] and len(arrows) <= limits.MOST_LABELS and label not in labelled:
             labelled.add(label)
             yield _label(points, edge["path"])
         yield "</g>"
     for row in rows:
         for one in row:
             if isinstance(one, int):
-                yield from _box(nodes[one], placed.across[one] + _MARGIN, tops[one][0])
+                yield from _box(nodes[one], placed.across[one] + limits.DRAWING_MARGIN, tops[one][0])
     yield "</svg>"
 
 
 def _height(node: Node) -> float:
-    return _HEIGHT if node.chips else _LOW
+    return limits.DRAWING_HEIGHT if node.chips else limits.DRAWING_LOW
 
 
 def _said(edge: Mapping[str, Any]) -> str:
@@ -382,7 +365,7 @@ def _curve(points: Sequence[_Point]) -> str:
 def _label(points: Sequence[_Point], text: str) -> str:
     (x, (_, y)), (to_x, (top, _)) = points[:2]
     at_x, at_y = (x + to_x) / 2, (y + top) / 2
-    short = _text(_short(text, _LONGEST_LABEL))
+    short = _text(_short(text, limits.LONGEST_LABEL))
     return f'<text class="label" x="{at_x:.1f}" y="{at_y + 4:.1f}" font-size="11" text-anchor="middle">{short}</text>'
 
 
@@ -397,7 +380,7 @@ def _box(node: Node, middle: float, top: float) -> Iterator[str]:
     yield from _shape(node, left, top, width, height)
     yield (
         f'<text class="tool" x="{middle:.1f}" y="{top + 19:.1f}" font-size="13" font-weight="600" '
-        f'text-anchor="middle">{_text(_short(node.tool, _LONGEST_NAME))}</text>'
+        f'text-anchor="middle">{_text(_short(node.tool, limits.DRAWING_LONGEST_NAME))}</text>'
     )
     yield (
         f'<text class="about" x="{middle:.1f}" y="{top + 35:.1f}" font-size="11" '
@@ -434,7 +417,7 @@ def _shape(node: Node, left: float, top: float, width: float, height: float) -> 
 
 
 def _chip_width(text: str) -> float:
-    return len(text) * _SMALL_LETTER + 16
+    return len(text) * limits.SMALL_LETTER + 16
 
 
 def _letters(text: str) -> int:

@@ -14,16 +14,12 @@ from redis.asyncio import Redis
 from starlette.types import Receive, Scope, Send
 
 from ...broker_config import Settings
+from .. import limits
 from ..backoff import Backoff
 from ..store.connections import connect_async_client
 from ..store.run_list import wait_for_entry
 from .access import Reader, Refused, Shares, document, encoded, refusal
 
-PAUSE_SECONDS: Final = 0.5
-"""The least time between two overviews of a run."""
-_BLOCK_MS: Final = 5_000
-"""So often a run is looked at without an entry of its log: it may be gone."""
-_CANCEL_SECONDS: Final = 0.5
 WATCHED: Final = "pages that follow runs"
 _PASSING: Final = ("expires", "duration_seconds")
 _BACKOFF: Final = Backoff(0.5, 10.0)
@@ -155,7 +151,7 @@ class Following:
         while tasks:
             for task in tasks:
                 task.cancel()
-            _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
+            _, tasks = await asyncio.wait(tasks, timeout=limits.CANCEL_SECONDS)
         await self._redis.aclose()
 
     async def _follow(self, run: str, followed: _Followed) -> None:
@@ -167,8 +163,10 @@ class Following:
                 followed.tell(_changed(overview))
                 failures = 0
                 after = overview["log"] or "0-0"
-                await wait_for_entry(self._redis, self._settings.key_prefix, run, after=after, block_ms=_BLOCK_MS)
-                await asyncio.sleep(PAUSE_SECONDS)
+                await wait_for_entry(
+                    self._redis, self._settings.key_prefix, run, after=after, block_ms=limits.FOLLOWING_BLOCK_MS
+                )
+                await asyncio.sleep(limits.FOLLOWING_PAUSE_SECONDS)
             except Exception as error:
                 refused = refusal(error)
                 if refused.status < 500:
@@ -188,7 +186,6 @@ def _changed(overview: Any) -> Told:
 # A stream of server-sent events for one viewer of a run: what is new, and a comment now and then, by which a proxy and
 # the client see that it is alive. It ends when the client goes, when the run is gone, and when the server stops.
 
-HEARTBEAT_SECONDS: Final = 15.0
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     # nginx would hold events back.
@@ -210,7 +207,7 @@ class EventStream:
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
             while not self._viewer.is_over:
-                told = await self._viewer.next(HEARTBEAT_SECONDS)
+                told = await self._viewer.next(limits.HEARTBEAT_SECONDS)
                 if not self._viewer.is_over:
                     await send({"type": "http.response.body", "body": _sent(told), "more_body": True})
                 if told is not None and told.event == "gone":

@@ -16,6 +16,7 @@ from ...protocol.paths import MISSING
 from ...protocol.plan.graph import ReadPlaces, places_read
 from ...protocol.references import DAGGER, Reference
 from ...protocol.state.scopes import read_scope
+from .. import limits
 from ..broker.attempts import call_name
 from ..client.absence import Absence, absence
 from ..client.call_results import CallResult, cut_short
@@ -24,28 +25,11 @@ from ..errors import BadQuery, NoSuchCall
 from ..store.definition import Definition
 from ..store.entries import moment_ms
 from ..store.scripts import iso_date
-from .opened import (
-    MOST_CALLS,
-    NAMED,
-    CallTally,
-    ErrorGroup,
-    OpenedRun,
-    shown,
-    shown_values,
-    within,
-)
+from .opened import CallTally, ErrorGroup, OpenedRun, shown, shown_values, within
 from .sent import Counts, described_call, given_to, read_and_written
 
-AT_ONCE: Final = 50
 UNKNOWN: Final = "unknown"
 """The status of an instance that the part of the log that was read does not tell of."""
-_INSTANCES_AT_ONCE: Final = 200
-_MOST_CALLS: Final = 400
-"""Calls of one instance that are shown."""
-_PART_BYTES: Final = 2_000
-"""Of an error in the list of a call's instances."""
-_CALL_BYTES: Final = 8_000
-"""Of the parameters, and of the error, of a call of an instance."""
 
 
 def call(run: OpenedRun, index: int) -> dict[str, Any]:
@@ -53,7 +37,9 @@ def call(run: OpenedRun, index: int) -> dict[str, Any]:
     tally, found = run.tally, _tally_of(run, index)
     counts, wanted = Counts(run), _status(run)
     names = list(tally.lanes)
-    page, following = _page(run, range(len(names)), lambda at: _has(run, counts, names[at], index, wanted), AT_ONCE)
+    page, following = _page(
+        run, range(len(names)), lambda at: _has(run, counts, names[at], index, wanted), limits.INSTANCES_AT_ONCE
+    )
     chosen = [names[at] for at in page]
     rows = _rows(run, chosen, index, counts) if chosen else []
     return {
@@ -73,11 +59,15 @@ def _cut_short(run: OpenedRun, counts: Counts, call: CallTally) -> Iterator[Erro
     between = {name: one for (name, at), one in counts.at_work.items() if at == index and one.is_between}
     if between:
         error = cut_short(run.stop_reason, next(iter(between.values())))
-        yield ErrorGroup(error["type"], error["message"], len(between), dict.fromkeys(islice(between, NAMED)))
+        yield ErrorGroup(
+            error["type"], error["message"], len(between), dict.fromkeys(islice(between, limits.OPENED_NAMED))
+        )
     if number > len(between):
         error, lanes = cut_short(run.stop_reason), run.tally.lanes
         found = (name for name in lanes if counts.was_running(name, index) and name not in between)
-        yield ErrorGroup(error["type"], error["message"], number - len(between), dict.fromkeys(islice(found, NAMED)))
+        yield ErrorGroup(
+            error["type"], error["message"], number - len(between), dict.fromkeys(islice(found, limits.OPENED_NAMED))
+        )
 
 
 def instances(run: OpenedRun) -> dict[str, Any]:
@@ -90,7 +80,7 @@ def instances(run: OpenedRun) -> dict[str, Any]:
         is_found = search is None or search.casefold() in names[at].casefold()
         return is_found and (wanted is None or states.of(names[at]) == wanted)
 
-    page, following = _page(run, range(len(names)), is_wanted, _INSTANCES_AT_ONCE)
+    page, following = _page(run, range(len(names)), is_wanted, limits.UI_INSTANCES_AT_ONCE)
     found = [{"instance": names[at], "status": states.of(names[at]), "counts": states.counts(names[at])} for at in page]
     return {"instances": found, "next": following, "reading": run.tally.reading}
 
@@ -104,8 +94,8 @@ def instance(run: OpenedRun) -> dict[str, Any]:
     entries = run.entries(None, name)
     result = run.result(entries, *([name] if name is not None else []), waits=True)
     own = [one for one in result.calls if one.instance == name]
-    given = given_to(run, entries, name, {one.index for one in own[:_MOST_CALLS]})
-    calls = within(_call(one, *given[one.index]) for one in own[:_MOST_CALLS])
+    given = given_to(run, entries, name, {one.index for one in own[: limits.INSTANCES_MOST_CALLS]})
+    calls = within(_call(one, *given[one.index]) for one in own[: limits.INSTANCES_MOST_CALLS])
     status = result.instance_status[name] if name is not None else run.status
     return {
         "instance": name,
@@ -119,12 +109,12 @@ def instance(run: OpenedRun) -> dict[str, Any]:
 def _call(one: CallResult, call: Call, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     found = one.to_dict()
     about = {
-        "parameters": shown(dict(call.parameters if parameters is None else parameters), _CALL_BYTES),
+        "parameters": shown(dict(call.parameters if parameters is None else parameters), limits.CALL_BYTES),
         "parameters_as": "written" if parameters is None else "resolved",
         "kind": call.runner.executor.value,
         **read_and_written(call),
     }
-    return found | about | ({"error": shown(found["error"], _CALL_BYTES)} if one.error is not None else {})
+    return found | about | ({"error": shown(found["error"], limits.CALL_BYTES)} if one.error is not None else {})
 
 
 class _Statuses:
@@ -162,7 +152,9 @@ def _tally_of(run: OpenedRun, index: int) -> CallTally:
     if (found := tally.calls.get(index)) is not None:
         return found
     if index in tally.further:
-        raise NoSuchCall(f"a page has the text of {MOST_CALLS:,} calls, and not of call {index}: see `acts show`")
+        raise NoSuchCall(
+            f"a page has the text of {limits.OPENED_MOST_CALLS:,} calls, and not of call {index}: see `acts show`"
+        )
     known = f"its calls are 0 to {max(tally.calls)}" if tally.calls else "it has no calls"
     raise NoSuchCall(f"run {run.keys.run} has no call {index}: {known}")
 
@@ -200,7 +192,9 @@ def _rows(run: OpenedRun, names: list[str | None], index: int, counts: Counts) -
                 "instance": name,
                 "id": call_name(index, name),
                 "status": counts.status(name, index),
-                "error": shown(dict(one.error), _PART_BYTES) if one is not None and one.error is not None else None,
+                "error": shown(dict(one.error), limits.INSTANCES_PART_BYTES)
+                if one is not None and one.error is not None
+                else None,
                 "reason": one.reason if one is not None else None,
                 "began": timing.get("began"),
                 "ended": timing.get("ended"),
@@ -228,10 +222,6 @@ def _written(found: CallTally, definition: Definition) -> dict[str, Any]:
 
 # A value: what it is, who writes it, who reads it, who can see it, where it came from, or why it is not there.
 
-MOST_LISTED: Final = 100
-_PLACE_PART_BYTES: Final = 2_000
-"""Of a value that stands in a list."""
-
 
 def place(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/place`. Raises `BadQuery`, `InstanceNotFound`."""
@@ -258,11 +248,11 @@ def place(run: OpenedRun) -> dict[str, Any]:
         "instance": instance,
         "at": at,
         **_value(run, explained, instance, at),
-        "writers": _writers(explained, calls, reference)[:MOST_LISTED],
-        "readers": [{"index": call.index, "tool": call.tool} for call in reading[:MOST_LISTED]],
+        "writers": _writers(explained, calls, reference)[: limits.INSTANCES_MOST_LISTED],
+        "readers": [{"index": call.index, "tool": call.tool} for call in reading[: limits.INSTANCES_MOST_LISTED]],
         "seen_by": [*_accesses(sight.direct, is_derived=False), *_accesses(sight.derived, is_derived=True)],
-        "provenance": within(map(_origin, explained.origins[-MOST_LISTED:])),
-        "more": max(0, len(explained.origins) - MOST_LISTED),
+        "provenance": within(map(_origin, explained.origins[-limits.INSTANCES_MOST_LISTED :])),
+        "more": max(0, len(explained.origins) - limits.INSTANCES_MOST_LISTED),
         "reading": run.tally.reading,
     }
 
@@ -297,7 +287,7 @@ def _sentence(place: Reference, found: Absence) -> str:
 
 
 def _why(found: Absence) -> list[dict[str, Any]]:
-    return [shown(writer.to_dict(), _PLACE_PART_BYTES * 4) for writer in found.writers]
+    return [shown(writer.to_dict(), limits.PLACE_PART_BYTES * 4) for writer in found.writers]
 
 
 def _writers(explained: Explanation, calls: Mapping[int, Call], place: Reference) -> list[dict[str, Any]]:
@@ -311,7 +301,7 @@ def _writers(explained: Explanation, calls: Mapping[int, Call], place: Reference
             "moment": iso_date(moment_ms(origin.logged.id)),
             "method": origin.operation.method.value,
         }
-        for origin in explained.origins[-MOST_LISTED:]
+        for origin in explained.origins[-limits.INSTANCES_MOST_LISTED :]
     ]
     known = {writer["index"] for writer in wrote}
     missing = {"instance": None, "id": None, "moment": None}
@@ -325,7 +315,7 @@ def _tool(origin: Origin, calls: Mapping[int, Call]) -> str | None:
 
 
 def _accesses(found: Sequence[Sight], *, is_derived: bool) -> Iterable[dict[str, Any]]:
-    for access in found[:MOST_LISTED]:
+    for access in found[: limits.INSTANCES_MOST_LISTED]:
         who = f"{access.executor.value} {access.name}"
         about = {"index": access.index, "tool": access.tool, "derived": is_derived}
         yield {"who": who, "how": ", ".join(access.how), **about}
@@ -339,7 +329,7 @@ def _origin(origin: Origin) -> dict[str, Any]:
         "index": origin.logged.call,
         "path": str(origin.operation.place),
         "method": origin.operation.method.value,
-        "value": shown(origin.operation.value, _PLACE_PART_BYTES),
+        "value": shown(origin.operation.value, limits.PLACE_PART_BYTES),
         "effect": origin.effect.value,
         "by": origin.logged.message.get("_by"),
         "reads": [_read(read) for read in origin.reads],
@@ -347,4 +337,6 @@ def _origin(origin: Origin) -> dict[str, Any]:
 
 
 def _read(read: Read) -> dict[str, Any]:
-    return {"path": read.reference} | ({} if read.value is MISSING else {"value": shown(read.value, _PLACE_PART_BYTES)})
+    return {"path": read.reference} | (
+        {} if read.value is MISSING else {"value": shown(read.value, limits.PLACE_PART_BYTES)}
+    )

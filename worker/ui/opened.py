@@ -17,6 +17,7 @@ from redis import Redis
 from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
+from .. import limits
 from ..client.call_results import CANCELLED
 from ..client.results import Assembly, Result, deleted_instances, has_begun_calls, run_status
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
@@ -32,21 +33,13 @@ from ..store.state import RunState
 #
 # It is read once, by pages, and then only what is new. What is kept does not grow with the size of results: of each
 # instance its name and one status for each of its calls that has begun (some 450 bytes for an instance with a few
-# calls), of each failed call which group of errors it is in, and of each call at most `MOST_GROUPS` groups. What is at
-# work stands in no entry of the log: it is read when it is asked for.
+# calls), of each failed call which group of errors it is in, and of each call at most `limits.MOST_GROUPS` groups.
+# What is at work stands in no entry of the log: it is read when it is asked for.
 #
 # Errors are grouped by their type and their message, in which whatever has a digit in it and the name of the instance
 # count as one and the same: "no page 17 of order-4711" and "no page 3 of order-12" are one group, shown as the first
 # one that came. Numbers from 400 to 599 that stand alone are told apart: they are mostly what a server has answered.
 
-MOST_GROUPS: Final = 100
-"""Kinds of errors of one call that are told apart."""
-MOST_CALLS: Final = 5_000
-"""Calls whose text is kept; those beyond are counted together."""
-MOST_RECORDS: Final = 20
-"""Different lanes of one tick that are kept as examples."""
-NAMED: Final = 5
-_LONGEST_TALLY: Final = 300
 _VARYING: Final = re.compile(r"[\w.:/@+-]*\d[\w.:/@+-]*")
 _ANSWERED: Final = re.compile(r"[45]\d\d[.:]?")
 _OTHERS: Final = "errors of further kinds"
@@ -195,12 +188,12 @@ class Tally:
         if instance is None:
             self.shared[record.tick] = record
         examples = self.examples.setdefault(record.tick, {})
-        if data not in examples and len(examples) < MOST_RECORDS:
+        if data not in examples and len(examples) < limits.MOST_RECORDS:
             examples[data] = instance, record
         for index, call in calls.items():
             if index in lane.known:
                 continue
-            if index not in self.calls and len(self.calls) >= MOST_CALLS:
+            if index not in self.calls and len(self.calls) >= limits.OPENED_MOST_CALLS:
                 self.further.add(index)
                 continue
             tally = self.calls.get(index)
@@ -236,18 +229,18 @@ class Tally:
         key = type_, alike(message, instance)
         group = tally.groups.get(key)
         if group is None:
-            if len(tally.groups) >= MOST_GROUPS:
+            if len(tally.groups) >= limits.MOST_GROUPS:
                 key, type_, message = ("", _OTHERS), "", _OTHERS
-            group = tally.groups.setdefault(key, ErrorGroup(type_, message[:_LONGEST_TALLY]))
+            group = tally.groups.setdefault(key, ErrorGroup(type_, message[: limits.LONGEST_TALLY]))
         group.count += 1
-        if len(group.instances) < NAMED:
+        if len(group.instances) < limits.OPENED_NAMED:
             group.instances[instance] = None
         self._failed[instance, index] = group
 
 
 def alike(message: str, instance: str | None) -> str:
     """What errors have in common that are shown as one group."""
-    text, at = message[:_LONGEST_TALLY], 0
+    text, at = message[: limits.LONGEST_TALLY], 0
     while instance and (at := text.find(instance, at)) >= 0:
         end = at + len(instance)
         if _is_of_word(text[at - 1 : at]) or _is_of_word(text[end : end + 1]):
@@ -259,10 +252,6 @@ def alike(message: str, instance: str | None) -> str:
 
 def _is_of_word(character: str) -> bool:
     return character.isalnum() or character == "_"
-
-
-_LONGEST: Final = 100
-"""Characters of a wrong value that an error names."""
 
 
 class Query:
@@ -286,7 +275,7 @@ class Query:
         if (found := self.text(name)) is None:
             return None
         if not (found.isascii() and found.isdigit() and len(found) <= 15):
-            raise BadQuery(f"{name}={found[:_LONGEST]!r} is not a number such as 0")
+            raise BadQuery(f"{name}={found[: limits.LONGEST]!r} is not a number such as 0")
         return int(found)
 
     def moment(self, name: str) -> str | None:
@@ -295,7 +284,7 @@ class Query:
             return None
         parts = found.split("-")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
-            raise BadQuery(f"{name}={found[:_LONGEST]!r} is not an id of the log such as 1763683200000-0")
+            raise BadQuery(f"{name}={found[: limits.LONGEST]!r} is not an id of the log such as 1763683200000-0")
         return found
 
 
@@ -383,25 +372,22 @@ class OpenedRun:
 
 T = TypeVar("T")
 
-SHOW_BYTES: Final = 20_000
-"""Of a value that has more bytes, as JSON, the large parts are cut."""
-LIST_BYTES: Final = 500_000
-"""Of a list in an answer."""
 CUT: Final = "…cut"
 """The one key of the object that stands in place of a part that was cut."""
-_LEAST_BYTES: Final = 120
-"""What has many parts, of each of which less could be shown, is cut as a whole."""
-_DEEPEST: Final = 8
 
 
-def shown(value: Any, most_bytes: int = SHOW_BYTES, *, depth: int = 0) -> Any:
+def shown(value: Any, most_bytes: int = limits.SHOW_BYTES, *, depth: int = 0) -> Any:
     """The value, with what is large in it replaced by objects that say how large it is, and how its JSON begins and
     ends. Small parts of it stay whole.
     """
     size = size_of(value)
     if size <= most_bytes:
         return value
-    if isinstance(value, (dict, list)) and depth < _DEEPEST and len(value) * _LEAST_BYTES <= most_bytes:
+    if (
+        isinstance(value, (dict, list))
+        and depth < limits.OPENED_DEEPEST
+        and len(value) * limits.OPENED_LEAST_BYTES <= most_bytes
+    ):
         parts: Mapping[Any, Any] = value if isinstance(value, dict) else dict(enumerate(value))
         rooms = _rooms({key: size_of(part) + len(str(key)) + 6 for key, part in parts.items()}, most_bytes)
         kept = {key: shown(part, rooms[key], depth=depth + 1) for key, part in parts.items()}
@@ -420,7 +406,7 @@ def _rooms(sizes: Mapping[Any, int], most_bytes: int) -> dict[Any, int]:
     return rooms
 
 
-def within(items: Iterable[T], most_bytes: int = LIST_BYTES) -> list[T]:
+def within(items: Iterable[T], most_bytes: int = limits.LIST_BYTES) -> list[T]:
     """The first of a list's items, as many as have so many bytes together."""
     found: list[T] = []
     for item in items:
@@ -439,24 +425,20 @@ def size_of(value: Any) -> int:
 # Who did what to a run, the newest first, decisions and amendments too. The log is read backwards, for as long as one
 # answer may take.
 
-AT_ONCE: Final = 50
-_ENTRIES: Final = 200
-_SECONDS: Final = 0.5
-
 
 def audit(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/audit`. Raises `BadQuery`."""
-    before, until = run.query.moment("after"), time.monotonic() + _SECONDS
+    before, until = run.query.moment("after"), time.monotonic() + limits.OPENED_SECONDS
     found: list[dict[str, Any]] = []
     while True:
-        page = RunStore(run.redis, run.keys).newest_entries(_ENTRIES, before=before)
+        page = RunStore(run.redis, run.keys).newest_entries(limits.OPENED_ENTRIES, before=before)
         for id_, fields in page:
             before = id_.decode()
             if AUDIT in fields:
                 found.append(_order(id_, fields))
-            if len(found) == AT_ONCE:
+            if len(found) == limits.OPENED_AT_ONCE:
                 return {"orders": found, "next": before}
-        if len(page) < _ENTRIES:
+        if len(page) < limits.OPENED_ENTRIES:
             return {"orders": found, "next": None}
         if time.monotonic() > until:
             return {"orders": found, "next": before}
@@ -472,10 +454,6 @@ def _order(id_: bytes, fields: Any) -> dict[str, Any]:
 
 # The log as one reader sees it, moment by moment, each with the values that the reader sees then.
 
-MOMENTS_AT_ONCE: Final = 500
-_VALUES_BYTES: Final = 100_000
-"""Of the values in one answer: moments beyond have none, and are asked for one by one."""
-
 
 def log(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/log`: the moments that an instance sees, or without one the global ones, oldest first; with
@@ -485,13 +463,13 @@ def log(run: OpenedRun) -> dict[str, Any]:
     run.require_instance(instance)
     state = RunState(run.definition)
     fold = state.lane(instance).fold
-    found, left = list[dict[str, Any]](), _VALUES_BYTES
+    found, left = list[dict[str, Any]](), limits.VALUES_BYTES
     for entry in run.entries(None, instance):
         state.apply(entry)
         is_moment = entry.message is not None or entry.undone is not None
         if not is_moment or at not in (None, entry.id) or (after is not None and id_key(entry.id) <= id_key(after)):
             continue
-        if len(found) == MOMENTS_AT_ONCE:
+        if len(found) == limits.MOMENTS_AT_ONCE:
             return {"entries": found, "next": found[-1]["id"]}
         found.append(_moment(entry, state))
         if left > 0:
@@ -519,5 +497,5 @@ def _moment(entry: Entry, state: RunState) -> dict[str, Any]:
 
 def shown_values(data: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all kinds, as much of each as an answer has room for."""
-    most = min(SHOW_BYTES, LIST_BYTES // max(1, len(data)))
+    most = min(limits.SHOW_BYTES, limits.LIST_BYTES // max(1, len(data)))
     return {kind: shown(value, most) for kind, value in data.items()}

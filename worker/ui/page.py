@@ -32,6 +32,7 @@ from redis import Redis
 
 from ...broker_config import Settings
 from ...protocol.engine.loop import Stage
+from .. import limits
 from ..client.control import Control, LoopControl
 from ..client.deployments import Overview
 from ..client.people import PlanControl
@@ -50,11 +51,6 @@ from .sent import conversation, plan, sent
 
 # A run at a glance, the list of the runs, what waits for a person: any number of instances costs the same.
 
-RUNS_AT_ONCE: Final = 50
-MOST_HELD: Final = 200
-_MOST_LOOKED_AT: Final = 5_000
-"""Runs that are looked at for one answer, where few are what is searched for."""
-_MOST_ORDERS: Final = 10
 _STATUSES: Final = get_args(RunStatus)
 
 
@@ -74,7 +70,7 @@ def runs(redis: Redis, settings: Settings, query: Query, *, owner: str | None = 
                 before_ms = None  # what follows comes behind it, also what was submitted in the same millisecond
             continue
         before_ms = None
-        if len(found) == RUNS_AT_ONCE or looked_at == _MOST_LOOKED_AT:
+        if len(found) == limits.PAGE_RUNS_AT_ONCE or looked_at == limits.PAGE_MOST_LOOKED_AT:
             return {"runs": found, "next": last}
         looked_at, last = looked_at + 1, f"{submitted_ms}:{summary.run}"
         texts = (summary.run, summary.name or "", *summary.tags)
@@ -125,7 +121,7 @@ def overview(run: OpenedRun) -> dict[str, Any]:
 
 def _orders(run: OpenedRun) -> list[dict[str, Any]]:
     """Who has changed the status of a run, the newest last: submitted, forked, paused, resumed or cancelled it."""
-    entries = [read_entry(*entry) for entry in RunStore(run.redis, run.keys).status_entries(_MOST_ORDERS)]
+    entries = [read_entry(*entry) for entry in RunStore(run.redis, run.keys).status_entries(limits.MOST_ORDERS)]
     return [{"id": entry.id, **entry.audit.to_dict()} for entry in entries if entry.audit is not None]
 
 
@@ -133,9 +129,9 @@ def held(run: OpenedRun) -> list[dict[str, Any]]:
     """The answer `runs/RUN/held`: the plan that is to be approved, where there is one, and the calls that have waited
     longest; those of child runs are among them.
     """
-    found = [*islice(read_held(run.redis, run.keys), MOST_HELD), *Descendants(run.redis, run.keys).held()]
+    found = [*islice(read_held(run.redis, run.keys), limits.MOST_HELD), *Descendants(run.redis, run.keys).held()]
     found.sort(key=lambda call: call.since_ms)
-    answers = [call.to_dict(run.keys.run) for call in found[:MOST_HELD]]
+    answers = [call.to_dict(run.keys.run) for call in found[: limits.MOST_HELD]]
     parts = ("parameters", "scopes", "messages", "output")
     calls = within(each | {part: shown(each[part]) for part in parts if part in each} for each in answers)
     plan = _waiting_plan(run)
@@ -180,12 +176,6 @@ def _ms(field: str | None) -> int | None:
     return int(float(field)) if field is not None else None
 
 
-_KEPT: Final = 16
-"""Runs whose counts are kept."""
-_MOST_LANES: Final = 300_000
-"""Of these together: those that were looked at before others are counted anew then."""
-_READING_SECONDS: Final = 1.0
-
 _ANSWERS: Final[Mapping[str, Callable[[OpenedRun], Any]]] = {
     "": overview,
     "plan": plan,
@@ -205,7 +195,9 @@ _COUNTED: Final = frozenset({"plan", "calls", "instances", "place", "conversatio
 class Page:
     """Answers about runs; to be kept as long as runs are looked at, and safe in threads."""
 
-    def __init__(self, redis: Redis, settings: Settings, *, reading_seconds: float | None = _READING_SECONDS) -> None:
+    def __init__(
+        self, redis: Redis, settings: Settings, *, reading_seconds: float | None = limits.READING_SECONDS
+    ) -> None:
         """`redis` is where the log is read, a replica too. Counting a log takes at most so long for each answer; None
         counts all of it.
         """
@@ -262,7 +254,9 @@ class Page:
             if (found := self._tallies.get(name)) is None:
                 found = self._tallies[name] = Tally(self._redis, keys)
             self._tallies.move_to_end(name)
-            while len(self._tallies) > 1 and (len(self._tallies) > _KEPT or self._lanes() > _MOST_LANES):
+            while len(self._tallies) > 1 and (
+                len(self._tallies) > limits.PAGE_KEPT or self._lanes() > limits.PAGE_MOST_LANES
+            ):
                 self._tallies.popitem(last=False)
             return found
 

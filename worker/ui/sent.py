@@ -26,6 +26,7 @@ from ...protocol.plan.graph import Graph, places_read
 from ...protocol.requests.rendering import result_request
 from ...protocol.state.fold import Fold
 from ...protocol.state.scopes import all_messages, scoped, scoped_messages
+from .. import limits
 from ..broker.attempts import Seen
 from ..errors import NoLoop, NoSuchCall, NoSuchTick
 from ..store.definition import Definition, LaneRecord
@@ -36,7 +37,7 @@ from ..store.log import History
 from ..store.loop_entries import LOOP, follow
 from ..store.state import RunState
 from .drawing import WORST_FIRST, Node, draw, layers_of
-from .opened import SHOW_BYTES, CallTally, OpenedRun, Tally, shown, within
+from .opened import CallTally, OpenedRun, Tally, shown, within
 
 _MADE_AGAIN: Final = (
     "The log does not keep what this call was sent: this is made again from the values just before its result."
@@ -228,13 +229,6 @@ def _answer(name: str, given: Given, messages: Sequence[Any], schema: Any, child
 
 # The plan of a run, drawn once for all instances: its calls in layers, with counts, and what each reads of others.
 
-MOST_LISTED: Final = 1_000
-"""Calls of an answer; the drawing folds what is more than it shows."""
-_MOST_EDGES: Final = 2_000
-_MOST_PLACES: Final = 20
-_LONGEST: Final = 200
-"""Characters of a place."""
-
 
 class Counts:
     """How many instances of each call stand how, now."""
@@ -298,12 +292,12 @@ def plan(run: OpenedRun) -> dict[str, Any]:
         {
             "from": arrow.writer,
             "to": arrow.reader,
-            "path": ", ".join(_texts(arrow.places))[:_LONGEST],
+            "path": ", ".join(_texts(arrow.places))[: limits.SENT_LONGEST],
             "kind": arrow.kind.value,
         }
-        for arrow in found[:_MOST_EDGES]
+        for arrow in found[: limits.MOST_EDGES]
     )
-    listed = within(list(described.values())[:MOST_LISTED])
+    listed = within(list(described.values())[: limits.SENT_MOST_LISTED])
     return {
         "tick": tick,
         "ticks": sorted({call.tick for call in tally.calls.values() if call.tick is not None}),
@@ -342,7 +336,7 @@ def read_and_written(call: Call) -> dict[str, list[str]]:
 
 
 def _texts(places: Iterable[object]) -> list[str]:
-    return [str(place)[:_LONGEST] for place in list(places)[:_MOST_PLACES]]
+    return [str(place)[: limits.SENT_LONGEST] for place in list(places)[: limits.MOST_PLACES]]
 
 
 def _plan_tick(run: OpenedRun) -> int | None:
@@ -385,11 +379,6 @@ def _graphs(tally: Tally, instance: str | None, record: LaneRecord, shared: Lane
 
 # A loop as a conversation: what a model was asked, what it answered, what that cost, and what its calls brought.
 
-_ALL_BYTES: Final = 600_000
-"""Of the texts of all ticks together: of many ticks, less is shown of each."""
-_LEAST_BYTES: Final = 400
-_MOST_CALLS: Final = 100
-
 
 def conversation(run: OpenedRun) -> dict[str, Any]:
     """The answer `runs/RUN/conversation`: all ticks, or one with more of its texts. Raises `NoLoop`, `NoSuchTick`."""
@@ -404,7 +393,7 @@ def conversation(run: OpenedRun) -> dict[str, Any]:
     if wanted is not None and wanted not in said:
         raise NoSuchTick(f"run {run.keys.run} has asked {len(asked)} times: there is no tick {wanted}, the first is 0")
     chosen = [tick for tick in asked if wanted in (None, tick.number)]
-    most = max(_LEAST_BYTES, min(SHOW_BYTES, _ALL_BYTES // max(1, 4 * len(chosen))))
+    most = max(limits.SENT_LEAST_BYTES, min(limits.SHOW_BYTES, limits.ALL_BYTES // max(1, 4 * len(chosen))))
     brought = _brought(run)
     return {
         "ticks": [_tick(tick, said[tick.number], brought.get(tick.number, []), most) for tick in chosen],
@@ -431,7 +420,10 @@ def _tick(tick: Tick, said: Mapping[str, Any], calls: list[dict[str, Any]], most
     return {
         "tick": tick.number,
         "model": solution.get("model") or said.get("config", {}).get("model"),
-        "asked": [shown(message, max(_LEAST_BYTES, most // max(1, len(said["asked"])))) for message in said["asked"]],
+        "asked": [
+            shown(message, max(limits.SENT_LEAST_BYTES, most // max(1, len(said["asked"]))))
+            for message in said["asked"]
+        ],
         "answer": shown(solution.get("solution"), most),
         **({"writing": shown(part, most)} if tick.solution is None and part else {}),
         "usage": solution.get("usage"),
@@ -439,8 +431,8 @@ def _tick(tick: Tick, said: Mapping[str, Any], calls: list[dict[str, Any]], most
         "seconds": took_ms / 1000 if took_ms is not None else None,
         "errors": shown(said["errors"], most) if said["errors"] else [],
         "set_aside": tick.set_aside,
-        "calls": calls[:_MOST_CALLS],
-        "more": max(0, len(calls) - _MOST_CALLS),
+        "calls": calls[: limits.SENT_MOST_CALLS],
+        "more": max(0, len(calls) - limits.SENT_MOST_CALLS),
     }
 
 

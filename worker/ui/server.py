@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...protocol.errors import one_line
+from .. import limits
 from ..errors import InfrastructureError, NotPossibleNow
 from ..store.keys import ENDED_STATUSES
 from ..store.scripts import date_of
@@ -35,18 +36,14 @@ from .page import Page
 # for a client that does not read what it is sent. Where it has as many as it may, it refuses all others: here the
 # oldest of those that ask for nothing is dropped instead, of the address that has most of them.
 
-REQUEST_SECONDS: Final = 10.0
-"""How long the head of a request may take to come."""
-READ_SECONDS: Final = 20.0
-"""How long a client may take to read anything of what waits for it."""
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 class Connection(H11Protocol):
     """A connection that is dropped where its client does nothing in time."""
 
-    request_seconds: float = REQUEST_SECONDS
-    read_seconds: float = READ_SECONDS
+    request_seconds: float = limits.REQUEST_SECONDS
+    read_seconds: float = limits.READ_SECONDS
     _coming: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _idle_since: float = 0.0
@@ -133,11 +130,6 @@ class Connection(H11Protocol):
             self._unread = None
 
 
-_STOP_SECONDS: Final = 3
-"""How long answers under way may take when the server is to stop."""
-_HEAD_BYTES: Final = 16_384
-
-
 class WebServer(uvicorn.Server):
     """uvicorn's, with our connections. It serves until SIGINT or SIGTERM, which end it in good order."""
 
@@ -163,8 +155,8 @@ class WebServer(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 limit_concurrency=most_connections,
-                h11_max_incomplete_event_size=_HEAD_BYTES,
-                timeout_graceful_shutdown=_STOP_SECONDS,
+                h11_max_incomplete_event_size=limits.HEAD_BYTES,
+                timeout_graceful_shutdown=limits.STOP_SECONDS,
             )
         )
 
@@ -220,7 +212,7 @@ def address_of(listening: socket.socket, host: str) -> str:
     return f"http://{shown}:{listening.getsockname()[1]}"
 
 
-# A run as one file: the page, with all that it loads, and of the answers as many as `MOST_BYTES` hold.
+# A run as one file: the page, with all that it loads, and of the answers as many as `limits.SERVER_MOST_BYTES` hold.
 #
 # The file asks nobody: its policy (CSP) lets run only the scripts and styles whose digests stand in it, and load
 # nothing. The answers are a block of JSON, in which no character is left that could end it. What came first is what is
@@ -228,9 +220,6 @@ def address_of(listening: socket.socket, host: str) -> str:
 # not fit, the file says in sentences.
 
 ASSETS: Final = Path(__file__).with_name("assets")
-MOST_BYTES: Final = 5_000_000
-MOST_INSTANCES: Final = 200
-_MOST_SENT: Final = 100
 _FIRST: Final = ("failed", "held", "running", "paused", "waiting", "skipped", "cancelled")
 """The statuses of which a file holds lists of their own, as far as there is room: what needs attention first."""
 _STYLE: Final = re.compile(r'<link rel="stylesheet" href="assets/([\w.-]+)">')
@@ -278,7 +267,7 @@ def json_block(value: Any) -> str:
 def _data(page: Page, run: str) -> str:
     made = date_of(datetime.now(UTC))
     size = sum(path.stat().st_size for path in ASSETS.iterdir())
-    answers = _Answers(page, MOST_BYTES - size - 20_000)
+    answers = _Answers(page, limits.SERVER_MOST_BYTES - size - 20_000)
     overview = answers.add((f"runs/{run}", {}))
     for questions, share in ((_of_plan, 0.3), (_of_calls, 0.4), (_of_instances, 0.1), (_of_some, 0.9), (_of_values, 1)):
         answers.add_all(questions(answers, run), share)
@@ -368,7 +357,7 @@ def _of_some(answers: _Answers, run: str) -> Iterator[Question]:
     """What is global, and some instances: their calls, values and logs."""
     yield f"runs/{run}/instance", {}
     yield f"runs/{run}/log", {}
-    for name in islice(_some_instances(answers, run), MOST_INSTANCES):
+    for name in islice(_some_instances(answers, run), limits.SERVER_MOST_INSTANCES):
         yield f"runs/{run}/instance", {"name": name}
         yield f"runs/{run}/log", {"instance": name}
 
@@ -393,7 +382,7 @@ def _of_values(answers: _Answers, run: str) -> Iterator[Question]:
     asking = [call["index"] for call in calls if call["kind"] != "activity"]
     names = (f"{index}:{name}" for name in answers.instances for index in asking)
     globals_ = (str(index) for index in asking)
-    yield from ((f"runs/{run}/sent", {"call": name}) for name in islice((*globals_, *names), _MOST_SENT))
+    yield from ((f"runs/{run}/sent", {"call": name}) for name in islice((*globals_, *names), limits.MOST_SENT))
 
 
 def _sentences(answers: _Answers, overview: Mapping[str, Any]) -> Iterator[str]:
@@ -404,4 +393,5 @@ def _sentences(answers: _Answers, overview: Mapping[str, Any]) -> Iterator[str]:
     if held < total:
         yield f"This file holds {held:,} of {total:,} instances, those that failed first; `acts ui` shows all."
     if answers.left_out:
-        yield f"{answers.left_out:,} answers did not fit into {MOST_BYTES // 1_000_000} MB and are left out."
+        most = limits.SERVER_MOST_BYTES // 1_000_000
+        yield f"{answers.left_out:,} answers did not fit into {most} MB and are left out."
