@@ -45,9 +45,9 @@ from acts_celery.worker.runner.remote import Children, Remote
 from acts_celery.worker.runner.scheduler import Scheduler
 from acts_celery.worker.runner.step import Services
 from acts_celery.worker.store.connections import connect_async
+from acts_celery.worker.store.entries import follow
 from acts_celery.worker.store.keys import Keys
 from acts_celery.worker.store.log import History, LogTerms, MessageLog
-from acts_celery.worker.store.loop_entries import follow
 from acts_celery.worker.store.run_list import Parent, child_id
 from acts_celery.worker.store.slots import Budget, Slots
 from tests.acceptance.command import acts, finish, start

@@ -54,7 +54,7 @@ from ..store.definition import (
     pack_amended_lane,
     pack_amendment,
 )
-from ..store.loop_entries import LoopStep
+from ..store.entries import LoopStep
 from ..store.loop_view import LoopView, plan_of, repeats_of
 from ..store.scripts import date_now
 from .prices import estimate_of, request_tokens

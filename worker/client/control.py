@@ -35,11 +35,10 @@ from ..limits import AT_ONCE, limits_of
 from ..store.commits import PUBLISHED_MS, DueRuns
 from ..store.connections import read_tokens, redis_errors
 from ..store.definition import Definition
-from ..store.entries import counting, id_key
+from ..store.entries import LOOP, LoopStep, counting, id_key
 from ..store.held_calls import AuditRecord, audit_record
 from ..store.keys import ENDED_STATUSES, Keys
 from ..store.log import History
-from ..store.loop_entries import LOOP, LoopStep
 from ..store.loop_view import LoopView, loop_limits, plan_of
 from ..store.run_list import RunList, RunStore
 from ..store.scripts import Script

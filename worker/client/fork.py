@@ -29,12 +29,11 @@ from ..limits import ENTRIES_AT_ONCE, FORK_LANES_AT_ONCE
 from ..store import keys as fields
 from ..store.commits import DueRuns, approve_ms, promises_due
 from ..store.definition import FORMAT, gather_counts, unpack_definition
-from ..store.entries import id_key, read_entry
+from ..store.entries import LOOP, id_key, read_entry
 from ..store.held_calls import audit_record
 from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Keys, Kind, active_runs, make_run_id
 from ..store.lane import gathers_of
 from ..store.log import History
-from ..store.loop_entries import LOOP
 from ..store.run_list import OWNER, note_owned
 from ..store.run_writer import discard_run
 from ..store.scripts import server_ms

@@ -23,11 +23,10 @@ from .. import limits
 from ..broker.attempts import CallId
 from ..errors import NotHeld, OtherFormat, OutputUnfit, RunNotFound
 from ..store.definition import Definition, require_format, unpack_definition
-from ..store.entries import Entry, id_key
+from ..store.entries import LOOP, Entry, id_key
 from ..store.held_calls import HeldCall, read_held
 from ..store.keys import ENDED_STATUSES, Condition, Keys, is_at_work
 from ..store.log import History, missing
-from ..store.loop_entries import LOOP
 from ..store.run_list import PARENT, Parent, RunStore
 from ..store.scripts import Code, codes_of, read_codes
 from ..store.state import RunState

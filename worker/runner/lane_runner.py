@@ -27,8 +27,8 @@ from .. import limits
 from ..broker.attempts import Attempt, CallId, owner_token
 from ..broker.messages import Delivery, TaskMessage, lane_task, pack
 from ..store.commits import Commit, Committed
+from ..store.entries import LOOP
 from ..store.lane import LaneView, RunGone
-from ..store.loop_entries import LOOP
 from .deciding import Admission, Decider
 from .starting import InlineCalls, Starter
 from .step import Mailbox, Services, Step, count_ended

@@ -28,8 +28,8 @@ from ..broker.messages import MESSAGE_FORMAT, RETURNED, Delivery, TaskMessage
 from ..errors import OtherFormat
 from ..logs import lane_at_work, note_trace
 from ..process import count_refusal
+from ..store.entries import LOOP
 from ..store.lane import LaneView, RunGone
-from ..store.loop_entries import LOOP
 from ..store.loop_view import LoopView
 from .lane_runner import LaneRunner
 from .rooms import LoopDriver, agent

@@ -5,8 +5,7 @@
 `scripts`       Lua scripts
 `definition`    a checked plan as bytes
 `run_writer`    writing a new run
-`entries`       an entry of the log as an event
-`loop_entries`  entries of a loop as its events
+`entries`       an entry of the log as an event; one step of a loop
 `loop_view`     a run as its loop sees it
 `log`           reading lanes and committing
 `commits`       what a commit asks and answers

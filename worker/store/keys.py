@@ -322,7 +322,7 @@ def secret(prefix: str) -> str:
 # | `status` | without a lane: the run's new status; `d` may give a `reason` (`s` in the stream of statuses) |
 #
 # What every instance has is one letter, since it is in memory as often. A loop is a lane of its own: its entries have
-# `tick`, and one field for each event (see `loop_entries`). Readers pass over fields that they do not know.
+# `tick`, and one field for each event (see `entries`). Readers pass over fields that they do not know.
 #
 # In `d`, `seen` are two ids: a delegate, or a model, was sent what its lane had up to the first, and the global one up
 # to the second.

@@ -39,9 +39,8 @@ from . import keys as names
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .connections import GroupedCommands, new_secret
 from .definition import FORMAT, Definition, require_format, unpack_definition
-from .entries import Entry, counting, id_key, read_entry, read_flat
+from .entries import Entry, LoopStep, counting, id_key, read_entry, read_flat
 from .keys import Condition, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
-from .loop_entries import LoopStep
 from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
 from .scripts import AsyncScript, Code, Script, read_codes
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall

@@ -25,8 +25,8 @@ from ..broker.messages import Delivery, TaskMessage, delivery_task
 from ..limits import LOOKED_AFTER, MOST_OWNED_AT_ONCE, RUN_LIST_AT_ONCE, RUN_LIST_DEEPEST
 from .connections import GroupedCommands
 from .definition import FORMAT
+from .entries import follow, loop_alarm
 from .keys import Condition, Keys, Kind, active_runs, ended_runs, owned_children, owned_runs, recovery
-from .loop_entries import follow, loop_alarm
 from .scripts import AsyncScript, Script
 from .slots import SPENT, Budget, left_of, sum_fields
 

@@ -32,6 +32,7 @@ from ..errors import InfrastructureError
 from ..process import figures
 from .commits import PUBLISHED_MS, DueRuns, approve_ms, promises_due
 from .definition import FORMAT, gather_counts, pack_definition, pack_lane
+from .entries import LOOP
 from .held_calls import AuditRecord
 from .keys import (
     AUDIT,
@@ -48,7 +49,6 @@ from .keys import (
     due_runs,
     ended_runs,
 )
-from .loop_entries import LOOP
 from .run_list import OWNER, RunList, note_owned
 from .scripts import Script
 

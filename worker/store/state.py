@@ -33,8 +33,7 @@ from ...protocol.engine.loop import Loop
 from ...protocol.state.fold import Fold
 from ...protocol.state.labels import TRUSTED, Labels
 from .definition import Definition, LaneRecord, unpack_lane
-from .entries import Entry, RunStatusChanged, Spent, id_key, moment_ms
-from .loop_entries import follow
+from .entries import Entry, RunStatusChanged, Spent, follow, id_key, moment_ms
 
 
 @dataclass(slots=True)

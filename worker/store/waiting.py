@@ -26,11 +26,10 @@ from ..errors import LetterNotFound
 from ..limits import AT_ONCE, LIES_MS, MOST_TOLD, WAITING_MOST, WAITING_RUNS_AT_ONCE
 from .commits import DueRuns
 from .connections import redis_errors
-from .entries import moment_ms, read_entry
+from .entries import LOOP, moment_ms, read_entry
 from .held_calls import audit_record
 from .keys import AUDIT, Condition, Keys, Kind, active_runs, probes, processes
 from .living import silent_processes
-from .loop_entries import LOOP
 from .scripts import UNREADABLE, server_ms
 from .slots import slot_call, slots_key
 

@@ -30,11 +30,10 @@ from .. import limits
 from ..broker.attempts import Seen
 from ..errors import NoLoop, NoSuchCall, NoSuchTick
 from ..store.definition import Definition, LaneRecord
-from ..store.entries import Entry, id_key, moment_ms
+from ..store.entries import LOOP, Entry, follow, id_key, moment_ms
 from ..store.keys import Keys
 from ..store.lane import gathers_of
 from ..store.log import History
-from ..store.loop_entries import LOOP, follow
 from ..store.state import RunState
 from .drawing import WORST_FIRST, Node, draw, layers_of
 from .opened import CallTally, OpenedRun, Tally, shown, within
