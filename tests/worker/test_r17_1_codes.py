@@ -24,7 +24,7 @@ from acts_celery.worker.cli.doctor_layers import differences
 from acts_celery.worker.client.deployments import Deployments
 from acts_celery.worker.limits import MOST_CODES
 from acts_celery.worker.registry.activities import Policy, make_activity, version_of
-from acts_celery.worker.store.keys import CODE, GIVEN_BACK, Keys
+from acts_celery.worker.store.keys import Field, Keys
 from acts_celery.worker.store.scripts import Code, server_ms
 from tests.acceptance.command import Finished
 
@@ -114,7 +114,7 @@ def test_what_a_call_holds_of_it_is_a_small_number(near: Backend) -> None:
     assert {(call.worker, call.version) for call in near.wait(run.id).calls} == {("near@here", "7")}
     keys = Keys("acts", run.id)
     found: Any = near.redis.xrange(keys.log)
-    assert [fields[CODE] for _, fields in found if CODE in fields] == [b"0"] * 50
+    assert [fields[Field.CODE] for _, fields in found if Field.CODE in fields] == [b"0"] * 50
     assert near.redis.hgetall(keys.codes) == {Code("near@here", "7").pack().encode(): b"0"}
 
 
@@ -492,9 +492,9 @@ def given_back(backend: Backend, run: Run, calls: set[int]) -> dict[int, str]:
             continue
         for id_, fields in entries[0][1]:
             last = id_.decode()
-            if GIVEN_BACK in fields:
+            if Field.GIVEN_BACK in fields:
                 assert int(fields[b"c"]) not in found, "the log has one note of each"
-                found[int(fields[b"c"])] = fields[GIVEN_BACK].decode()
+                found[int(fields[b"c"])] = fields[Field.GIVEN_BACK].decode()
     return found
 
 
@@ -570,7 +570,7 @@ def test_a_call_that_another_contract_admits_does_not_wait(backend_given_back: B
     assert result.data()["state"]["b"] == 3
     assert {call.status for call in result.calls} == {"done", "sent"}
     fields: Any = backend_given_back.redis.xrange(Keys(backend_given_back.settings.key_prefix, run.id).log)
-    assert not any(GIVEN_BACK in found for _, found in fields)
+    assert not any(Field.GIVEN_BACK in found for _, found in fields)
 
 
 @pytest.mark.parametrize("wait_seconds", [60.0])
@@ -611,4 +611,4 @@ def test_a_worker_that_dies_before_it_notes_what_it_gives_back_leaves_it_to_othe
     with backend_given_back.worker("--name", "old@here", *queues(backend_given_back)):
         assert backend_given_back.wait(run.id).data()["state"] == {"a": 2, "b": 3}
     fields: Any = backend_given_back.redis.xrange(Keys(backend_given_back.settings.key_prefix, run.id).log)
-    assert not any(GIVEN_BACK in found for _, found in fields)
+    assert not any(Field.GIVEN_BACK in found for _, found in fields)

@@ -36,11 +36,10 @@ from ..broker.messages import pack, unpack
 from ..errors import NoLoop, NoSuchTick
 from ..limits import AT_ONCE, LONGEST_PATH, MOST_NAMED, limits_of
 from ..registry.models import ModelRequest
-from ..store import keys as names
 from ..store.definition import FORMAT, require_format, unpack_definition
 from ..store.entries import ENTRY_ID, id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, Keys, active_runs
+from ..store.keys import ENDED_STATUSES, Field, Fields, Keys, active_runs
 from ..store.log import History, keep_begun, missing
 from ..store.run_list import OWNER, note_owned
 from ..store.run_writer import discard_run, expire_runs
@@ -170,9 +169,9 @@ def export_lines(redis: Redis, keys: Keys, result: Mapping[str, Any]) -> Iterato
     for id_, raw in history.raw():
         entry: dict[str, Any] = {"id": id_.decode()}
         fields = dict(raw)
-        if names.LANE in fields:
-            entry |= {"lane": _text(fields.pop(names.LANE)), "before": _text(fields.pop(names.BEFORE))}
-        entry |= {"message": unpack(fields.pop(names.MESSAGE))} if names.MESSAGE in fields else {}
+        if Field.LANE in fields:
+            entry |= {"lane": _text(fields.pop(Field.LANE)), "before": _text(fields.pop(Field.BEFORE))}
+        entry |= {"message": unpack(fields.pop(Field.MESSAGE))} if Field.MESSAGE in fields else {}
         others = {_text(key): _encoded(value) for key, value in fields.items()}
         yield json_text(entry | ({"fields": others} if others else {}))
 
@@ -200,7 +199,7 @@ def import_lines(redis: Redis, settings: Settings, lines: Iterable[str | bytes],
         state = _write_head(redis, keys, head)
         _write_log(redis, keys, rows, state, settings)
         done = audit_record(settings, "imported")
-        redis.xadd(keys.log, {names.AUDIT: done.pack()})
+        redis.xadd(keys.log, {Field.AUDIT: done.pack()})
         redis.hset(keys.state, mapping=state | owner)
         _prove(run, read)
         expire_runs(redis, keys.prefix, [keys], settings.retention_seconds)
@@ -293,12 +292,12 @@ def _write_log(
                 pipeline.xadd(keys.log, fields, id=id_)  # type: ignore[arg-type]  # redis wants an invariant dict
                 if "lane" in entry:
                     lanes[entry["lane"]] = id_
-                elif names.STATUS in fields:
-                    pipeline.xadd(keys.statuses, {"s": fields[names.STATUS]}, id=id_)
+                elif Field.STATUS in fields:
+                    pipeline.xadd(keys.statuses, {"s": fields[Field.STATUS]}, id=id_)
             pipeline.execute()
     if state["status"] not in ENDED_STATUSES:
         state["status"] = "cancelled"
-        id_ = redis.xadd(keys.log, {names.STATUS: "cancelled"})
+        id_ = redis.xadd(keys.log, {Field.STATUS: "cancelled"})
         redis.xadd(keys.statuses, {"s": "cancelled"}, id=id_)
     ended: dict[Any, Any] = {lane: f"{id_}:0" for lane, id_ in lanes.items()}
     if ended:
@@ -322,15 +321,15 @@ def _file(entry: Mapping[str, Any], number: int) -> tuple[str, bytes]:
     return digest, content
 
 
-def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fields:
+def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> Fields:
     """The fields of an entry in Redis. Raises `Rejected`."""
     others, id_ = entry.get("fields", {}), entry.get("id")
     if not isinstance(id_, str) or not isinstance(others, dict):
         raise _refused(number, "an entry has no id, or fields that are no object")
-    lane = {names.LANE: entry["lane"], names.BEFORE: entry.get("before", "0-0")} if "lane" in entry else {}
+    lane = {Field.LANE: entry["lane"], Field.BEFORE: entry.get("before", "0-0")} if "lane" in entry else {}
     decoded = {key.encode(): _decoded(value, number) for key, value in others.items()}
     try:
-        message = {names.MESSAGE: pack(entry["message"])} if "message" in entry else {}
+        message = {Field.MESSAGE: pack(entry["message"])} if "message" in entry else {}
         given = {**lane, **decoded, **message}
         fields = {key: one if isinstance(one, bytes) else one.encode() for key, one in given.items()}
         if not fields:
@@ -343,7 +342,7 @@ def _fields(entry: Mapping[str, Any], number: int, limits: Limits) -> names.Fiel
     if problem := next(value_problems([read.message, getattr(read.event, "error", None)], limits), None):
         raise _refused(number, f"the entry {id_:.40} holds what no run does: {shortened(problem.message)}")
     if read.audit is not None and read.audit.actor.is_authenticated:  # so says the file, and nothing has shown it here
-        return {**fields, names.AUDIT: read.audit.by(read.audit.actor.name).pack()}
+        return {**fields, Field.AUDIT: read.audit.by(read.audit.actor.name).pack()}
     return fields
 
 

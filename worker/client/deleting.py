@@ -25,11 +25,10 @@ from .. import limits
 from ..backoff import batches
 from ..broker.attempts import lane_token
 from ..errors import InstanceDeleted, InstanceNotFound, RunNotFound, RunOver
-from ..store import keys as names
 from ..store.definition import FORMAT
 from ..store.entries import Entry, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, Keys, active_runs, ended_runs
+from ..store.keys import ENDED_STATUSES, Field, Keys, active_runs, ended_runs
 from ..store.log import History
 from ..store.run_list import PARENT, Parent, RunList, RunStore
 from ..store.run_writer import Holding, delete_runs, measure_runs
@@ -365,7 +364,7 @@ class Eraser:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for id_, fields in page:
                     last = id_.decode()
-                    if fields.get(names.LANE, b"").decode() in lanes:
+                    if fields.get(Field.LANE, b"").decode() in lanes:
                         left_out += 1
                         continue
                     entry = read_entry(id_, fields)

@@ -26,12 +26,11 @@ from ..broker.attempts import CallId, lane_token
 from ..broker.messages import pack
 from ..errors import BeingAmended, RunNotFound
 from ..limits import ENTRIES_AT_ONCE, FORK_LANES_AT_ONCE
-from ..store import keys as fields
 from ..store.commits import DueRuns, approve_ms, promises_due
 from ..store.definition import FORMAT, gather_counts, unpack_definition
 from ..store.entries import LOOP, id_key, read_entry
 from ..store.held_calls import audit_record
-from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Keys, Kind, active_runs, make_run_id
+from ..store.keys import ENDED_STATUSES, FAN_OUT_KIND, Condition, Field, Keys, Kind, active_runs, make_run_id
 from ..store.lane import gathers_of
 from ..store.log import History
 from ..store.run_list import OWNER, note_owned
@@ -192,17 +191,17 @@ class Forker:
         """
         held = {index: call for index, call in lane.calls.items() if call.held is not None and call.end is None}
         if again := [index for index, call in held.items() if call.elements is not None]:
-            self._append(keys, lane, {fields.UNDONE: pack(again)})
+            self._append(keys, lane, {Field.UNDONE: pack(again)})
         for index, call in held.items():
             if call.is_decided:
                 before: Any = self._redis.xrange(keys.log, str(call.held), str(call.held))
-                self._append(keys, lane, {fields.CALL: index, fields.HELD: before[0][1][fields.HELD]})
+                self._append(keys, lane, {Field.CALL: index, Field.HELD: before[0][1][Field.HELD]})
             member = CallId(keys.run, lane.instance, index).member
             self._redis.zadd(keys.held, {member: server_ms(self._redis)})
 
     def _append(self, keys: Keys, lane: LaneState, said: Mapping[bytes, Any]) -> None:
         """Append an entry to a lane, here and there."""
-        written: dict[Any, Any] = {fields.LANE: lane_token(lane.instance), fields.BEFORE: lane.last, **said}
+        written: dict[Any, Any] = {Field.LANE: lane_token(lane.instance), Field.BEFORE: lane.last, **said}
         id_: Any = self._redis.xadd(keys.log, written)
         lane.apply(read_entry(id_, {name: _encoded(value) for name, value in written.items()}))
 
@@ -253,7 +252,7 @@ class Forker:
             **{f"n:{how}": number for how, number in counts.items() if number},
         }
         order = audit_record(self._settings, "forked", run=self._keys.run, at=at)
-        id_ = self._redis.xadd(keys.log, {fields.STATUS: status, fields.AUDIT: order.pack()})
+        id_ = self._redis.xadd(keys.log, {Field.STATUS: status, Field.AUDIT: order.pack()})
         self._redis.xadd(keys.statuses, {"s": status}, id=id_)
         self._redis.hset(keys.state, mapping=state)
         order.write_line(keys.run)

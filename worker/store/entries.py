@@ -51,9 +51,8 @@ from ...protocol.engine.loop import (
 )
 from ..broker.attempts import Seen
 from ..broker.messages import pack, unpack
-from . import keys as names
 from .held_calls import AuditRecord, Shown, unpack_hold, unpack_ruling
-from .keys import Fields
+from .keys import Field, Fields
 
 # What the log says of the time that a call took: the field `t` of what is told of its end.
 #
@@ -204,7 +203,7 @@ class _Said(NamedTuple):
 
 
 def _call_ended(said: _Said) -> CallEnded:
-    detail, ruling = said.detail, said.fields.get(names.DECIDED)
+    detail, ruling = said.detail, said.fields.get(Field.DECIDED)
     return CallEnded(
         said.call,
         Status(said.value.decode()),
@@ -243,47 +242,47 @@ def _snapshot(said: _Said) -> Any:
 
 
 _EVENTS: Final[Mapping[bytes, Callable[[_Said], Event]]] = {
-    names.ENDED: _call_ended,
-    names.ELEMENT: _element_ended,
-    names.HELD: lambda said: CallHeld(said.call, _snapshot(said), said.hold.doubt if said.hold is not None else None),
-    names.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
-    names.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
-    names.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
-    names.GIVEN_BACK: lambda said: CallGivenBack(said.call, said.value.decode()),
-    names.UNDONE: lambda said: CallsUndone(
-        tuple(unpack(said.value)), _listed(said, names.KEEPING), _listed(said, names.STALE)
+    Field.ENDED: _call_ended,
+    Field.ELEMENT: _element_ended,
+    Field.HELD: lambda said: CallHeld(said.call, _snapshot(said), said.hold.doubt if said.hold is not None else None),
+    Field.DECIDED: lambda said: CallDecided(said.call, unpack_ruling(said.value)),
+    Field.FAN_OUT: lambda said: FanOutBegun(said.call, _snapshot(said)),
+    Field.CHILD: lambda said: ChildStarted(said.call, said.value.decode()),
+    Field.GIVEN_BACK: lambda said: CallGivenBack(said.call, said.value.decode()),
+    Field.UNDONE: lambda said: CallsUndone(
+        tuple(unpack(said.value)), _listed(said, Field.KEEPING), _listed(said, Field.STALE)
     ),
-    names.GAVE_UP: lambda said: PromisesGivenUp(),
+    Field.GAVE_UP: lambda said: PromisesGivenUp(),
 }
 """By the first field of an entry that is one of these; an entry without any, and with a message, adds that."""
 
 
 def read_entry(id_: bytes, fields: Fields) -> Entry:
     """An entry, from what Redis returns."""
-    message = unpack(fields[names.MESSAGE]) if names.MESSAGE in fields else None
-    audit = AuditRecord.unpack(fields[names.AUDIT]) if names.AUDIT in fields else None
-    detail = unpack(fields[names.DETAIL]) if names.DETAIL in fields else {}
+    message = unpack(fields[Field.MESSAGE]) if Field.MESSAGE in fields else None
+    audit = AuditRecord.unpack(fields[Field.AUDIT]) if Field.AUDIT in fields else None
+    detail = unpack(fields[Field.DETAIL]) if Field.DETAIL in fields else {}
     size = sum(map(len, fields.values()))
-    lane = fields.get(names.LANE)
+    lane = fields.get(Field.LANE)
     if lane is None:
-        status = fields.get(names.STATUS, fields.get(names.ENDED))  # the stream of statuses has it under the latter
+        status = fields.get(Field.STATUS, fields.get(Field.ENDED))  # the stream of statuses has it under the latter
         event = RunStatusChanged(status.decode(), detail.get("reason")) if status is not None else None
         return Entry(id_.decode(), event, is_of_lane=False, message=message, audit=audit, size=size)
-    if (tick := fields.get(names.TICK)) is not None:
+    if (tick := fields.get(Field.TICK)) is not None:
         events = read_loop_events(fields, message)
         return Entry(id_.decode(), message=message, audit=audit, tick=int(tick), loop=events, size=size)
-    held = fields.get(names.HELD) or fields.get(names.FAN_OUT)
+    held = fields.get(Field.HELD) or fields.get(Field.FAN_OUT)
     hold = unpack_hold(held) if held is not None else None
     return Entry(
         id_.decode(),
         _event(fields, message, detail, hold),
         instance=lane.decode() or None,
         message=message,
-        record=fields.get(names.RECORD),
-        amendment=fields.get(names.AMENDMENT),
-        elements=hold.elements if hold is not None and names.FAN_OUT in fields else 0,
+        record=fields.get(Field.RECORD),
+        amendment=fields.get(Field.AMENDMENT),
+        elements=hold.elements if hold is not None and Field.FAN_OUT in fields else 0,
         spent=Spent.read(detail.get("t")) if detail else None,
-        code=int(code) if (code := fields.get(names.CODE)) is not None else None,
+        code=int(code) if (code := fields.get(Field.CODE)) is not None else None,
         seen=_seen(detail.get("seen")),
         by=detail.get("by"),
         audit=audit,
@@ -294,7 +293,7 @@ def read_entry(id_: bytes, fields: Fields) -> Entry:
 def _event(
     fields: Fields, message: Mapping[str, Any] | None, detail: Mapping[str, Any], hold: Shown | None
 ) -> Event | None:
-    call = fields.get(names.CALL)
+    call = fields.get(Field.CALL)
     for name, value in fields.items():
         if (read := _EVENTS.get(name)) is not None:
             return read(_Said(value, fields, int(call) if call is not None else -1, message, detail, hold))

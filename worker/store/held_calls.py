@@ -24,7 +24,7 @@ from ..backoff import batches
 from ..broker.attempts import CallId
 from ..broker.messages import pack, unpack
 from ..errors import RunNotFound
-from .keys import ENDED_STATUSES, HELD, Condition, Keys
+from .keys import ENDED_STATUSES, Condition, Field, Keys
 from .scripts import iso_date
 
 
@@ -104,7 +104,7 @@ def read_held(redis: Redis, keys: Keys, *, only: str | None = None) -> Iterator[
                 pipeline.xrange(keys.log, id_, id_)
             entries = pipeline.execute()
         for (member, since), entry in zip(page, entries, strict=True):
-            if entry and (hold := entry[0][1].get(HELD)) is not None:  # else it was decided on meanwhile
+            if entry and (hold := entry[0][1].get(Field.HELD)) is not None:  # else it was decided on meanwhile
                 call = CallId.of_member(keys.run, member.decode())
                 until = int(since) + wait_ms if wait_ms is not None else None
                 id_ = entry[0][0].decode()

@@ -327,28 +327,33 @@ def secret(prefix: str) -> str:
 # In `d`, `seen` are two ids: a delegate, or a model, was sent what its lane had up to the first, and the global one up
 # to the second.
 
-LANE: Final = b"l"
-BEFORE: Final = b"p"
-CALL: Final = b"c"
-MESSAGE: Final = b"m"
-ENDED: Final = b"s"
-DETAIL: Final = b"d"
-CODE: Final = b"W"
-RECORD: Final = b"k"
-ELEMENT: Final = b"element"
-HELD: Final = b"held"
-DECIDED: Final = b"decided"
-FAN_OUT: Final = b"fan_out"
-CHILD: Final = b"child"
-GIVEN_BACK: Final = b"given_back"
-UNDONE: Final = b"undone"
-KEEPING: Final = b"keeping"
-STALE: Final = b"stale"
-GAVE_UP: Final = b"gave_up"
-AMENDMENT: Final = b"amendment"
-AUDIT: Final = b"audit"
-STATUS: Final = b"status"
-TICK: Final = b"tick"
+
+class Field:
+    """The names of the fields of an entry of a log."""
+
+    LANE: Final = b"l"
+    BEFORE: Final = b"p"
+    CALL: Final = b"c"
+    MESSAGE: Final = b"m"
+    ENDED: Final = b"s"
+    DETAIL: Final = b"d"
+    CODE: Final = b"W"
+    RECORD: Final = b"k"
+    ELEMENT: Final = b"element"
+    HELD: Final = b"held"
+    DECIDED: Final = b"decided"
+    FAN_OUT: Final = b"fan_out"
+    CHILD: Final = b"child"
+    GIVEN_BACK: Final = b"given_back"
+    UNDONE: Final = b"undone"
+    KEEPING: Final = b"keeping"
+    STALE: Final = b"stale"
+    GAVE_UP: Final = b"gave_up"
+    AMENDMENT: Final = b"amendment"
+    AUDIT: Final = b"audit"
+    STATUS: Final = b"status"
+    TICK: Final = b"tick"
+
 
 Fields = Mapping[bytes, bytes]
 

@@ -21,7 +21,7 @@ from .. import limits
 from ..broker.messages import SENT, TASKS, pack, unpack
 from .connections import GroupedCommands
 from .held_calls import AuditRecord
-from .keys import AUDIT, Keys, processes, queue_notes, session_messages, session_process
+from .keys import Field, Keys, processes, queue_notes, session_messages, session_process
 from .scripts import UNREADABLE, AsyncScript, iso_date, readable, server_ms
 
 Calls = Iterable[tuple[str, str]]
@@ -255,7 +255,7 @@ class SessionTable:
 
     async def note(self, run: str, record: AuditRecord) -> None:
         """Write into the log of a run, where there is one still."""
-        await self._commands.execute("XADD", Keys(self._prefix, run).log, "NOMKSTREAM", "*", AUDIT, record.pack())
+        await self._commands.execute("XADD", Keys(self._prefix, run).log, "NOMKSTREAM", "*", Field.AUDIT, record.pack())
 
     async def statuses(self, runs: Sequence[str]) -> list[str | None]:
         """How runs stand; None for one that is gone."""

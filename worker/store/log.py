@@ -35,12 +35,11 @@ from ..limits import (
     PAGE_BYTES,
 )
 from ..process import figures
-from . import keys as names
 from .commits import Commit, Committed, LoopCommitted, milliseconds
 from .connections import GroupedCommands, new_secret
 from .definition import FORMAT, Definition, require_format, unpack_definition
 from .entries import Entry, LoopStep, counting, id_key, read_entry, read_flat
-from .keys import Condition, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
+from .keys import Condition, Field, Keys, Kind, awaiting_code, due_runs, is_at_work, is_resting, secret
 from .run_list import PARENT, TRACE, Parent, budgets_of, is_answered_by, place_under
 from .scripts import AsyncScript, Code, Script, read_codes
 from .slots import SPENT, Budget, Budgets, Reservation, Shortfall
@@ -324,13 +323,13 @@ class MessageLog:
         while True:
             page = await self._commands.execute("XRANGE", key, after, until, "COUNT", LOG_PAGE)
             for id_, fields in page:
-                if not (lane := fields.get(names.LANE)) or names.TICK in fields:  # of the run, or of its loop
+                if not (lane := fields.get(Field.LANE)) or Field.TICK in fields:  # of the run, or of its loop
                     continue
-                if names.MESSAGE in fields:
-                    call = int(fields[names.CALL]) if names.CALL in fields else None
-                    yield id_.decode(), lane.decode(), call, unpack(fields[names.MESSAGE])
-                elif names.UNDONE in fields:
-                    yield id_.decode(), lane.decode(), None, frozenset(unpack(fields[names.UNDONE]))
+                if Field.MESSAGE in fields:
+                    call = int(fields[Field.CALL]) if Field.CALL in fields else None
+                    yield id_.decode(), lane.decode(), call, unpack(fields[Field.MESSAGE])
+                elif Field.UNDONE in fields:
+                    yield id_.decode(), lane.decode(), None, frozenset(unpack(fields[Field.UNDONE]))
             if len(page) < LOG_PAGE:
                 return
             after = f"({page[-1][0].decode()}"

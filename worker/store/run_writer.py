@@ -35,14 +35,9 @@ from .definition import FORMAT, gather_counts, pack_definition, pack_lane
 from .entries import LOOP
 from .held_calls import AuditRecord
 from .keys import (
-    AUDIT,
-    BEFORE,
-    CALL,
-    ENDED,
     ENDED_STATUSES,
-    LANE,
-    STATUS,
     Condition,
+    Field,
     Keys,
     Kind,
     active_runs,
@@ -268,15 +263,16 @@ class RunWriter:
         fault = _output_fault(plan, sent)
         ended = "completed" if fault is None else "failed"
         first = "paused" if plan.waits_for_approval else "running" if plan.size or is_request else ended
-        yield from _becoming(keys, next(ids), {STATUS: first, AUDIT: order.pack()})
+        yield from _becoming(keys, next(ids), {Field.STATUS: first, Field.AUDIT: order.pack()})
         for call in (call for calls in sent.values() for call, _ in calls):
             lane, id_ = lane_token(call.instance), next(ids)
-            yield _adding(log, id_, {LANE: lane, BEFORE: last[lane], CALL: call.index, ENDED: Status.SENT.value})
+            place: dict[bytes, Value] = {Field.LANE: lane, Field.BEFORE: last[lane], Field.CALL: call.index}
+            yield _adding(log, id_, {**place, Field.ENDED: Status.SENT.value})
             last[lane] = id_
         yield from _sending(keys, sent, milliseconds)
         left = plan.size + is_request - sum(map(len, sent.values()))
         if sent and not left:
-            yield from _becoming(keys, next(ids), {STATUS: ended})
+            yield from _becoming(keys, next(ids), {Field.STATUS: ended})
         for lanes in batches(last, limits.RUN_WRITER_AT_ONCE):
             yield _setting(keys.lanes, {lane: f"{last[lane]}:0" for lane in lanes})
         if gathers := gather_counts(lane.gathers for lane in plan.lanes.values()):
@@ -347,7 +343,7 @@ def _entries(plan: Plan) -> Iterator[tuple[str, dict[str, bytes]]]:
 def _becoming(keys: Keys, id_: str, entry: Mapping[bytes, Value]) -> Iterator[Command]:
     """A change of the run's status."""
     yield _adding(keys.log, id_, entry)
-    yield _adding(keys.statuses, id_, {"s": entry[STATUS]})
+    yield _adding(keys.statuses, id_, {"s": entry[Field.STATUS]})
 
 
 def _sending(keys: Keys, sent: Sent, milliseconds: int) -> Iterator[Command]:

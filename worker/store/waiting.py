@@ -28,7 +28,7 @@ from .commits import DueRuns
 from .connections import redis_errors
 from .entries import LOOP, moment_ms, read_entry
 from .held_calls import audit_record
-from .keys import AUDIT, Condition, Keys, Kind, active_runs, probes, processes
+from .keys import Condition, Field, Keys, Kind, active_runs, probes, processes
 from .living import silent_processes
 from .scripts import UNREADABLE, server_ms
 from .slots import slot_call, slots_key
@@ -420,7 +420,7 @@ class DeadLetters:
             done = audit_record(self._settings, did, call=letter.call.index, instance=letter.call.instance)
             log = Keys(self._settings.key_prefix, letter.call.run).log
             with redis_errors(self._settings):
-                self._redis.xadd(log, {AUDIT: done.pack()}, nomkstream=True)
+                self._redis.xadd(log, {Field.AUDIT: done.pack()}, nomkstream=True)
             done.write_line(letter.call.run)
 
     def add(self, letter: DeadLetter) -> None:

@@ -23,7 +23,7 @@ from ..client.results import Assembly, Result, deleted_instances, has_begun_call
 from ..errors import BadQuery, InstanceDeleted, InstanceNotFound
 from ..store.definition import Definition, LaneRecord
 from ..store.entries import Entry, id_key, moment_ms, read_entry
-from ..store.keys import AUDIT, Condition, Keys
+from ..store.keys import Condition, Field, Keys
 from ..store.log import History
 from ..store.run_list import RunStore
 from ..store.scripts import iso_date
@@ -434,7 +434,7 @@ def audit(run: OpenedRun) -> dict[str, Any]:
         page = RunStore(run.redis, run.keys).newest_entries(limits.OPENED_ENTRIES, before=before)
         for id_, fields in page:
             before = id_.decode()
-            if AUDIT in fields:
+            if Field.AUDIT in fields:
                 found.append(_order(id_, fields))
             if len(found) == limits.OPENED_AT_ONCE:
                 return {"orders": found, "next": before}
