@@ -10,7 +10,7 @@
     R6, R7.1, R10 `plan`       a checked submission, and who waits for whom
     R16          `trust`       what others wrote, and what it may decide
     R5-R7.2      `engine`      the state machine of one lane's calls
-    R12.6b       `slips`       texts that were meant as references and are none
+    R12.6b       `near_misses` texts that were meant as references and are none
     R12          `requests`    what a model is asked, and what its answer means
     R6.7, R11    `analysis`    what can be said of a valid submission without running it
                  `hints`       remedies for errors

@@ -19,9 +19,9 @@ from .messages import EVERYWHERE, Message
 from .paths import MISSING
 from .plan import additions
 from .plan.additions import SoFar
+from .plan.checked_plan import CheckedPlan
 from .plan.checking import Environment, check_calls
 from .plan.graph import unread_results
-from .plan.layout import Layout
 from .plan.submission import WHOLE, Shape, read_submission, shaped
 from .state.context import Context
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .analysis.findings import Finding
 
 
-class Plan(Layout):
+class Plan(CheckedPlan):
     """Everything known before anything runs (SPEC R6.7, R10)."""
 
     @cached_property
@@ -137,7 +137,7 @@ def check_in(known: Environment, value: Any) -> Plan:
     """Check a whole submission against a backend, in whatever shape it was handed in. Raises `Rejected`."""
     document, shape = shaped(plain(value, known.limits))
 
-    def checked() -> Layout:
+    def checked() -> CheckedPlan:
         submission, problems = read_submission(document, known.limits)
         return check_calls(replace(submission, shape=shape), problems, known)
 
@@ -156,7 +156,7 @@ def explained(rejected: Rejected) -> Iterator[Problem]:
     yield from explained(rejected)
 
 
-def _plan(checked: Callable[[], Layout], shape: Shape = WHOLE) -> Plan:
+def _plan(checked: Callable[[], CheckedPlan], shape: Shape = WHOLE) -> Plan:
     """The plan; a rejection is raised with hints, and the places of what was handed in."""
     try:
         layout = checked()

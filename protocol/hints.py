@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import limits
 from .analysis.findings import Finding
-from .analysis.surroundings import slips_of, unwrapping
+from .analysis.lint_rules import near_misses_of, unwrapping
 from .calls.call import Call, completed
 from .calls.declarations import NoSchema
 from .errors import (
@@ -32,14 +32,14 @@ from .errors import (
     squeezed,
 )
 from .messages import ERROR, EVERYWHERE, TRUST
+from .near_misses import KnownPlaces, instead
+from .plan.checked_plan import CheckedPlan
 from .plan.checking import RejectedCalls
 from .plan.graph import Writers
 from .plan.lanes import Unresolvable
-from .plan.layout import Layout
 from .plan.places import KIND, Places, WrittenPlaces
 from .plan.submission import plan_calls
 from .references import Expression, Reference, parse_output_path
-from .slips import KnownPlaces, instead
 
 # Remedies: what is to be added where nothing brings a value that a call reads (SPEC R6.3).
 #
@@ -49,9 +49,9 @@ from .slips import KnownPlaces, instead
 
 @dataclass(frozen=True)
 class Remedies:
-    """What would bring a value, by what the calls and plans of a layout say."""
+    """What would bring a value, by what the calls and plans of a plan say."""
 
-    layout: Layout
+    plan: CheckedPlan
 
     def pathless(self, cause: Unresolvable, *, is_certain: bool) -> str | None:
         """The call without an output path that was to write what is read: certain where its tool admits the place or
@@ -76,9 +76,7 @@ class Remedies:
         """The plan message whose call writes what is read, and that is context beside a solution (SPEC R10.2)."""
         for at, place in self._planned:
             if any(map(place.overlaps, _read(cause))):
-                gather = (
-                    ', with "_gather": true where it reads in all instances' if self.layout.context.instances else ""
-                )
+                gather = ', with "_gather": true where it reads in all instances' if self.plan.context.instances else ""
                 return (
                     f"the plan at {at} writes it, and beside a solution a plan is context and does not run: "
                     f"write this call into the plan{gather}, and leave the solution out"
@@ -103,7 +101,7 @@ class Remedies:
     def _likely(self, place: Reference, call: Call) -> Reference | None:
         if (named := self._named(place, call, limits.HINTS_LIKENESS)) is not None:
             return named
-        tool = self.layout.tools.get(call.tool)
+        tool = self.plan.tools.get(call.tool)
         result = tool.output_schema if tool is not None else None
         fields = result.get("properties", {}) if isinstance(result, dict) else {}
         return Reference(place.kind, place.path[:-1]) if len(place.path) > 1 and place.path[-1] in fields else None
@@ -120,7 +118,7 @@ class Remedies:
     @cached_property
     def _admitted(self) -> dict[str, list[Reference]]:
         """The places that tools list, for those of calls without an output path."""
-        tools = {call.tool: self.layout.tools[call.tool] for call in self._pathless if call.tool in self.layout.tools}
+        tools = {call.tool: self.plan.tools[call.tool] for call in self._pathless if call.tool in self.plan.tools}
         return {
             name: [
                 place
@@ -132,13 +130,13 @@ class Remedies:
 
     @cached_property
     def _pathless(self) -> list[Call]:
-        return list(islice((call for call in self.layout.calls if call.output is None), limits.HINTS_MOST_CALLS))
+        return list(islice((call for call in self.plan.calls if call.output is None), limits.HINTS_MOST_CALLS))
 
     @cached_property
     def _planned(self) -> list[tuple[str, Reference]]:
-        if self.layout.submission.is_template:
+        if self.plan.submission.is_template:
             return []
-        calls, _ = plan_calls(self.layout.submission.context)
+        calls, _ = plan_calls(self.plan.submission.context)
         return list(islice(_written(calls), limits.HINTS_MOST_CALLS))
 
 
@@ -175,12 +173,12 @@ def places_of(path: Any) -> tuple[Reference, ...]:
 
 
 _OF_PROPERTIES: Final = frozenset({"ACT303", "ACT304", "ACT310"})
-"""Slips in the name of a property: an error at the call itself is often about one."""
+"""Near misses in the name of a property: an error at the call itself is often about one."""
 
 
 def explained(rejected: Rejected) -> Iterator[Problem]:
     """The problems of a rejection, the first of them with hints."""
-    hints = _Hints(rejected.layout if isinstance(rejected, RejectedCalls) else None)
+    hints = _Hints(rejected.plan if isinstance(rejected, RejectedCalls) else None)
     for number, problem in enumerate(rejected.errors):
         hint = hints.of(problem) if number < limits.MOST_EXPLAINED else ""
         yield replace(problem, message=problem.message + hint) if hint else problem
@@ -189,12 +187,12 @@ def explained(rejected: Rejected) -> Iterator[Problem]:
 class _Hints:
     """What follows a problem's message."""
 
-    def __init__(self, layout: Layout | None) -> None:
-        self._layout = layout
+    def __init__(self, plan: CheckedPlan | None) -> None:
+        self._plan = plan
         self._speller = Speller()
         self._written: dict[int, WrittenPlaces] = {}
         self._seen: dict[str | None, Places] = {}
-        self._remedies = Remedies(layout) if layout is not None else None
+        self._remedies = Remedies(plan) if plan is not None else None
 
     def of(self, problem: Problem) -> str:
         """The hint for a problem, empty where there is none."""
@@ -205,9 +203,9 @@ class _Hints:
                 return "".join(f"; {hint}" for hint in unwrapping(declaration))
             case Unparsed(text, position) if hint := instead(text, position, self._meant):
                 return f"; {hint}"
-            case Unresolvable() as cause if self._layout is not None:
-                hint = self._of_failure(cause, self._layout) or self._of_unresolvable(cause, self._layout)
-                there = self._layout.context.fold(cause.instance).beside(cause.expression)
+            case Unresolvable() as cause if self._plan is not None:
+                hint = self._of_failure(cause, self._plan) or self._of_unresolvable(cause, self._plan)
+                there = self._plan.context.fold(cause.instance).beside(cause.expression)
                 return f"{hint}; {there}" if there and not hint.endswith("?") else hint
         return f"; {slip.remedy}" if (slip := self._slip_at(problem)) is not None else ""
 
@@ -217,7 +215,7 @@ class _Hints:
 
     @cached_property
     def _known(self) -> KnownPlaces | None:
-        return KnownPlaces(self._layout) if self._layout is not None else None
+        return KnownPlaces(self._plan) if self._plan is not None else None
 
     def _slip_at(self, problem: Problem) -> Finding | None:
         """What is misspelt at the place of a problem, or in the name of a property there."""
@@ -226,7 +224,7 @@ class _Hints:
         properties = (slip for at, slip in self._slips.items() if at.rpartition("/")[0] == problem.pointer)
         return next((slip for slip in properties if slip.code in _OF_PROPERTIES), None)
 
-    def _of_unresolvable(self, cause: Unresolvable, layout: Layout) -> str:
+    def _of_unresolvable(self, cause: Unresolvable, plan: CheckedPlan) -> str:
         expression, instance = cause.expression, cause.instance
         if (unwritten := self._unwritten(expression, cause)) is not None:
             return unwritten
@@ -234,7 +232,7 @@ class _Hints:
         assert remedies is not None
         if (missing := remedies.pathless(cause, is_certain=True) or remedies.planned(cause)) is not None:
             return f"; {missing}"
-        if instance is None and (holder := self._holder(expression, layout)) is not None:
+        if instance is None and (holder := self._holder(expression, plan)) is not None:
             if cause.call < 0:
                 return f"; instance {holder!r} holds it, and the output reads only what all instances share"
             remedy = f'write that one, or "{EVERYWHERE}" for a call in each instance'
@@ -243,7 +241,7 @@ class _Hints:
             return f"; {elsewhere}, " + (
                 "and the call has no _instance" if instance is None else "whose data the call does not see"
             )
-        places = self._places(instance, layout)
+        places = self._places(instance, plan)
         near = next(filter(None, (places.nearest(place, cause.call) for place in expression.references)), None)
         if near is not None:
             return f", did you mean {near}?"
@@ -251,9 +249,9 @@ class _Hints:
         missing = likely or remedies.promise(cause) or remedies.only_pathless(cause)
         return f"; {missing}" if missing is not None else ""
 
-    def _of_failure(self, cause: Unresolvable, layout: Layout) -> str:
+    def _of_failure(self, cause: Unresolvable, plan: CheckedPlan) -> str:
         """The last call that was to write what is read and whose error is in the context."""
-        for message in reversed(layout.submission.context):
+        for message in reversed(plan.submission.context):
             error = message.get("data") if message.get("type") == ERROR else None
             call = error.get("call") if isinstance(error, dict) else None
             if (
@@ -271,12 +269,12 @@ class _Hints:
                 return f"; {call.get('_tool')}, which was to write it, failed{told}"
         return ""
 
-    def _holder(self, expression: Expression, layout: Layout) -> str | None:
+    def _holder(self, expression: Expression, plan: CheckedPlan) -> str | None:
         """The first instance that holds all that one of the alternatives reads."""
-        for instance in islice(layout.context.instances, limits.PLACES_MOST_NAMES):
+        for instance in islice(plan.context.instances, limits.PLACES_MOST_NAMES):
             if not self._speller.lasts(limits.PER_READER * len(expression.references)):
                 break
-            fold = layout.context.fold(instance)
+            fold = plan.context.fold(instance)
             if any(all(map(fold.exists, group)) for group in expression.alternatives):
                 return instance
         return None
@@ -316,27 +314,27 @@ class _Hints:
     @cached_property
     def _slips(self) -> dict[str, Finding]:
         """What is misspelt in the calls, by its place."""
-        findings = slips_of(self._layout) if self._layout is not None else ()
+        findings = near_misses_of(self._plan) if self._plan is not None else ()
         found: dict[str, Finding] = {}
         for slip in findings:
             if slip.pointer is not None:
                 found.setdefault(slip.pointer, slip)
         return found
 
-    def _places(self, instance: str | None, layout: Layout) -> Places:
+    def _places(self, instance: str | None, plan: CheckedPlan) -> Places:
         """What the calls of an instance, or the global ones, see. Lanes of the same calls share what is known of it."""
-        lanes = [layout.lanes[name] for name in dict.fromkeys((None, instance)) if name in layout.lanes]
+        lanes = [plan.lanes[name] for name in dict.fromkeys((None, instance)) if name in plan.lanes]
         for lane in lanes:
             if id(lane.calls) not in self._written:
                 self._written[id(lane.calls)] = WrittenPlaces(lane.calls)
         if instance not in self._seen:
             written = [self._written[id(lane.calls)] for lane in lanes]
-            self._seen[instance] = Places([layout.context.fold(instance)], written, self._speller)
+            self._seen[instance] = Places([plan.context.fold(instance)], written, self._speller)
         return self._seen[instance]
 
     @cached_property
     def _calls(self) -> dict[int, Call]:
-        lanes = self._layout.lanes.values() if self._layout is not None else ()
+        lanes = self._plan.lanes.values() if self._plan is not None else ()
         return {call.index: call for lane in lanes for call in lane.calls}
 
     @cached_property

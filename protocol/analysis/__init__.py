@@ -3,10 +3,10 @@
 `analyse`        the one entry: every finding about a submission
 `findings`       a finding, and the catalogue of their codes
 `order`          orders of calls that change a result, or keep a call waiting for ever
-`worlds`         all the ways in which the calls that a lane sees can turn out
+`order_cases`    all the ways in which the calls that a lane sees can turn out
 `type_flow`      which types a reader may meet, by what its writers promise
 `values`         values that a call reads or writes and a schema refuses
-`surroundings`   scopes, tools, settings and texts that have no effect, or another than they seem to have
+`lint_rules`     scopes, tools, settings and texts that have no effect, or another than they seem to have
 `visibility`     which reader sees which place
 `provenance`     which messages a value came from
 `simulation`     a run on made-up results

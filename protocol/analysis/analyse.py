@@ -10,30 +10,30 @@ from itertools import chain, groupby
 from typing import Final
 
 from .. import limits
-from ..plan.layout import Layout
-from ..slips import KnownPlaces
+from ..near_misses import KnownPlaces
+from ..plan.checked_plan import CheckedPlan
 from .findings import Finding
+from .lint_rules import lint_findings, text_findings, trust_findings
 from .order import order_findings
-from .surroundings import surrounding_findings, text_findings, trust_findings
 from .values import value_findings
 
 
-def analyse(layout: Layout, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
+def analyse(plan: CheckedPlan, ignore: Iterable[str] = ()) -> tuple[Finding, ...]:
     """The findings of a checked submission, warnings first, each once.
 
     `ignore` holds codes (`ACT103`) or names (`race`) that are left out, as does `config.ignore` of the submission.
     """
-    ignored = frozenset(ignore) | ignored_in(layout.submission.config)
-    places = KnownPlaces(layout)
-    found = (*order_findings(layout), *value_findings(layout), *text_findings(layout, places))
+    ignored = frozenset(ignore) | ignored_in(plan.submission.config)
+    places = KnownPlaces(plan)
+    found = (*order_findings(plan), *value_findings(plan), *text_findings(plan, places))
     misspelt = {finding.calls for finding in found if finding.remedy == "write _outputPath"}
     around = (
         finding
-        for finding in surrounding_findings(layout, places)
+        for finding in lint_findings(plan, places)
         if finding.code != "ACT405" or finding.calls not in misspelt  # its path is there, under another name
     )
     kept = dict.fromkeys(
-        finding for finding in chain(found, around, trust_findings(layout)) if not is_ignored(finding, ignored)
+        finding for finding in chain(found, around, trust_findings(plan)) if not is_ignored(finding, ignored)
     )
     return tuple(_first(sorted(kept, key=lambda finding: (_SEVERITIES.index(finding.severity), finding.code))))
 

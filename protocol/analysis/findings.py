@@ -16,8 +16,8 @@ from ..calls.call import Call
 from ..calls.tools import Executor
 from ..errors import pointer, shortened
 from ..messages import ERROR, EVERYWHERE
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import ReadPlaces, places_read, places_read_first
-from ..plan.layout import Layout
 from ..references import Reference
 
 # The catalogue: every finding there is (SPEC R6.7). What each means, docs/reference.md says.
@@ -120,9 +120,9 @@ class Finding:
         return {key: getattr(self, key) for key in keys} | {"calls": list(self.calls), **(self.way or {})}
 
 
-def on_call(layout: Layout, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:
+def on_call(plan: CheckedPlan, code: str, call: Call, why: str, remedy: str, *at: str | int) -> Finding:
     """The finding on one call, at a place in it."""
-    where = pointer(*layout.submission.place(call.index), *at)
+    where = pointer(*plan.submission.place(call.index), *at)
     return Finding(code, f"call {call.index} ({call.tool}) {why}", (call.index,), where, remedy)
 
 

@@ -1,6 +1,6 @@
 """Order: what comes out differently, or never, by how calls are ordered (SPEC R6.1, R6.4-R6.6).
 
-Asked of the `worlds` of each view: which calls run in none of them, whose result is read in none, and what depends on
+Asked of the `cases` of each view: which calls run in none of them, whose result is read in none, and what depends on
 which call ends first (`Races`).
 """
 
@@ -20,17 +20,17 @@ from .. import limits
 from ..calls.call import Call
 from ..calls.tools import Tool
 from ..messages import ERROR
+from ..near_misses import is_promised
 from ..paths import MISSING, lookup
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import ReadPlaces, places_read_first, places_seen
-from ..plan.layout import Layout
 from ..references import Expression, Path, Reference
 from ..schemas.algebra import EVERYTHING, Algebra, Values
-from ..slips import is_promised
 from ..state.fold import Fold
 from ..state.operations import Method
 from .findings import Finding, listed
+from .order_cases import Bits, OrderCases, Refused, SeenCalls, views_of
 from .type_flow import path_of
-from .worlds import Bits, Refused, SeenCalls, Worlds, views_of
 
 # Effects: what a call's write does to its place, and which of them come out the same in either order (SPEC R3.2).
 
@@ -59,12 +59,12 @@ _COMMUTING: Final = (frozenset({How.ADD}), frozenset({How.ADD, How.CONCAT}), fro
 
 
 class PlaceWrite(NamedTuple):
-    """What one call does at one place, and the worlds in which it does."""
+    """What one call does at one place, and the cases in which it does."""
 
     call: int
     place: Reference
     how: How
-    worlds: Bits
+    cases: Bits
     value: str | None
     """The new value as JSON, where a model has written it."""
 
@@ -93,29 +93,29 @@ def _is_element(place: Reference, depth: int, fold: Fold) -> bool:
 # Races: what comes out differently by which call ends first (SPEC R3.6, R6.1, R6.4).
 #
 # Calls that write one place while neither waits for the other, and calls that read what another may or may not have
-# written. Whether one has ended before the other starts is asked of the worlds in which both run.
+# written. Whether one has ended before the other starts is asked of the cases in which both run.
 
 
 Order = Mapping[int, Bits]
-"""Call -> the calls that have ended before it starts, in one world."""
+"""Call -> the calls that have ended before it starts, in one case."""
 
 
 class _Meeting(NamedTuple):
-    """Two calls at one place, the first of which reads or writes there; and the worlds in which both do."""
+    """Two calls at one place, the first of which reads or writes there; and the cases in which both do."""
 
     place: Reference
     calls: tuple[int, int]
-    worlds: Bits
+    cases: Bits
     is_read: bool
 
 
 class Races:
     """The writes and reads of one view."""
 
-    def __init__(self, view: SeenCalls, worlds: Worlds, layout: Layout) -> None:
+    def __init__(self, view: SeenCalls, cases: OrderCases, plan: CheckedPlan) -> None:
         self._view = view
-        self._worlds = worlds
-        self._writes = {index: list(self._writes_of(call, layout)) for index, call in view.calls.items()}
+        self._cases = cases
+        self._writes = {index: list(self._writes_of(call, plan)) for index, call in view.calls.items()}
         self._read_by_own = ReadPlaces(place for call in view.lanes[0].calls for place in places_seen(call))
 
     def findings(self) -> Iterator[Finding]:
@@ -124,9 +124,9 @@ class Races:
         self._bit = self._asked({call for meeting in left for call in meeting.calls})
         self._known = sum(bit for index, bit in self._bit.items() if self._is_known(index))
         met, found = left, set[_Meeting]()
-        for world in self._tried(dict.fromkeys(meeting.worlds for meeting in left)):
-            order = self._worlds.before(world, self._bit)
-            found.update(m for m in left if m.worlds >> world & 1 and not self._is_ordered(m, order))
+        for case in self._tried(dict.fromkeys(meeting.cases for meeting in left)):
+            order = self._cases.before(case, self._bit)
+            found.update(m for m in left if m.cases >> case & 1 and not self._is_ordered(m, order))
             left = [meeting for meeting in left if meeting not in found]
         told = set[tuple[int, int]]()
         racing, timed = defaultdict[Reference, set[int]](set), defaultdict[tuple[int, Reference], set[int]](set)
@@ -142,10 +142,10 @@ class Races:
         for (index, place), writers in timed.items():
             yield _timing(index, place, sorted(writers))
 
-    def _writes_of(self, call: Call, layout: Layout) -> Iterator[PlaceWrite]:
+    def _writes_of(self, call: Call, plan: CheckedPlan) -> Iterator[PlaceWrite]:
         """What a call does at each place that it may write."""
         value = json.dumps(call.given, sort_keys=True) if call.given is not MISSING else None
-        tool = layout.tools.get(call.tool)
+        tool = plan.tools.get(call.tool)
         schema = tool.output_schema if tool is not None else None
         is_list = isinstance(call.given, list) or (isinstance(schema, Mapping) and schema.get("type") == "array")
         for number, group in enumerate(call.alternatives):
@@ -154,7 +154,7 @@ class Races:
                 if how is How.CONCAT:
                     held = lookup(self._view.fold.root(place.kind), place.path)
                     how = How.ADD if is_list or isinstance(held, list) else how
-                yield PlaceWrite(call.index, place, how, self._worlds.chose(call.index, number), value)
+                yield PlaceWrite(call.index, place, how, self._cases.chose(call.index, number), value)
 
     def _rivals(self) -> Iterator[_Meeting]:
         """For each place the writes there and above it that may race."""
@@ -173,7 +173,7 @@ class Races:
                 near = Counter[Hashable]()
                 for other in reversed(group[max(0, number - limits.MOST_LOOKED_AT) : number]):
                     kind = other.how, len(other.place.key)
-                    both = write.worlds & other.worlds
+                    both = write.cases & other.cases
                     if both and other.call != write.call and near[kind] < limits.MOST_HELD_AGAINST:
                         near[kind] += 1
                         if not other.commutes(write, self._view.fold) and self._matters(other, write):
@@ -198,17 +198,17 @@ class Races:
                     if is_hidden or (self._is_known(writer) and not view.graph_of[writer].waits[writer]):
                         continue
                     changing = (w for w in self._writes[writer] if w.place.overlaps(place))
-                    wrote = reduce(or_, (w.worlds for w in changing if w.changes(place, view.fold)), 0)
+                    wrote = reduce(or_, (w.cases for w in changing if w.changes(place, view.fold)), 0)
                     if both := bits & wrote:
                         yield _Meeting(place, (call.index, writer), both, is_read=True)
 
     def _read(self, call: Call) -> Iterator[tuple[Reference, Bits]]:
-        """The places that a call reads, and the worlds without failures in which it does."""
-        calm = self._worlds.ran[call.index] & self._worlds.calm
+        """The places that a call reads, and the cases without failures in which it does."""
+        without_failures = self._cases.ran[call.index] & self._cases.without_failures
         for expression in call.expressions if not call.is_note else ():
-            for group, bits in zip(expression.alternatives, self._worlds.taken(call.index, expression), strict=True):
-                yield from ((place, bits & calm) for place in group if place.kind != ERROR)
-        yield from ((scope, calm) for scope in call.slices)
+            for group, bits in zip(expression.alternatives, self._cases.taken(call.index, expression), strict=True):
+                yield from ((place, bits & without_failures) for place in group if place.kind != ERROR)
+        yield from ((scope, without_failures) for scope in call.slices)
 
     def _is_known(self, index: int) -> bool:
         """Whether a model has written the result of a call, which ends when what it waits for has (SPEC R4.8)."""
@@ -225,13 +225,13 @@ class Races:
         return {index: 1 << number for number, index in enumerate(sorted(found))}
 
     def _tried(self, sets: Iterable[Bits]) -> Iterator[int]:
-        """Worlds of these sets, the first and the last of each first."""
+        """OrderCases of these sets, the first and the last of each first."""
         most = max(1, min(limits.MOST_PASSES, limits.ORDER_MOST_STEPS // (len(self._view.calls) + 1)))
         tried = set[int]()
-        for world in chain.from_iterable(zip_longest(*map(_outermost, sets))):
-            if len(tried) < most and world is not None and world not in tried:
-                tried.add(world)
-                yield world
+        for case in chain.from_iterable(zip_longest(*map(_outermost, sets))):
+            if len(tried) < most and case is not None and case not in tried:
+                tried.add(case)
+                yield case
             elif len(tried) == most:
                 return
 
@@ -361,13 +361,13 @@ def _together(
         yield from _together({*taking, kind}, [k for k in others if k not in away], passed - away, apart)
 
 
-def order_findings(layout: Layout) -> Iterator[Finding]:
+def order_findings(plan: CheckedPlan) -> Iterator[Finding]:
     """The findings about the order of calls, with the instances that they hold in where that is not all of them."""
     algebra = Algebra()
     holders: dict[Finding, list[str | None]] = {}
     running = Counter[int]()
     left = limits.ORDER_MOST_CALLS
-    for number, view in enumerate(views_of(layout)):
+    for number, view in enumerate(views_of(plan)):
         left -= len(view.calls)
         if left < 0 and number:
             yield Finding(
@@ -375,7 +375,7 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
             )
             break
         running.update(dict.fromkeys(view.own, len(view.lanes)))
-        for finding in _of_view(view, layout, algebra):
+        for finding in _of_view(view, plan, algebra):
             holders.setdefault(finding, []).extend(lane.instance for lane in view.lanes)
     for finding, instances in holders.items():
         is_everywhere = len(instances) >= min(running[index] for index in finding.calls)
@@ -383,14 +383,14 @@ def order_findings(layout: Layout) -> Iterator[Finding]:
         yield finding if is_everywhere else replace(finding, message=where + finding.message)
 
 
-def _of_view(view: SeenCalls, layout: Layout, algebra: Algebra) -> Iterator[Finding]:
+def _of_view(view: SeenCalls, plan: CheckedPlan, algebra: Algebra) -> Iterator[Finding]:
     """Calls that never run, then races."""
-    refusals, is_exact = refusals_of(view, layout.tools, algebra)
-    worlds = Worlds(view, refusals, is_exact=is_exact)
+    refusals, is_exact = refusals_of(view, plan.tools, algebra)
+    cases = OrderCases(view, refusals, is_exact=is_exact)
     never = {missing.call for missing in view.lanes[0].unsatisfiable}
-    idle = {index for index in view.own if _reads(view.calls[index]) and not worlds.ran[index]} - never
+    idle = {index for index in view.own if _reads(view.calls[index]) and not cases.ran[index]} - never
     for index in sorted(idle, key=view.position.__getitem__)[: limits.MOST_PROVED]:
-        if never.isdisjoint(view.graph_of[index].before(index)) and _is_proved(index, view, worlds, layout, refusals):
+        if never.isdisjoint(view.graph_of[index].before(index)) and _is_proved(index, view, cases, plan, refusals):
             call = view.calls[index]
             read = ", ".join(dict.fromkeys(str(place) for place in places_read_first(call)))
             yield Finding(
@@ -402,7 +402,7 @@ def _of_view(view: SeenCalls, layout: Layout, algebra: Algebra) -> Iterator[Find
             )
         never.add(index)
     if not any(call.gather for call in view.calls.values()):  # which waits for calls that are not in view
-        yield from Races(view, worlds, layout).findings()
+        yield from Races(view, cases, plan).findings()
 
 
 def _reads(call: Call) -> bool:
@@ -410,17 +410,17 @@ def _reads(call: Call) -> bool:
 
 
 def _is_proved(
-    index: int, view: SeenCalls, worlds: Worlds, layout: Layout, refusals: Sequence[Sequence[Refused]]
+    index: int, view: SeenCalls, cases: OrderCases, plan: CheckedPlan, refusals: Sequence[Sequence[Refused]]
 ) -> bool:
-    """Whether a call that ran in no world can run in none at all: whatever it hangs on has been gone through."""
+    """Whether a call that ran in no case can run in none at all: whatever it hangs on has been gone through."""
     alone = view.behind(index)
     for reader, call in alone.calls.items():
         for place in call.read:
-            is_open = place.kind == ERROR or view.late_writers(reader, place) or is_promised(layout, place)
+            is_open = place.kind == ERROR or view.late_writers(reader, place) or is_promised(plan, place)
             if is_open and not view.holds(reader, place):
                 return False
-    if worlds.is_exhaustive or not worlds.is_exact:
-        return worlds.is_exhaustive
+    if cases.is_exhaustive or not cases.is_exact:
+        return cases.is_exhaustive
     own = [tuple(dict.fromkeys(way & alone.calls.keys() for way in ways)) for ways in refusals]
-    worlds = Worlds(alone, own)
-    return worlds.is_exhaustive and not worlds.ran[index]
+    cases = OrderCases(alone, own)
+    return cases.is_exhaustive and not cases.ran[index]

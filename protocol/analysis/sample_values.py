@@ -18,7 +18,7 @@ from ..calls.outputs import Write, verify_writes
 from ..calls.tools import Executor
 from ..errors import Conflict, OutputError
 from ..paths import MISSING, copied, lookup, nest
-from ..plan.layout import Layout
+from ..plan.checked_plan import CheckedPlan
 from ..references import Path, Reference
 from ..schemas import compiled, referred
 from ..schemas.walk import spread
@@ -186,12 +186,12 @@ Needs = dict[Path, list[Any]]
 
 
 class DemandedShapes:
-    """Makes up the results of one layout's calls."""
+    """Makes up the results of one plan's calls."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._bases = _bases(layout)
-        self._reads = _reads_of(layout)
+    def __init__(self, plan: CheckedPlan) -> None:
+        self._plan = plan
+        self._bases = _bases(plan)
+        self._reads = _reads_of(plan)
 
     def value(self, call: Call, chosen: tuple[Reference, ...], here: Fold, declared: Any) -> Any:
         """A result for a call that writes it to one of its alternatives; `declared` is the tool's `_output`, if any."""
@@ -236,7 +236,7 @@ class DemandedShapes:
     def _delegated(self, call: Call) -> Any:
         """The schema of a delegate's result."""
         is_one = call.runner.executor is Executor.DELEGATE
-        definition = self._layout.submission.delegates.get(call.runner.name) if is_one else None
+        definition = self._plan.submission.delegates.get(call.runner.name) if is_one else None
         schema = (definition.get("schema") or None) if isinstance(definition, Mapping) else None
         return list_schema(schema) if schema is not None and call.each else schema
 
@@ -262,22 +262,22 @@ class DemandedShapes:
 
     def _read(self, call: Call, target: Reference) -> Iterator[tuple[Reference, Any]]:
         """The places that overlap a target and are read by others, and what the readers' tools take there."""
-        readers = self._layout.readers.get(call.index, frozenset())
+        readers = self._plan.readers.get(call.index, frozenset())
         key = target.key
         above = (self._reads.get((key[:length], True), ()) for length in range(1, len(key)))
         for reader, place, path in islice(chain(self._reads.get((key, False), ()), *above), limits.MOST_READS):
             if reader.index in readers:
-                tool = self._layout.tools.get(reader.tool) if path else None
+                tool = self._plan.tools.get(reader.tool) if path else None
                 taken: Any = tool.compiled.excerpt_at(path) if tool is not None else None
                 if path and path[0] in reader.each:
                     taken = list_schema(True if taken is None else taken, with_null=False)
                 yield place, taken
 
 
-def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
+def _reads_of(plan: CheckedPlan) -> dict[tuple[Key, bool], list[_Read]]:
     """What is read exactly at a place, and what is read at or below it."""
     found: dict[tuple[Key, bool], list[_Read]] = {}
-    for call in layout.calls:
+    for call in plan.calls:
         longer = {at for at, template in call.templates.items() if len(template.parts) > 1}
         paths = [(each, () if at in longer else path_of(call, at)) for at, each in call.reads]
         reads = {(place, path): None for each, path in paths for place in each.references}
@@ -288,10 +288,10 @@ def _reads_of(layout: Layout) -> dict[tuple[Key, bool], list[_Read]]:
     return found
 
 
-def _bases(layout: Layout) -> dict[Key, dict[Path, str]]:
+def _bases(plan: CheckedPlan) -> dict[Key, dict[Path, str]]:
     """Place -> where at and below it others add to what is there, and the type that has to be there."""
     found: dict[Key, dict[Path, str]] = {}
-    for call in layout.calls:
+    for call in plan.calls:
         for place in call.written:
             for length in range(len(place.key)):
                 below, bases = place.path[length:], found.setdefault(place.key[: length + 1], {})

@@ -24,8 +24,8 @@ from ..engine.execution import Execution
 from ..engine.outcomes import Terms
 from ..engine.standing import Guests
 from ..paths import nest
+from ..plan.checked_plan import CheckedPlan, Promised
 from ..plan.lanes import Lane
-from ..plan.layout import Layout, Promised
 from ..schemas import compiled
 from ..state.context import Context
 from ..state.fold import Fold
@@ -83,12 +83,12 @@ class BranchEffect:
         return {"call": self.call, "alternative": self.alternative, "skipped": list(self.skipped)}
 
 
-def simulate(layout: Layout, choices: Mapping[int, int] | None = None) -> Simulation:
-    """Run a layout on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
-    return _Run(layout, choices or {}).to_end()
+def simulate(plan: CheckedPlan, choices: Mapping[int, int] | None = None) -> Simulation:
+    """Run a plan on made-up values; `choices` says of some calls which of their alternatives (from 0) they take."""
+    return _Run(plan, choices or {}).to_end()
 
 
-def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
+def branch_effects(plan: CheckedPlan, usual: Simulation) -> Iterator[BranchEffect]:
     """Every alternative of every call that has several, and what is skipped where it is chosen.
 
     `usual` is the simulation in which all choose their first. Ends after `limits.MOST_ALTERNATIVES`, or where all
@@ -107,7 +107,7 @@ def branch_effects(plan: Layout, usual: Simulation) -> Iterator[BranchEffect]:
         yield BranchEffect(call.index, _path(call, number), skipped)
 
 
-def alternatives(plan: Layout) -> Iterator[tuple[Call, int]]:
+def alternatives(plan: CheckedPlan) -> Iterator[tuple[Call, int]]:
     """The calls that choose between places to write to, each with the numbers of its alternatives."""
     for call in plan.calls:
         if len(call.alternatives) > 1:
@@ -117,7 +117,7 @@ def alternatives(plan: Layout) -> Iterator[tuple[Call, int]]:
 class _Run:
     """One simulation: a context that grows, and an execution for each lane."""
 
-    def __init__(self, plan: Layout, choices: Mapping[int, int]) -> None:
+    def __init__(self, plan: CheckedPlan, choices: Mapping[int, int]) -> None:
         self._choices = choices
         self._shapes = DemandedShapes(plan)
         self._results: dict[int, Success] = {}
@@ -253,7 +253,7 @@ def _kept(promised: Promised) -> dict[str, Any]:
     return {"type": "input", **instance, "data": nest(sample(promised.schema), promised.place.path)}
 
 
-def _first_lanes(plan: Layout) -> dict[str | None, Lane]:
+def _first_lanes(plan: CheckedPlan) -> dict[str | None, Lane]:
     """The lanes that are run, the global one first, and of the others at least one."""
     left = limits.SIMULATION_MOST_CALLS
     found: dict[str | None, Lane] = {}

@@ -20,9 +20,9 @@ from ..calls.tools import Executor, Tool
 from ..errors import Conflict, Speller, Unresolved, segments
 from ..messages import ERROR
 from ..paths import MISSING
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Writers
 from ..plan.lanes import Lane
-from ..plan.layout import Layout
 from ..plan.places import Promises
 from ..references import Expression, Path, Reference
 from ..schemas import Schema, compiled
@@ -143,10 +143,10 @@ class Results:
 class TypeFlow(Results):
     """What may stand at places, by what calls promise; the same in all lanes."""
 
-    def __init__(self, layout: Layout, algebra: Algebra) -> None:
-        super().__init__(layout.tools, layout.returns, layout.submission.delegates, algebra)
-        self._layout = layout
-        self._inputs = Promises(layout.submission.context)
+    def __init__(self, plan: CheckedPlan, algebra: Algebra) -> None:
+        super().__init__(plan.tools, plan.returns, plan.submission.delegates, algebra)
+        self._plan = plan
+        self._inputs = Promises(plan.submission.context)
         self._announced: dict[tuple[int, Reference], Values] = {}
 
     def announced(self, place: Reference, instance: str | None) -> Iterator[ValueSource]:
@@ -166,13 +166,13 @@ class TypeFlow(Results):
         found.pop(reader.index, None)
         if place.kind == ERROR or len(found) > limits.MOST_WRITERS:
             return ()
-        calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(found)]
+        calls = [self._plan.calls[index - self._plan.submission.first] for index in sorted(found)]
         sources = [source for writer in calls for source in self.effects(writer, place)]
         if any(source.promised == EVERYTHING == source.values for source in sources):
             return ()
         if not any(self._replaces(writer, lane, reader, place) for writer in calls):
             try:
-                value = self._layout.context.fold(lane.instance).value(place)
+                value = self._plan.context.fold(lane.instance).value(place)
             except Conflict:
                 return ()
             held = (
@@ -186,7 +186,7 @@ class TypeFlow(Results):
         if writer.method is not Method.SET or len(writer.written) != 1 or len(writer.written[0].path) > len(place.path):
             return False
         is_seen = lane.instance is None or writer.index in lane.graph.waits
-        is_on_top = is_seen or not self._layout.context.fold(lane.instance).has_own(place)
+        is_on_top = is_seen or not self._plan.context.fold(lane.instance).has_own(place)
         return is_on_top and writer.index in lane.graph.writers(reader.index, place)
 
 
@@ -200,12 +200,12 @@ def path_of(call: Call, at: str) -> Path:
     return path
 
 
-def flows(layout: Layout) -> Iterator[tuple[list[Lane], Writers]]:
+def flows(plan: CheckedPlan) -> Iterator[tuple[list[Lane], Writers]]:
     """The lanes, those that share a graph together, and all who write in them."""
     lanes: dict[int, list[Lane]] = {}
-    for lane in layout.lanes.values():
+    for lane in plan.lanes.values():
         lanes.setdefault(id(lane.graph), []).append(lane)
-    shared = Writers(layout.lanes[None].calls if None in layout.lanes else ())
+    shared = Writers(plan.lanes[None].calls if None in plan.lanes else ())
     for alike in lanes.values():
         yield alike, shared if alike[0].instance is None else Writers(alike[0].calls, shared)
 
@@ -225,8 +225,8 @@ class FieldFault:
 class Fields:
     """What results have, and what is read of them."""
 
-    def __init__(self, layout: Layout, algebra: Algebra, flow: TypeFlow) -> None:
-        self._layout = layout
+    def __init__(self, plan: CheckedPlan, algebra: Algebra, flow: TypeFlow) -> None:
+        self._plan = plan
         self._algebra = algebra
         self._flow = flow
         self._speller = Speller(likeness=0.6)
@@ -272,7 +272,7 @@ class Fields:
     def _read(self) -> dict[tuple[str | None, tuple[str, ...]], set[str]]:
         """The keys that calls read below each place, in each instance."""
         found = defaultdict[tuple[str | None, tuple[str, ...]], set[str]](set)
-        for call in self._layout.calls:
+        for call in self._plan.calls:
             for place in call.read:
                 for depth in range(1, len(place.key)):
                     found[call.instance, place.key[:depth]].add(place.key[depth])

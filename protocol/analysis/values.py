@@ -17,9 +17,9 @@ from ..calls.tools import Executor
 from ..errors import Speller, pointer
 from ..messages import ERROR
 from ..paths import MISSING, type_name
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Writers
 from ..plan.lanes import Lane
-from ..plan.layout import Layout
 from ..references import Expression, Path, Reference
 from ..schemas import CompiledSchema, Schema, compiled, excerpt
 from ..schemas.algebra import (
@@ -50,16 +50,16 @@ _ADDED_TO: Final = {Method.ASSIGN: {"object"}, Method.MERGE: {"object"}, Method.
 """What a method adds to rather than replaces: of that only the type counts."""
 
 
-def value_findings(layout: Layout) -> Iterator[Finding]:
+def value_findings(plan: CheckedPlan) -> Iterator[Finding]:
     """Everything that follows from schemas and values."""
     algebra = Algebra()
-    flow = TypeFlow(layout, algebra)
-    yield from _Reads(layout, algebra, flow).findings()
-    kinds = _KindSchemas(layout, algebra, flow)
-    for lane in {id(lane.calls): lane for lane in layout.lanes.values()}.values():
+    flow = TypeFlow(plan, algebra)
+    yield from _Reads(plan, algebra, flow).findings()
+    kinds = _KindSchemas(plan, algebra, flow)
+    for lane in {id(lane.calls): lane for lane in plan.lanes.values()}.values():
         for call in lane.calls:
             yield from kinds.refused(lane, call)
-    yield from _signature_findings(layout)
+    yield from _signature_findings(plan)
     if not algebra.is_complete:
         yield Finding(
             "ACT299",
@@ -99,18 +99,18 @@ class _Group:
 class _Reads:
     """Looks at every reference of every call."""
 
-    def __init__(self, layout: Layout, algebra: Algebra, flow: TypeFlow) -> None:
-        self._layout = layout
+    def __init__(self, plan: CheckedPlan, algebra: Algebra, flow: TypeFlow) -> None:
+        self._plan = plan
         self._algebra = algebra
         self._flow = flow
-        self._fields = Fields(layout, algebra, flow)
-        self._signatures = {name: convertible(dict(tool.declaration)) for name, tool in layout.signatures.items()}
+        self._fields = Fields(plan, algebra, flow)
+        self._signatures = {name: convertible(dict(tool.declaration)) for name, tool in plan.signatures.items()}
         self._demanded: dict[tuple[str, str, Path, bool], list[_Demand]] = {}
         self._groups: dict[tuple[Any, ...], _Group] = {}
 
     def findings(self) -> Iterator[Finding]:
         """One finding for each pair of tools and parameter that do not fit."""
-        for lanes, writers in flows(self._layout):
+        for lanes, writers in flows(self._plan):
             for call in lanes[0].calls:
                 if call.gather:
                     continue  # it reads objects of instances, or plain values (SPEC R10.4)
@@ -160,7 +160,7 @@ class _Reads:
         writers = [source.writer for source in sources if source.writer is not None]
         calls = tuple(sorted({call.index, *(writer.index for writer in writers)}))
         same = (writers[0].tool, call.tool, at) if writers else (None, call.tool, at)
-        finding = Finding(code, why, calls, pointer(*self._layout.submission.place(call.index)) + at, remedy)
+        finding = Finding(code, why, calls, pointer(*self._plan.submission.place(call.index)) + at, remedy)
         group = self._groups.setdefault((code, *same), _Group(finding))
         group.calls[calls] = None
         group.instances[lane.instance] = None
@@ -191,8 +191,8 @@ class _Reads:
         return self._demanded[key]
 
     def _whole(self, call: Call) -> Iterator[_Demand]:
-        submission, name = self._layout.submission, call.runner.name
-        if (tool := self._layout.tools.get(call.tool)) is not None:
+        submission, name = self._plan.submission, call.runner.name
+        if (tool := self._plan.tools.get(call.tool)) is not None:
             yield _Demand("ACT201", f"{call.tool} takes", self._algebra.described_by(tool.document))
         if call.runner.executor is Executor.ACTIVITY and name in self._signatures:
             whose = f"the signature of its activity {name} takes"
@@ -207,7 +207,7 @@ class _Reads:
 class _KindSchemas:
     """What the schemas of kinds say of results."""
 
-    layout: Layout
+    plan: CheckedPlan
     algebra: Algebra
     flow: TypeFlow
     admitted: dict[tuple[CompiledSchema, Path], Values] = field(default_factory=dict)
@@ -221,19 +221,19 @@ class _KindSchemas:
         taken = _TAKEN.get(call.method, EVERYTHING)
         if not is_empty(given) and not self.algebra.fit(given, taken):
             why = f"writes by {call.method}, which takes {told(taken)}, and gives {told(given)}"
-            yield on_call(self.layout, "ACT206", call, why, "change the _outputMethod, or the _output of the tool", *at)
+            yield on_call(self.plan, "ACT206", call, why, "change the _outputMethod, or the _output of the tool", *at)
             return
         reasons = [self._reason(lane, call.method, group, given) for group in call.output.alternatives]
         if reasons and all(reasons):
             remedy = "change the path, or one of the two schemas"
-            yield on_call(self.layout, "ACT203", call, str(reasons[0]), remedy, *at)
+            yield on_call(self.plan, "ACT203", call, str(reasons[0]), remedy, *at)
 
     def _reason(self, lane: Lane, method: Method, group: tuple[Reference, ...], given: Values) -> str | None:
         """Why an alternative is never written, where one of its places does not admit what it comes to hold, by what
         speaks of that place and of nothing above (SPEC R4.6).
         """
         for place in group:
-            schema = self.layout.context.fold(lane.instance).schema(place.kind)
+            schema = self.plan.context.fold(lane.instance).schema(place.kind)
             if schema is MISSING or place.kind == ERROR or not place.path or is_empty(given):
                 continue
             wanted, left = self._at(compiled(schema), place.path), self.flow.effect(given, method, place, place)
@@ -274,11 +274,11 @@ def convertible(schema: Schema) -> Schema:
     return wide
 
 
-def _signature_findings(layout: Layout) -> Iterator[Finding]:
+def _signature_findings(plan: CheckedPlan) -> Iterator[Finding]:
     """Parameters that activities need and calls leave out, or that calls have and activities do not take."""
     speller = Speller()
-    for call in layout.calls:
-        tool = layout.signatures.get(call.runner.name)
+    for call in plan.calls:
+        tool = plan.signatures.get(call.runner.name)
         if tool is None or call.runner.executor is not Executor.ACTIVITY:
             continue
         signature = tool.declaration
@@ -286,10 +286,10 @@ def _signature_findings(layout: Layout) -> Iterator[Finding]:
         for name in signature.get("required", ()):
             if name not in call.parameters:
                 remedy = f"add {name}, or give it a default value"
-                yield on_call(layout, "ACT209", call, f"{who}, which needs {name!r}", remedy)
+                yield on_call(plan, "ACT209", call, f"{who}, which needs {name!r}", remedy)
         known: Mapping[str, Any] = signature.get("properties", {})
         for name in call.parameters if signature.get("additionalProperties") is False else ():
             if name not in known:
                 near = speller.nearest(name, list(known))
                 remedy = f"write {near}" if near else "leave it out, or let the function take it"
-                yield on_call(layout, "ACT209", call, f"{who}, which takes no {name!r}", remedy, name)
+                yield on_call(plan, "ACT209", call, f"{who}, which takes no {name!r}", remedy, name)

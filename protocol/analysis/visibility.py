@@ -26,14 +26,14 @@ from ..calls.tools import ANONYMOUS, Executor, Tool
 from ..engine.loop import LoopLimits
 from ..errors import ExpressionError
 from ..messages import DATA_TYPES, Message, read_data
+from ..near_misses import KnownPlaces
 from ..paths import MISSING
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Audience
-from ..plan.layout import Layout
 from ..references import DAGGER, Reference, parse, parse_output_path
 from ..requests import Request, compose, render
 from ..requests.tool_texts import first_schema
 from ..schemas.walk import Walk, referred
-from ..slips import KnownPlaces
 from ..state.scopes import read_scope
 from .findings import Finding
 
@@ -78,7 +78,7 @@ _ERRORS: Final = Reference("error")
 """Where a call that fails says why, in words that may tell of what it was given (SPEC R7.2)."""
 
 
-def who_sees(plan: Layout, path: str) -> Visibility:
+def who_sees(plan: CheckedPlan, path: str) -> Visibility:
     """The calls that can ever see a value at, above or below a place. Raises `ExpressionError` where it is none.
 
     A path may go without its `†` where it begins with a kind that anything is of.
@@ -121,7 +121,7 @@ def _place(path: str, kinds: Container[str]) -> Reference:
     return place
 
 
-def _nothing_there(place: Reference, plan: Layout) -> str:
+def _nothing_there(place: Reference, plan: CheckedPlan) -> str:
     """That nothing is ever at a place, and at which it is that is called nearly so."""
     near = KnownPlaces(plan).nearest(place)
     hint = f", did you mean {near}?" if near is not None else ""

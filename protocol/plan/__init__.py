@@ -4,7 +4,7 @@
 `checking`    every structural error of a submission, at once
 `config`      settings of a submission
 `support`     what this version of the backend cannot run
-`layout`      the order and the lanes that a check has found
+`checked_plan`  the order and the lanes that a check has found
 `graph`       which call waits for which
 `waits`       what a call waits for, by what the context holds
 `places`      where a reader may find a value, and near misses

@@ -18,8 +18,8 @@ from ..limits import Limits, one_message_problems, plain
 from ..messages import DATA_TYPES, Message, is_chat
 from ..state.context import Context, message_problems
 from ..state.operations import read_operation
+from .checked_plan import CheckedPlan
 from .checking import Environment, RejectedCalls, check_calls
-from .layout import Layout
 from .submission import read_parts, within_limits
 
 _OF_THE_ENGINE = ("_call", "_chosen", "_date", "_path")
@@ -143,7 +143,7 @@ class SoFar:
     """What the operator said of tools when the run was submitted."""
 
 
-def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Layout:
+def check_amendment(value: Any, so_far: SoFar, known: Environment) -> CheckedPlan:
     """The layout of the new calls alone. Raises `Rejected` with every error, its pointers into the amendment."""
     if not isinstance(value, dict) or ("calls" in value) is ("solution" in value):
         raise Rejected([Problem("", 'an amendment must be an object with "calls", or with a "solution" that has them')])
@@ -171,7 +171,7 @@ def check_amendment(value: Any, so_far: SoFar, known: Environment) -> Layout:
         submission = replace(submission, is_template=is_template, first=first, is_in_loop=is_in_loop)
         return check_calls(submission, [*unknown, *problems], _narrowed(known, so_far), begun=_unfinished(so_far))
     except RejectedCalls as rejected:
-        raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.layout) from None
+        raise RejectedCalls((placed(problem, value) for problem in rejected.errors), rejected.plan) from None
     except Rejected as rejected:
         raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 

@@ -44,9 +44,9 @@ from ..paths import MISSING
 from ..schemas.costs import EXCEEDED
 from ..state.context import Context
 from ..state.labels import TRUSTED, marks_of
+from .checked_plan import CheckedPlan, Definitions, is_upfront, narrowed_tools, upfront_problems
 from .config import aside_problems
 from .lanes import Cycle, Unresolvable, lay_out, runs
-from .layout import Definitions, Layout, is_upfront, narrowed_tools, upfront_problems
 from .submission import Pointer, Submission, output_problems
 from .support import Reach
 
@@ -319,11 +319,11 @@ class Environment:
 
 
 class RejectedCalls(Rejected):
-    """A rejected submission whose calls could be laid out all the same: hints are made of its `layout`."""
+    """A rejected submission whose calls could be laid out all the same: its `plan` is what hints are made from."""
 
-    def __init__(self, errors: Iterable[Problem], layout: Layout) -> None:
+    def __init__(self, errors: Iterable[Problem], plan: CheckedPlan) -> None:
         super().__init__(errors)
-        self.layout = layout
+        self.plan = plan
 
 
 def check_calls(
@@ -332,7 +332,7 @@ def check_calls(
     known: Environment,
     *,
     begun: Mapping[str | None, Sequence[Call]] | None = None,
-) -> Layout:
+) -> CheckedPlan:
     """Check the calls of a submission that was read with these problems.
 
     `begun` are calls at work that may still write in their lanes. Raises `Rejected`.
@@ -369,7 +369,7 @@ def check_calls(
     writing = _writing(calls, begun)
     problems += output_problems(submission.output, context, writing, "solution", "output", is_in_loop=is_in_loop)
     behind_declared = {call.runner.name for call in calls if call.tool in submission.tools}
-    layout = Layout(
+    layout = CheckedPlan(
         submission=submission,
         context=context,
         calls=calls,
@@ -431,7 +431,7 @@ def asked_of(submission: Submission, known: Environment) -> ToolTrust:
 
 def toolbox_of(submission: Submission, known: Environment) -> Toolbox:
     """Everything that the calls of a submission may name."""
-    delegates = _Either(submission.delegates, known.delegates) if known.delegates is not None else None
+    delegates = CombinedDelegates(submission.delegates, known.delegates) if known.delegates is not None else None
     tools = narrowed_tools(submission, known.definitions) if is_upfront(submission) else submission.tools
     if submission.is_request:  # a model is shown all that the code takes
         registered = {name: signature for name in tools if (signature := known.activity(name)) is not None}
@@ -547,7 +547,7 @@ def _obstacle_problem(obstacle: Unresolvable | Cycle, submission: Submission) ->
 
 
 @dataclass(frozen=True)
-class _Either(Container[str]):
+class CombinedDelegates(Container[str]):
     """The delegates of a submission and those registered."""
 
     own: Mapping[str, Any]

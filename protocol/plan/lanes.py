@@ -17,7 +17,7 @@ from ..references import Expression, Reference
 from ..state.context import Context
 from .graph import Graph, Writers
 from .places import Holdings, Promises
-from .waits import Gathers, Joined, Waits
+from .waits import CrossLaneGraph, Gathers, Waits
 
 _NEXT_TICK: Final = "; the errors of a tick's calls can be read in the next tick"
 _LISTED_BEHIND: Final = "; a call reads the errors of the calls of its instance that are listed before it"
@@ -192,7 +192,9 @@ class _Builder:
     def join(self, lanes: Mapping[str | None, Lane]) -> None:
         """Note the cycles that pass through several lanes, and what gather calls find in no instance (SPEC R10.4)."""
         calls = {call.index: call for lane in lanes.values() for call in lane.calls}
-        joined = Joined(((lane.graph, lane.gathers) for lane in lanes.values()), {c.index for c in lanes[None].calls})
+        joined = CrossLaneGraph(
+            ((lane.graph, lane.gathers) for lane in lanes.values()), {c.index for c in lanes[None].calls}
+        )
         if not any(isinstance(problem, Cycle) for problem in self.problems):
             self._note(Cycle(cycle, tuple(calls[index].tool for index in cycle)) for cycle in joined.cycles())
         if self._unread:

@@ -20,13 +20,13 @@ from ..messages import Message
 from ..paths import nest
 from ..state.labels import marks_of
 from ..trust import shows_untrusted
+from .checked_plan import CheckedPlan, Promised
 from .config import SETTINGS, settings_of
-from .layout import Layout, Promised
 
 _WORD: Final = re.compile(r"\S{1,64}")
 
 
-def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
+def unsupported(plan: CheckedPlan, *, is_new: bool = True) -> list[Problem]:
     """What a backend of this version cannot do of a valid submission, each at its place in it.
 
     The settings of a run were looked at when it was new.
@@ -35,14 +35,14 @@ def unsupported(plan: Layout, *, is_new: bool = True) -> list[Problem]:
     return [*settings, *_delegate_settings(plan), *_promises(plan)]
 
 
-def _settings(plan: Layout) -> Iterator[Problem]:
+def _settings(plan: CheckedPlan) -> Iterator[Problem]:
     """Settings of later versions (SPEC R13, R14)."""
     for key in settings_of(plan.submission.config):
         if not (SETTINGS[key].in_submission or (SETTINGS[key].in_request and plan.submission.is_request)):
             yield _unsupported(key, "config", key)
 
 
-def _shown(plan: Layout) -> Iterator[Problem]:
+def _shown(plan: CheckedPlan) -> Iterator[Problem]:
     """What a model is shown of what others write, where that cannot be as it is asked (SPEC R16.3)."""
     config, is_request = plan.submission.config, plan.submission.is_request
     if not is_request and "show" in (config.get("trust") or {}):
@@ -66,7 +66,7 @@ def told_names(messages: Sequence[Message], *at: str | int) -> Iterator[Problem]
                 yield Problem(pointer(*at, position, key), text)
 
 
-def _delegate_settings(plan: Layout) -> Iterator[Problem]:
+def _delegate_settings(plan: CheckedPlan) -> Iterator[Problem]:
     """The same of the definitions of delegates."""
     for name, definition in plan.submission.delegates.items():
         config: Mapping[str, Any] | None = definition.get("config")
@@ -75,7 +75,7 @@ def _delegate_settings(plan: Layout) -> Iterator[Problem]:
                 yield _unsupported(key, "delegates", name, "config", key)
 
 
-def _promises(plan: Layout) -> Iterator[Problem]:
+def _promises(plan: CheckedPlan) -> Iterator[Problem]:
     """What is promised and not given, where nothing says how long a run is to wait for it (SPEC R6.3)."""
     for promised in plan.promised if "promise_seconds" not in plan.submission.config else ():
         if promised.needed:

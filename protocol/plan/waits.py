@@ -386,7 +386,7 @@ class Gathers:
         return tuple(call.index for call in self.calls if self.graph.directly_before(call.index))
 
 
-class Joined:
+class CrossLaneGraph:
     """One graph over all lanes, as gather calls join them; of the lanes that share their graphs, one stands for all."""
 
     def __init__(self, lanes: Iterable[tuple[Graph, Gathers | None]], shared: Collection[int]) -> None:

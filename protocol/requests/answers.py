@@ -29,9 +29,9 @@ from ..limits import (
 )
 from ..messages import EVERYWHERE, Message
 from ..paths import MISSING
+from ..plan.checked_plan import CheckedPlan
 from ..plan.checking import RejectedCalls, check_calls
 from ..plan.graph import Writers, sees
-from ..plan.layout import Layout
 from ..plan.submission import misfit_problems
 from ..references import Reference
 from ..schemas import CompiledSchema
@@ -65,7 +65,7 @@ from .schema import Explain, Request, advice_findings, compose, judge_asides
 # not there yet.
 
 
-def premature(layout: Layout) -> Iterator[Problem]:
+def premature(layout: CheckedPlan) -> Iterator[Problem]:
     """Latent calls whose result was written before what they refer to is there."""
     answered = [call for call in layout.calls if call.given is not MISSING]
     others = _Sight([call for call in layout.calls if call.given is MISSING])
@@ -132,7 +132,7 @@ class Answer:
 
     solution: Mapping[str, Any]
     """What was written, `calls` and `output` always there; without what only the wire requires."""
-    layout: Layout
+    layout: CheckedPlan
     """Of the calls that may run. The index of each is where it stands, counted from that of the first."""
     positions: tuple[int, ...]
     """Where in the solution's calls each of those stands."""
@@ -221,7 +221,7 @@ class _Reading:
             problems += self._output_problems(output)
         output = None if any(_call_of(problem) == "output" for problem in problems) else output
         problems += self._foreign(left)
-        layout: Layout | None = None
+        layout: CheckedPlan | None = None
         for left_rounds in reversed(range(ANSWERS_ROUNDS)):
             refused = {_call_of(problem) for problem in problems}
             gone = {index: call for index, call in left.items() if index in refused}
@@ -259,15 +259,15 @@ class _Reading:
         for calls in (self.begun or {}).values():
             yield from calls
 
-    def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[Layout | None, list[Problem]]:
+    def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[CheckedPlan | None, list[Problem]]:
         """The layout of calls that may all run; else what is wrong."""
-        layout: Layout | None = None
-        seen: Layout | None = None
+        layout: CheckedPlan | None = None
+        seen: CheckedPlan | None = None
         try:
             layout = seen = self._laid_out(calls, output)
             problems = list(premature(layout))
         except Rejected as rejected:
-            seen = rejected.layout if isinstance(rejected, RejectedCalls) else None
+            seen = rejected.plan if isinstance(rejected, RejectedCalls) else None
             problems = list(rejected.errors)
         about = {_call_of(problem) for problem in problems}
         for index, call in calls.items():
@@ -277,7 +277,7 @@ class _Reading:
             return layout, []
         return None, list(self.explain(RejectedCalls(problems, seen) if seen is not None else Rejected(problems)))
 
-    def _laid_out(self, calls: Mapping[int, Any], output: Any) -> Layout:
+    def _laid_out(self, calls: Mapping[int, Any], output: Any) -> CheckedPlan:
         """The calls as they would run. Raises `Rejected` with what is wrong with any of them."""
         submission = replace(
             self.request.submission,

@@ -1,4 +1,4 @@
-"""Slips of a model: texts of its calls and its output that read as references and are none (SPEC R12.6b).
+"""Near misses of a model: texts of its calls and its output that read as references and are none (SPEC R12.6b).
 
 A call with one does not run: what it would do with the text cannot be taken back. A text it is where each dagger is
 written `††`, or the tool says of the parameter `"_literal": true`.
@@ -28,11 +28,11 @@ from ..limits import (
     value_problems,
 )
 from ..messages import DATA_TYPES, EVERYWHERE, Message
+from ..near_misses import Literals, NamedPlaces, NearMiss, NearMisses, named_by, placeholder
 from ..paths import strings
 from ..plan.graph import PlaceIndex
 from ..plan.places import Promises
 from ..references import DAGGER, Expression, Reference, expression_in, parse_output_path
-from ..slips import Literals, NamedPlaces, Slip, Slips, named_by, placeholder
 from ..state.context import Context
 from ..state.fold import Fold
 from .reading import Unreadable, decoded
@@ -192,7 +192,7 @@ def slips_in(
 
     `begun` are calls at work that may still write.
     """
-    slips = Slips(_AnswerPlaces(request, messages, context, calls.values(), begun), is_certain=True)
+    slips = NearMisses(_AnswerPlaces(request, messages, context, calls.values(), begun), is_certain=True)
     listed = 0
     parts = [(("calls", at), *_read_of(request, call)) for at, call in calls.items()]
     for where, schema, value in (*parts, (("output",), request.schema, output)):
@@ -215,7 +215,7 @@ def slips_in(
                 break  # the call does not run by one of them
 
 
-def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str | int], text: str) -> Slip | None:
+def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str | int], text: str) -> NearMiss | None:
     """The slip that a text is in a call with effects which stands for the result of a call before it."""
     match where:
         case ("calls", int(position)) if slip := placeholder(
@@ -229,7 +229,7 @@ def _placeholder(request: Request, calls: Mapping[int, Any], where: Sequence[str
 def may_have_slips(request: Request, call: Any) -> bool:
     """Whether a text of a call would be a slip if the places were there that it may name."""
     schema, value = _read_of(request, call)
-    slips, literals = Slips(_AnyPlace(), is_certain=True), Literals(schema)
+    slips, literals = NearMisses(_AnyPlace(), is_certain=True), Literals(schema)
     return any(slips.of(text) is not None and not literals.has(at, text) for at, text in strings(value))
 
 

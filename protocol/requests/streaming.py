@@ -19,9 +19,9 @@ from ..calls.call import Call
 from ..errors import key_repeated
 from ..messages import EVERYWHERE, Message
 from ..paths import MISSING
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import parameter_places, scope_places, sees
 from ..plan.lanes import lay_out
-from ..plan.layout import Layout
 from ..references import DAGGER, Reference
 from .answers import Answer, AnswerError, joined_messages, read_answer
 from .invalid_calls import may_have_slips, places_written
@@ -181,7 +181,7 @@ class GrowingAnswer:
         return self._key == _CALLS and self._open[:2] == ["{", "["]
 
 
-def begin_answer(request: Request, text: str, messages: Sequence[Message], *, first: int) -> Layout:
+def begin_answer(request: Request, text: str, messages: Sequence[Message], *, first: int) -> CheckedPlan:
     """The calls that can begin of an answer of which only so much has been written. Raises `Unreadable`.
 
     `messages` and `first` as in `read_answer`, and the same until the end.

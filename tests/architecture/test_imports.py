@@ -158,11 +158,11 @@ def test_the_pure_core_calls_no_builtin_with_an_effect() -> None:
 
 ROOMS = (
     *("errors", "limits", "references", "paths", "messages", "templates", "schemas", "state", "calls", "plan"),
-    *("trust", "engine", "slips", "requests", "analysis", "hints", "facade"),
+    *("trust", "engine", "near_misses", "requests", "analysis", "hints", "facade"),
 )
 """The core's modules and folders: each imports only those before it."""
 BESIDE_EACH_OTHER = {
-    "slips": {"engine"},
+    "near_misses": {"engine"},
     "requests": {"engine"},
     "hints": {"engine", "requests"},
 }

@@ -16,9 +16,9 @@ from acts_celery.protocol import Context, Limits, Reference, Rejected, check_sub
 from acts_celery.protocol.analysis.visibility import reach_of
 from acts_celery.protocol.engine.events import Status
 from acts_celery.protocol.paths import nest
+from acts_celery.protocol.plan.checked_plan import CheckedPlan
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.plan.graph import Graph
-from acts_celery.protocol.plan.layout import Layout
 from acts_celery.protocol.plan.submission import null_problems, read_submission
 from acts_celery.protocol.requests import Answer, Fate, Request, compose, read_answer, read_request, render, render_tick
 from acts_celery.protocol.requests.data_blocks import Budget
@@ -486,7 +486,7 @@ class Streamed(Driver):
             self._random.choice(moves)()
             self._mischief(self._random)
 
-    def extend(self, layout: Layout) -> None:
+    def extend(self, layout: CheckedPlan) -> None:
         """Go on with more calls; what is at work stays so."""
         before, self._plan = self._lanes, layout  # type: ignore[assignment]  # a plan is a layout
         self._gathers = [call.index for call in layout.calls if call.gather]

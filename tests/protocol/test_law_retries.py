@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from acts_celery.protocol import Output, Plan, Rejected, check_submission
 from acts_celery.protocol.analysis.deployment import Checked, Coming, Forecast, LanePart, Refusal
 from acts_celery.protocol.analysis.order import order_findings
-from acts_celery.protocol.analysis.worlds import SeenCalls, Worlds, views_of
+from acts_celery.protocol.analysis.order_cases import OrderCases, SeenCalls, views_of
 from acts_celery.protocol.calls.call import call_of, element_index, element_of
 from acts_celery.protocol.calls.declarations import CONTRACT_CHANGED, Contract
 from acts_celery.protocol.calls.tools import GRANTED, PLAIN
@@ -645,7 +645,7 @@ def has_strays(view: SeenCalls) -> bool:
     return any(view.late_writers(*read) for read in places)
 
 
-def ends_in(worlds: Worlds, view: SeenCalls, world: int) -> dict[int, int | None]:
+def ends_in(worlds: OrderCases, view: SeenCalls, world: int) -> dict[int, int | None]:
     """What each call chooses in a world."""
     ends: dict[int, int | None] = {}
     for index, each in view.calls.items():
@@ -661,7 +661,7 @@ def test_a_run_with_the_choices_of_a_world_is_as_that_world_says(plan: Plan, num
     for view in (shared, *others):
         if has_strays(view) or has_strays(shared):
             continue
-        worlds = Worlds(view)
+        worlds = OrderCases(view)
         world = number % worlds.number
         run = Run(plan, ends_in(worlds, view, world), Random(seed))
         statuses = {index: s for lane in run.run().statuses.values() for index, s in lane.items()}

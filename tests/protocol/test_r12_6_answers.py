@@ -44,7 +44,7 @@ from .foreign_plans import calls_of
 from .laws import law
 from .schema_strategies import schema_values
 from .strategies import expressions
-from .test_analysis_slips import FOREIGN, TEXTS, slipped
+from .test_near_misses import FOREIGN, TEXTS, slipped
 from .test_scale import steps
 
 # Tools as functions of a provider's own tool calling: what they are, what calls of them are, what is told of them

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from ...protocol.engine.costs import Cost, is_all
 from ...protocol.engine.loop import LoopEnded, Stage, UsageCame
 from ...protocol.limits import size_of
-from ...protocol.plan.layout import Layout
+from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.requests.reading import Unreadable
 from ...protocol.requests.streaming import GrowingAnswer
 from ..broker.attempts import owner_token
@@ -225,13 +225,13 @@ class Answers:
             return work()
         return await self._services.validator.in_thread(self._view.run, work)
 
-    def _read_part(self, text: str) -> tuple[GrowingAnswer, Layout | None]:
+    def _read_part(self, text: str) -> tuple[GrowingAnswer, CheckedPlan | None]:
         """An answer of which so much has been written, and the calls that run of it. Raises `Unreadable`."""
         growing = GrowingAnswer()
         written = len(growing.feed(text))
         return growing, self._begun(growing.text_of_calls, written)
 
-    def _begun(self, text: str, written: int) -> Layout | None:
+    def _begun(self, text: str, written: int) -> CheckedPlan | None:
         """The calls that run of an answer of which so many are written; None where reading it is not worth it."""
         view, loop, (tick, before) = self._view, self._view.loop, self._read
         before = before if tick == loop.tick.number else 0

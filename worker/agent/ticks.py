@@ -30,9 +30,9 @@ from ...protocol.engine.loop import (
 from ...protocol.engine.outcomes import judge_output, output_labels
 from ...protocol.errors import shortened
 from ...protocol.messages import TRUST, digests, error_message, sent_bytes
+from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.config import SAMPLING
 from ...protocol.plan.lanes import Lane
-from ...protocol.plan.layout import Layout
 from ...protocol.requests import Answer, Fate, Request, read_answer, render, render_tick
 from ...protocol.requests.data_blocks import compact, shown_pictures, told_type
 from ...protocol.requests.reading import SAYS_NOTHING, Unreadable, find_answer, with_words, words_beside
@@ -65,7 +65,7 @@ class Solved:
     """An answer as it was read."""
 
     solution: Mapping[str, Any]
-    layout: Layout | None
+    layout: CheckedPlan | None
     """Of the calls that run."""
     positions: tuple[int, ...]
     """Where in the solution each of them stands."""
@@ -122,7 +122,7 @@ def read_solution(request: Request, said: Any, view: LoopView, checker: Checker)
     return _solved(request, answer, checker)
 
 
-def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> Layout | None:
+def read_part(request: Request, text: str, view: LoopView, checker: Checker) -> CheckedPlan | None:
     """The calls that run of an answer of which only so much has been written, those at work included (SPEC R13.8).
 
     None where it is not to be taken: it does not go on from what is known, nothing of it can begin, or it would pass
@@ -174,7 +174,7 @@ def unanswered(error: Mapping[str, str]) -> Solved:
     return replace(_NOTHING, errors=(TickError(error["type"], error["message"], ""),))
 
 
-def note_part(step: LoopStep, view: LoopView, text: str, layout: Layout) -> None:
+def note_part(step: LoopStep, view: LoopView, text: str, layout: CheckedPlan) -> None:
     """Write down how far an answer has come, and the calls that begin by it (SPEC R13.8)."""
     step.note(PartCame(text[len(view.loop.tick.text) :], view.first, layout.size))
     if layout.size > len(view.begun):
@@ -265,7 +265,7 @@ def note_closing(step: LoopStep, view: LoopView) -> None:
     step.note(closed, *([LoopEnded("completed", None, verdict.output)] if verdict.is_accepted else []))
 
 
-def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
+def write_calls(step: LoopStep, view: LoopView, plan: CheckedPlan) -> None:
     """Write the calls of a solution into their lanes, the global one first: what lanes share lies there. Some have
     begun: they stay as they are, so a lane to which nothing comes is left alone. So do those that clients have added.
     """
@@ -294,7 +294,7 @@ def write_calls(step: LoopStep, view: LoopView, plan: Layout) -> None:
     step.gathers = [(str(index), count) for index, count in counts.items()]
 
 
-def _told(plan: Layout, labels: Labels) -> Layout:
+def _told(plan: CheckedPlan, labels: Labels) -> CheckedPlan:
     """The calls, with the sources of what the model was shown that wrote them (SPEC R16.3)."""
 
     def told(calls: Iterable[Call]) -> tuple[Call, ...]:

@@ -22,7 +22,7 @@ from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.calls.trust import OperatorTrust, operator_problems
 from ...protocol.errors import pointer
 from ...protocol.messages import TRUST
-from ...protocol.plan.layout import Layout
+from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.submission import definition_problems
 from .. import limits
 from ..errors import ActivitiesError, WorkerError
@@ -53,7 +53,7 @@ def is_below(name: str, roots: Sequence[str]) -> bool:
     )
 
 
-L = TypeVar("L", bound=Layout)
+L = TypeVar("L", bound=CheckedPlan)
 
 
 class KnownDelegates(Container[str]):

@@ -28,8 +28,8 @@ from ...protocol.errors import pointer
 from ...protocol.facade import explained
 from ...protocol.paths import MISSING
 from ...protocol.plan.additions import SoFar, placed
+from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.checking import Environment, reach_of, unawaited_problems
-from ...protocol.plan.layout import Layout
 from ...protocol.plan.support import unsupported
 from ...protocol.requests import Request, read_request
 from ...protocol.requests.tool_texts import JSON, TOOLS, can_be_carried, first_schema
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ...protocol.analysis.visibility import Reach
 
 
-L = TypeVar("L", bound=Layout)
+L = TypeVar("L", bound=CheckedPlan)
 
 
 class FromParent(TypedDict, total=False):
@@ -157,7 +157,7 @@ class Checker:
         except Rejected as rejected:
             raise Rejected(placed(problem, value) for problem in rejected.errors) from None
 
-    def complete(self, layout: Layout) -> Layout:
+    def complete(self, layout: CheckedPlan) -> CheckedPlan:
         """The layout of a solution's calls, with what they name here. Raises `protocol.Rejected`."""
         complete = _supported(self._known_delegates.with_definitions(layout), is_new=False)
         if problems := list(unawaited_problems(complete.submission, complete.calls)):

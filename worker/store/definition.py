@@ -19,9 +19,9 @@ from ...protocol.calls.declarations import merged
 from ...protocol.calls.tools import Executor, Runner, Tool
 from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, said_of
 from ...protocol.messages import EVERYWHERE
+from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.graph import Graph, Writers
 from ...protocol.plan.lanes import Lane
-from ...protocol.plan.layout import Layout
 from ...protocol.plan.waits import Gathers, Waits
 from ...protocol.references import Reference, parse
 from ...protocol.trust import refuses_untrusted
@@ -369,7 +369,7 @@ def pack_definition(plan: Plan) -> bytes:
     )
 
 
-def _pack_contracts(plan: Layout) -> dict[str, Any]:
+def _pack_contracts(plan: CheckedPlan) -> dict[str, Any]:
     return {"contracts": dict(plan.contracts)} if plan.contracts else {}
 
 
@@ -428,7 +428,7 @@ def pack_lane(lane: Lane, *, is_template: bool) -> bytes:
     return pack({"calls": packed, **version, **pack_all_places(all_places_of(lane))})
 
 
-def pack_amendment(plan: Layout, awaited: frozenset[int]) -> bytes:
+def pack_amendment(plan: CheckedPlan, awaited: frozenset[int]) -> bytes:
     """What lanes share of an amendment: it goes into the global lane."""
     return pack(
         {

@@ -1,12 +1,12 @@
-"""Worlds: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
+"""OrderCases: all the ways in which the calls that a lane sees can turn out (SPEC R4.4, R6.5, R6.6).
 
-A *world* is one choice for each call that chooses: the alternative it writes, a failure where others read something
+A *case* is one choice for each call that chooses: the alternative it writes, a failure where others read something
 else then, and of a value whose readers take different ones, who takes it. Up to `limits.MOST_WORLDS` there are all of
-them, beyond that so many by a fixed seed. What is so in some worlds is a set in the bits of a number, so one pass over
-the calls finds for all worlds at once which calls run. Which calls have ended before another starts is found world by
-world, where it is asked.
+them, beyond that so many by a fixed seed. What is so in some cases is a set in the bits of a number, so one pass over
+the calls finds for all cases at once which calls run. Which calls have ended before another starts is found case by
+case, where it is asked.
 
-The rules are those of `engine.readiness`, applied to sets of worlds; a law holds the two against each other.
+The rules are those of `engine.readiness`, applied to sets of cases; a law holds the two against each other.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .. import limits
 from ..calls.call import Call
 from ..messages import ERROR
 from ..paths import MISSING
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Graph, ReadPlaces, Writers, places_read
 from ..plan.lanes import Lane
-from ..plan.layout import Layout
 from ..plan.places import Holdings
 from ..references import Expression, Reference
 from ..state.fold import Fold
@@ -92,9 +92,9 @@ class SeenCalls:
         return [call for call in dict.fromkeys(later) if call in self.calls]
 
 
-def views_of(layout: Layout) -> Iterator[SeenCalls]:
+def views_of(plan: CheckedPlan) -> Iterator[SeenCalls]:
     """What the lanes see, the global one first; lanes that hold the same of what is read are one view."""
-    context, lanes = layout.context, layout.lanes
+    context, lanes = plan.context, plan.lanes
     shared = lanes.get(None, Lane(None, (), Graph({})))
     order = {node: position for position, node in enumerate(shared.graph.in_order())}
     of_all = Writers(shared.calls)
@@ -136,13 +136,13 @@ def _after(calls: Sequence[int], index: int) -> Sequence[int]:
 _NEVER_FAILING: Final = (1 << limits.MOST_WORLDS // 8) - 1
 
 Bits = int
-"""A set of worlds, or of calls."""
+"""A set of cases, or of calls."""
 Refused = frozenset[int]
 """The readers that do not take a value."""
 
 
-class Worlds:
-    """Who runs and who writes what in each world of a view."""
+class OrderCases:
+    """Who runs and who writes what in each case of a view."""
 
     def __init__(self, view: SeenCalls, refusals: Sequence[Sequence[Refused]] = (), *, is_exact: bool = True) -> None:
         """`refusals` has the ways in which each value decides between its readers; `is_exact` if those are all."""
@@ -167,27 +167,27 @@ class Worlds:
         if number > limits.MOST_WORLDS:
             rare = dice() & dice() & ~_NEVER_FAILING
             self._failed = {index: bits & (rare | dice() & ~_NEVER_FAILING) for index, bits in self._failed.items()}
-        self.calm: Bits = self.all & ~reduce(or_, self._failed.values(), 0)
-        """The worlds in which no call fails."""
+        self.without_failures: Bits = self.all & ~reduce(or_, self._failed.values(), 0)
+        """The cases in which no call fails."""
         self.ran: dict[int, Bits] = {}
-        """Call -> the worlds in which it is carried out."""
+        """Call -> the cases in which it is carried out."""
         self._there: dict[tuple[int, Reference], Bits] = {}
         self._run()
 
     def wrote(self, index: int, place: Reference) -> Bits:
-        """The worlds in which a call writes at a place, above or below it; in `error`, in which it fails."""
+        """The cases in which a call writes at a place, above or below it; in `error`, in which it fails."""
         if place.kind == ERROR:
             return self.ran[index] & self._failed.get(index, 0)
         groups = enumerate(self._view.calls[index].alternatives)
         return reduce(or_, (self.chose(index, n) for n, group in groups if any(map(place.overlaps, group))), 0)
 
     def chose(self, index: int, number: int) -> Bits:
-        """The worlds in which a call writes one of its alternatives."""
+        """The cases in which a call writes one of its alternatives."""
         ran = self.ran[index] & ~self._failed.get(index, 0)
         return ran & self._chosen[index][number] if index in self._chosen else ran
 
     def taken(self, index: int, expression: Expression) -> list[Bits]:
-        """For each alternative of what a call reads the worlds in which it is read (SPEC R6.5)."""
+        """For each alternative of what a call reads the cases in which it is read (SPEC R6.5)."""
         found, left = [], self.all
         for group in expression.alternatives:
             there = reduce(and_, (self._there[index, place] for place in group))
@@ -195,11 +195,11 @@ class Worlds:
             left &= ~there
         return found
 
-    def before(self, world: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
-        """Call -> the calls asked for, by their bits, that have ended, or are skipped, in this world when it starts."""
+    def before(self, case: int, asked: Mapping[int, Bits]) -> dict[int, Bits]:
+        """Call -> the calls asked for, by their bits, that have ended, or are skipped, in this case when it starts."""
         starts: dict[int, Bits] = {}
         ended: dict[int, Bits] = {}
-        bit = 1 << world
+        bit = 1 << case
         for graph, nodes in zip(self._view.graphs, self._view.nodes, strict=True):
             for node in nodes:
                 if node < 0:
@@ -289,7 +289,7 @@ def _behind(graph: Graph) -> dict[int, Reference]:
 
 
 def _divided(sizes: Sequence[int], number: int) -> Iterator[list[Bits]]:
-    """All worlds divided by each choice, so that every combination occurs in one of them."""
+    """All cases divided by each choice, so that every combination occurs in one of them."""
     stride = 1
     for size in sizes:
         period = stride * size
@@ -309,5 +309,5 @@ def _sampled(sizes: Sequence[int], dice: Callable[[], Bits]) -> Iterator[list[Bi
 
 
 def _half(number: int) -> Bits:
-    """Half of the worlds by chance, always the same ones for a number."""
+    """Half of the cases by chance, always the same ones for a number."""
     return int.from_bytes(shake_128(b"%d" % number).digest(limits.MOST_WORLDS // 8), "big")

@@ -1,4 +1,4 @@
-"""Layout: a valid submission's calls as they will run: in which lanes, on which context, in what order (SPEC R6.7)."""
+"""A checked plan: the calls of a valid submission as they will run: in which lanes, in what order (SPEC R6.7)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .graph import Graph, ReadPlaces
 from .lanes import Lane, Unresolvable
 from .places import KIND, Promises
 from .submission import Submission
-from .waits import Joined
+from .waits import CrossLaneGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Promised:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CheckedPlan:
     """What a check has found out; all else that is known before anything runs follows from it."""
 
     submission: Submission
@@ -83,7 +83,7 @@ class Layout:
     def trust(self) -> Mapping[str, ToolTrust]:
         """What is said of the tools and the code that its calls name or may name, where anything is (SPEC R16.1)."""
         names = dict.fromkeys((*(name for call in self.calls for name in (call.tool, call.runner.name)), *self.reach))
-        told = {name: ToolTrust.together(self._said_of(name)) for name in names}
+        told = {name: ToolTrust.together(self._tool_trust_of(name)) for name in names}
         return {name: said for name, said in told.items() if said}
 
     @property
@@ -91,7 +91,7 @@ class Layout:
         """Whether a call with effects fails where others would decide on it, and is not held (SPEC R16.4)."""
         return refuses_untrusted(self.submission.config)
 
-    def _said_of(self, name: str) -> Iterator[ToolTrust]:
+    def _tool_trust_of(self, name: str) -> Iterator[ToolTrust]:
         for tools in (self.tools, self.signatures, self.submission.tools):
             if (tool := tools.get(name)) is not None:
                 yield tool.trust
@@ -208,7 +208,7 @@ class Layout:
         if not self.is_joined:
             return None
         shared = {call.index for call in self.lanes[None].calls}
-        return Joined(((lane.graph, lane.gathers) for lane in self.lanes.values()), shared).levels()
+        return CrossLaneGraph(((lane.graph, lane.gathers) for lane in self.lanes.values()), shared).levels()
 
     @cached_property
     def waves(self) -> tuple[tuple[int, ...], ...]:

@@ -18,8 +18,8 @@ from . import limits
 from .errors import ExpressionError, Speller, shortened
 from .messages import DATA_TYPES
 from .paths import index_or_key
+from .plan.checked_plan import CheckedPlan
 from .plan.graph import Writers
-from .plan.layout import Layout
 from .plan.places import KIND, Places, Promises, WrittenPlaces
 from .references import DAGGER, Expression, Path, Reference, expression_in, is_expression
 from .schemas.walk import named_below, parts_of
@@ -203,7 +203,7 @@ def _path_in(text: str) -> Path | None:
     return path or None
 
 
-# Slips: a text that reads as a reference, in whatever system's way, and is none (SPEC R2.2, R12.6b).
+# Near misses: a text that reads as a reference, in whatever system's way, and is none (SPEC R2.2, R12.6b).
 #
 # In a plan a slip is a finding. In a model's answer it is an error, so only what is certain counts there: not what
 # stands in brackets, and no place that is not known, but for a reference inside a longer text.
@@ -223,7 +223,7 @@ _BARE: Final = re.compile(rf"{NAME}{STEP}+")
 
 
 @dataclass(frozen=True, slots=True)
-class Slip:
+class NearMiss:
     """What is said of a text."""
 
     code: str
@@ -239,7 +239,7 @@ def _never(_: Reference) -> bool:
 
 
 @dataclass(frozen=True)
-class Slips:
+class NearMisses:
     """Tells what is wrong with texts, by the places that there are.
 
     `is_shown` tells of a place whether whoever carries out the call sees it: then a template of another system may be
@@ -250,13 +250,13 @@ class Slips:
     is_shown: Callable[[Reference], bool] = _never
     is_certain: bool = False
 
-    def of(self, text: str) -> Slip | None:
+    def of(self, text: str) -> NearMiss | None:
         """The slip that a text is."""
         if is_expression(text) or len(text) <= 2:
             return None
         return self._whole(text) or self._embedded(text)
 
-    def _whole(self, text: str) -> Slip | None:
+    def _whole(self, text: str) -> NearMiss | None:
         """What is said of a text that is nothing but a place."""
         said, stripped = f"has the text {shortened(text)!r}", text.strip()
         blank = expression_in(stripped) if text[:1].isspace() else None
@@ -269,7 +269,7 @@ class Slips:
                     return _slip("ACT302", why, str(meant)) if not self.is_shown(meant) else None
                 is_braced = "." in name or stripped.startswith(("{{", "${"))  # `$5` and `$HOME` are texts
                 if is_sign and is_braced and re.fullmatch(PATH, name.strip()) and not self.is_certain:
-                    return Slip("ACT302", why, "write a reference such as †state.user.name", None)
+                    return NearMiss("ACT302", why, "write a reference such as †state.user.name", None)
         meant = self.places.meant(stripped) if _BARE.fullmatch(stripped) else None
         if meant is not None and (not self.is_certain or self._is_path(stripped, meant)):
             why = f"{said}, which names a place and has no †: it stays a text"
@@ -283,12 +283,12 @@ class Slips:
         kind = re.match(NAME, text)
         return (kind is not None and kind[0] == place.kind) or self.places.is_named(place)
 
-    def _embedded(self, text: str) -> Slip | None:
+    def _embedded(self, text: str) -> NearMiss | None:
         """References inside a longer text."""
         if (found := as_template(text, self._read)) is None:
             return None
         why = f"has {found.found[0][0]!r} inside a text, where nothing is read"
-        return Slip("ACT305", why, found.remedy, found.corrected)
+        return NearMiss("ACT305", why, found.remedy, found.corrected)
 
     def _read(self, name: str, form: PlaceForm) -> Reference | None:
         """What is meant to be read inside a text."""
@@ -303,7 +303,7 @@ class Slips:
         return place if place is not None and not self.is_shown(place) else None
 
 
-def placeholder(text: str, count: int, written: Callable[[int], Sequence[Reference]]) -> Slip | None:
+def placeholder(text: str, count: int, written: Callable[[int], Sequence[Reference]]) -> NearMiss | None:
     """The slip that a whole text is which stands for the result of a step in plans of other systems: `$1`, `#E1`,
     `<GENERATED>-0`. `count` calls stand before its own, and `written` gives the places that one of them writes.
     """
@@ -317,7 +317,7 @@ def placeholder(text: str, count: int, written: Callable[[int], Sequence[Referen
     places = written(at) if at < count else ()
     if len(places) == 1:
         return _slip("ACT302", why, str(places[0]))
-    return Slip("ACT302", why, "write the place that the other call writes, such as †state.found", None)
+    return NearMiss("ACT302", why, "write the place that the other call writes, such as †state.found", None)
 
 
 class Literals:
@@ -370,8 +370,8 @@ def named_by(text: str, patterns: Iterable[re.Pattern[str]] = (*_TEMPLATES, *_BR
     return next((match[1] for each in patterns if (match := each.fullmatch(text)) is not None), None)
 
 
-def _slip(code: str, why: str, corrected: str) -> Slip:
-    return Slip(code, why, f"write {corrected}", corrected)
+def _slip(code: str, why: str, corrected: str) -> NearMiss:
+    return NearMiss(code, why, f"write {corrected}", corrected)
 
 
 # Known places: where anything is, or may come to be, for any reader; and which of them a text was meant to name.
@@ -380,16 +380,16 @@ def _slip(code: str, why: str, corrected: str) -> Slip:
 class KnownPlaces(Places, NamedPlaces):
     """What the context of a submission holds and its calls write, in whatever instance."""
 
-    def __init__(self, layout: Layout, *, most_instances: int = limits.MOST_INSTANCES) -> None:
-        context = layout.context
-        self._layout = layout
+    def __init__(self, plan: CheckedPlan, *, most_instances: int = limits.MOST_INSTANCES) -> None:
+        context = plan.context
+        self._plan = plan
         self._of = {name: context.fold(name) for name in (None, *islice(context.instances, most_instances))}
         self._known: dict[Reference, bool] = {}
-        super().__init__(tuple(self._of.values()), [WrittenPlaces(layout.calls)], Speller(likeness=limits.LIKENESS))
+        super().__init__(tuple(self._of.values()), [WrittenPlaces(plan.calls)], Speller(likeness=limits.LIKENESS))
 
     @cached_property
     def _writers(self) -> Writers:
-        return Writers(self._layout.calls)
+        return Writers(self._plan.calls)
 
     def has(self, place: Reference) -> bool:
         """Whether a reader finds a value at a place, or a call writes there, above it or below it."""
@@ -403,20 +403,20 @@ class KnownPlaces(Places, NamedPlaces):
 
     def is_held(self, place: Reference) -> bool:
         """Whether the context holds a value at a place, or promises one, for some reader."""
-        return any(fold.exists(place) for fold in self._folds) or is_promised(self._layout, place)
+        return any(fold.exists(place) for fold in self._folds) or is_promised(self._plan, place)
 
     def holder(self, place: Reference) -> str | None:
         """An instance that holds a value at a place which nothing global has, or in which a call writes there."""
-        if self._layout.context.fold().exists(place):
+        if self._plan.context.fold().exists(place):
             return None
         writers = {index for line in self._writers.lines(place) for index in line.calls[: limits.MOST_INSTANCES]}
-        calls = [self._layout.calls[index - self._layout.submission.first] for index in sorted(writers)]
+        calls = [self._plan.calls[index - self._plan.submission.first] for index in sorted(writers)]
         if any(call.instance is None for call in calls):
             return None
         held = (name for name, fold in self._of.items() if name is not None and fold.exists(place))
         return next(held, calls[0].instance if calls else None)
 
 
-def is_promised(layout: Layout, place: Reference) -> bool:
+def is_promised(plan: CheckedPlan, place: Reference) -> bool:
     """Whether an input may come with a value at a place: its schema names the place, or one above (SPEC R6.3)."""
-    return place.kind == KIND and Promises(layout.submission.context).name(place)
+    return place.kind == KIND and Promises(plan.submission.context).name(place)

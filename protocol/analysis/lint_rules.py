@@ -19,16 +19,16 @@ from ..calls.tools import Executor, Tool
 from ..calls.trust import ToolTrust, said_of
 from ..errors import Speller, pointer, segments, squeezed
 from ..messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
+from ..near_misses import KnownPlaces, Literals, NearMiss, NearMisses, named_by, placeholder
 from ..paths import MISSING, strings
+from ..plan.checked_plan import CheckedPlan
 from ..plan.config import ON_REQUEST, is_asked
 from ..plan.graph import Readers, ReadPlaces, places_seen, scope_places
-from ..plan.layout import Layout
 from ..plan.places import KIND
 from ..references import DAGGER, Reference, expression_in
 from ..schemas import conjuncts, excerpt
 from ..schemas.algebra import Algebra, is_empty
 from ..schemas.walk import found
-from ..slips import KnownPlaces, Literals, Slip, Slips, named_by, placeholder
 from ..trust import Proof, Way
 from .findings import Finding, listed, on_call
 
@@ -43,43 +43,43 @@ _CALLS: Final = (("parameters",), ("input_schema",), ("inputSchema",), ("functio
 _RESULTS: Final = ("output_schema", "outputSchema")
 
 
-def surrounding_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+def lint_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     """Everything that follows from what stands around the calls' parameters."""
-    yield from _empty_scopes(layout, places)
-    yield from _wide_scopes(layout)
-    yield from _left_out(layout)
-    yield from _idle_properties(layout)
-    yield from _missing_paths(layout)
-    yield from _wrapped_tools(layout)
-    yield from _uncallable_tools(layout)
-    yield from _hidden_data(layout)
-    yield from _misspelt_types(layout)
-    yield from _never_written(layout, places)
-    yield from _not_asked(layout)
-    yield from _gathered_in_sight(layout)
-    yield from _hidden_inputs(layout, places)
-    yield from _unfit_inputs(layout)
-    yield from _indexes_of_nothing(layout, places)
+    yield from _empty_scopes(plan, places)
+    yield from _wide_scopes(plan)
+    yield from _left_out(plan)
+    yield from _idle_properties(plan)
+    yield from _missing_paths(plan)
+    yield from _wrapped_tools(plan)
+    yield from _uncallable_tools(plan)
+    yield from _hidden_data(plan)
+    yield from _misspelt_types(plan)
+    yield from _never_written(plan, places)
+    yield from _not_asked(plan)
+    yield from _gathered_in_sight(plan)
+    yield from _hidden_inputs(plan, places)
+    yield from _unfit_inputs(plan)
+    yield from _indexes_of_nothing(plan, places)
 
 
-def _gathered_in_sight(layout: Layout) -> Iterator[Finding]:
+def _gathered_in_sight(plan: CheckedPlan) -> Iterator[Finding]:
     """What calls gather from all instances and write where the scopes of instances' calls read (SPEC R8.3b)."""
-    is_template = layout.submission.is_template
-    scoped = (call for call in layout.calls if not call.gather and (is_template or call.instance is not None))
+    is_template = plan.submission.is_template
+    scoped = (call for call in plan.calls if not call.gather and (is_template or call.instance is not None))
     readers = Readers(scoped, scope_places)
-    for call in islice((call for call in layout.calls if call.gather), limits.MOST_SCOPES):
+    for call in islice((call for call in plan.calls if call.gather), limits.MOST_SCOPES):
         for place in call.written:
             if seeing := sorted(set(readers.at(place))):
                 some = "call" if len(seeing) == 1 else "calls"
                 why = f"gathers from all instances into {place}, which is in the _scopes of {some} {listed(seeing)}"
                 why += ": each instance may see there what the others hold"
                 remedy = f"write it to a kind of its own, such as †{call.tool}, or list narrower scopes"
-                yield on_call(layout, "ACT411", call, why, remedy, *place_in(call.raw, "_outputPath"))
+                yield on_call(plan, "ACT411", call, why, remedy, *place_in(call.raw, "_outputPath"))
 
 
-def _hidden_inputs(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+def _hidden_inputs(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     """Parameters of delegates that take the place of what is in their scoped input (SPEC R9.2)."""
-    for call in layout.calls:
+    for call in plan.calls:
         is_delegate = call.runner.executor is Executor.DELEGATE
         scoped = [scope for scope in call.scopes if scope.kind == KIND] if is_delegate else []
         seen = ReadPlaces(scoped)
@@ -88,37 +88,35 @@ def _hidden_inputs(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
             if value != str(place) and seen.overlap(place) and places.has(place):
                 why = f"has the parameter {name!r}, which hides {place} of its _scopes from its delegate"
                 remedy = f'give the parameter another name, or leave {place} out of "_scopes"'
-                yield on_call(layout, "ACT412", call, why, remedy, name)
+                yield on_call(plan, "ACT412", call, why, remedy, name)
 
 
-def _unfit_inputs(layout: Layout) -> Iterator[Finding]:
+def _unfit_inputs(plan: CheckedPlan) -> Iterator[Finding]:
     """Parameters of delegates that do not fit the input they declare, whatever is read (SPEC R9.2). What is missing may
     come with the scopes.
     """
-    definitions = layout.submission.delegates
-    is_delegate = (
-        call.runner.executor is Executor.DELEGATE and call.runner.name in definitions for call in layout.calls
-    )
-    for call in islice(compress(layout.calls, is_delegate), limits.MOST_DELEGATES):
+    definitions = plan.submission.delegates
+    is_delegate = (call.runner.executor is Executor.DELEGATE and call.runner.name in definitions for call in plan.calls)
+    for call in islice(compress(plan.calls, is_delegate), limits.MOST_DELEGATES):
         for problem in input_misfit(definitions[call.runner.name], call):
             if not problem.pointer:
                 continue
             why = f"does not fit the input that its delegate {call.runner.name} declares: {problem.message}"
             remedy = "change what the call gives, or the schema that the delegate declares"
-            yield on_call(layout, "ACT207", call, why, remedy, *segments(problem.pointer))
+            yield on_call(plan, "ACT207", call, why, remedy, *segments(problem.pointer))
 
 
-def _indexes_of_nothing(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+def _indexes_of_nothing(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     """Digits in an output path that are an index, where nothing makes the list: a key is meant (SPEC R3.5)."""
-    written = ((call, place, depth) for call in layout.calls for place in call.written for depth in _indexes(place))
+    written = ((call, place, depth) for call in plan.calls for place in call.written for depth in _indexes(place))
     for call, place, depth in islice(written, limits.MOST_SCOPES):
         above = Reference(place.kind, place.path[:depth])
-        making = (each for other in layout.calls for each in other.written if depth not in _indexes(each))
+        making = (each for other in plan.calls for each in other.written if depth not in _indexes(each))
         if places.is_held(above) or any(map(above.overlaps, making)):
             continue
         why = f"writes to {place}, where {place.path[depth]} is an index beyond the end of a list that nothing makes"
         key = Reference(place.kind, (*above.path, str(place.path[depth]), *place.path[depth + 1 :]))
-        yield on_call(layout, "ACT205", call, why, f"write {key} for a key", *place_in(call.raw, "_outputPath"))
+        yield on_call(plan, "ACT205", call, why, f"write {key} for a key", *place_in(call.raw, "_outputPath"))
 
 
 def _indexes(place: Reference) -> list[int]:
@@ -126,19 +124,19 @@ def _indexes(place: Reference) -> list[int]:
     return [depth for depth, segment in enumerate(place.path) if depth and isinstance(segment, int) and segment > 0]
 
 
-def _not_asked(layout: Layout) -> Iterator[Finding]:
+def _not_asked(plan: CheckedPlan) -> Iterator[Finding]:
     """Advisors for another moment than the request (SPEC R15.1)."""
-    for index, message in enumerate(layout.submission.context):
+    for index, message in enumerate(plan.submission.context):
         if message.get("type") == "advisor" and not is_asked(message):
             why = f"advisor {message.get('id')!r} is not asked: its moment is {message['on']!r}, and not {ON_REQUEST!r}"
             yield Finding("ACT409", why, (), pointer("context", index, "on"), f'write "on": "{ON_REQUEST}"')
 
 
-def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+def _empty_scopes(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     """Scopes that show nothing, where another one would: it is misspelt, or only an instance has it."""
-    for call in layout.calls:
+    for call in plan.calls:
         at = place_in(call.raw, "_scopes")
-        is_global = call.instance is None and not call.gather and not layout.submission.is_template
+        is_global = call.instance is None and not call.gather and not plan.submission.is_template
         for index, scope in enumerate(call.scopes if not call.is_note else ()):
             if scope.kind == ERROR or scope.kind in TEXT_TYPES:
                 continue
@@ -147,16 +145,16 @@ def _empty_scopes(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
             if not places.has(scope):
                 if (near := places.nearest(scope)) is not None:
                     why += ": the context does not hold it and no call writes it"
-                    yield on_call(layout, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
+                    yield on_call(plan, "ACT401", call, why, f"write {near if near.path else near.kind}", *where)
             elif is_global and (name := places.holder(scope)):
                 why += f": it has no _instance, and only instances such as {name!r} hold it"
-                yield on_call(layout, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
+                yield on_call(plan, "ACT402", call, why, f'give the call "_instance": "{name}"', *where)
 
 
-def _wide_scopes(layout: Layout) -> Iterator[Finding]:
+def _wide_scopes(plan: CheckedPlan) -> Iterator[Finding]:
     """Whole kinds in scopes for which alone a call waits for others (SPEC R8.3a); errors cannot be had narrower."""
-    calls = {call.index: call for call in layout.calls}
-    shown = ((graph, index) for graph in layout.graphs for index in graph.scopes)
+    calls = {call.index: call for call in plan.calls}
+    shown = ((graph, index) for graph in plan.graphs for index in graph.scopes)
     wide = (each for each in shown if any(map(_is_wide, each[0].scopes[each[1]])))
     for graph, index in islice(wide, limits.MOST_SCOPES):
         whole = [scope for scope in graph.scopes[index] if _is_wide(scope)]
@@ -167,65 +165,65 @@ def _wide_scopes(layout: Layout) -> Iterator[Finding]:
             place = next((str(own) for own in calls[delaying[0]].written if own.kind in kinds), "")
             why = f"has all of {kinds} in its _scopes and waits for calls {listed(delaying)} only because of that"
             remedy = f"list the places that it needs, such as {place}, to let it run at the same time"
-            yield on_call(layout, "ACT403", calls[index], why, remedy, *place_in(calls[index].raw, "_scopes"))
+            yield on_call(plan, "ACT403", calls[index], why, remedy, *place_in(calls[index].raw, "_scopes"))
 
 
 def _is_wide(scope: Reference) -> bool:
     return not scope.path and scope.kind != ERROR
 
 
-def _left_out(layout: Layout) -> Iterator[Finding]:
+def _left_out(plan: CheckedPlan) -> Iterator[Finding]:
     """Scope waits that would close a cycle, and so are none (SPEC R8.3a)."""
-    calls = {call.index: call for call in layout.calls}
-    for reader, pairs in groupby(sorted(layout.dropped_waits), key=itemgetter(0)):
+    calls = {call.index: call for call in plan.calls}
+    for reader, pairs in groupby(sorted(plan.dropped_waits), key=itemgetter(0)):
         some = listed([writer for _, writer in pairs])
         why = f"does not wait for calls {some}, which write in its _scopes: they wait for it"
         remedy = "list the places that it needs, or take the reference out that closes the cycle"
-        yield on_call(layout, "ACT408", calls[reader], why, remedy, *place_in(calls[reader].raw, "_scopes"))
+        yield on_call(plan, "ACT408", calls[reader], why, remedy, *place_in(calls[reader].raw, "_scopes"))
 
 
-def _idle_properties(layout: Layout) -> Iterator[Finding]:
+def _idle_properties(plan: CheckedPlan) -> Iterator[Finding]:
     """Meta-properties without effect: a method without a path, a result beside what gives one."""
-    for call in layout.calls:
+    for call in plan.calls:
         if call.output is None and call.raw.get("_outputMethod") is not None:
             why = "has an _outputMethod and no _outputPath: its result goes nowhere"
-            yield on_call(layout, "ACT404", call, why, "add an _outputPath", "_outputMethod")
+            yield on_call(plan, "ACT404", call, why, "add an _outputPath", "_outputMethod")
         if call.raw.get("_output") is not None and call.runner.executor is not Executor.LATENT:
-            is_certain = call.runner.executor is Executor.DELEGATE or call.runner.name in layout.contracts
+            is_certain = call.runner.executor is Executor.DELEGATE or call.runner.name in plan.contracts
             if is_certain or call.properties.get("_activity"):
                 why = (
                     f"has an _output, which has no effect: {call.runner.executor} {call.runner.name!r} gives the result"
                 )
-                yield on_call(layout, "ACT404", call, why, "leave _output out", "_output")
+                yield on_call(plan, "ACT404", call, why, "leave _output out", "_output")
 
 
-def _missing_paths(layout: Layout) -> Iterator[Finding]:
+def _missing_paths(plan: CheckedPlan) -> Iterator[Finding]:
     """Calls without an output path, of tools that say which it may be, or whose code gives a result (SPEC R5.1)."""
-    limiting = {name: _limits_path(tool) for name, tool in layout.tools.items()}
-    for call in layout.calls:
+    limiting = {name: _limits_path(tool) for name, tool in plan.tools.items()}
+    for call in plan.calls:
         if call.output is not None:
             continue
         if limit := limiting.get(call.tool):
             why = f"has no _outputPath, and its tool says what that may be ({limit}): its result goes nowhere"
-            yield on_call(layout, "ACT405", call, why, "add an _outputPath that the tool admits")
-        elif (giver := giver_of(layout, call)) is not None:
+            yield on_call(plan, "ACT405", call, why, "add an _outputPath that the tool admits")
+        elif (giver := giver_of(plan, call)) is not None:
             why = f"has no _outputPath, and {giver}: its result goes nowhere"
             place = Reference("state", (call.tool,))
-            yield on_call(layout, "ACT405", call, why, f'add an _outputPath, such as "{place}"')
+            yield on_call(plan, "ACT405", call, why, f'add an _outputPath, such as "{place}"')
 
 
-def giver_of(layout: Layout, call: Call) -> str | None:
+def giver_of(plan: CheckedPlan, call: Call) -> str | None:
     """Who says that an explicit call has a result, as a clause: its tool, or whoever carries it out."""
     name, executor = call.runner.name, call.runner.executor
     if executor is Executor.LATENT:
         return None
-    if (tool := layout.tools.get(call.tool)) is not None and tool.gives_result:
+    if (tool := plan.tools.get(call.tool)) is not None and tool.gives_result:
         return f"its tool {tool.name!r} says what it gives"
     if executor is Executor.ACTIVITY:
-        signature = layout.signatures.get(name)
+        signature = plan.signatures.get(name)
         gives = signature is not None and signature.gives_result
         return f"its activity {name!r} says what it gives" if gives else None
-    return f"its delegate {name!r} gives one" if name in {*layout.submission.delegates, *layout.giving} else None
+    return f"its delegate {name!r} gives one" if name in {*plan.submission.delegates, *plan.giving} else None
 
 
 def _limits_path(tool: Tool) -> str | None:
@@ -235,33 +233,33 @@ def _limits_path(tool: Tool) -> str | None:
     return next(words, None)
 
 
-def _wrapped_tools(layout: Layout) -> Iterator[Finding]:
+def _wrapped_tools(plan: CheckedPlan) -> Iterator[Finding]:
     """Tools declared as in other systems, whose schema then means nothing (SPEC R4.1)."""
-    for name in dict.fromkeys(call.tool for call in layout.calls):
-        tool = layout.submission.tools.get(name)
+    for name in dict.fromkeys(call.tool for call in plan.calls):
+        tool = plan.submission.tools.get(name)
         where = calls_inside(tool.declaration) if tool is not None else None
         if where is not None:
-            calls = tuple(islice((call.index for call in layout.calls if call.tool == name), limits.MOST_NAMED))
+            calls = tuple(islice((call.index for call in plan.calls if call.tool == name), limits.MOST_NAMED))
             why = f"the tool {name!r} has its schema under {where}, where it has no effect: any call fits"
             yield Finding("ACT406", why, calls, None, f"replace the declaration by what stands under {where}")
 
 
-def _uncallable_tools(layout: Layout) -> Iterator[Finding]:
+def _uncallable_tools(plan: CheckedPlan) -> Iterator[Finding]:
     """Tools of a request whose schemas contradict themselves (SPEC R12.4)."""
     algebra = Algebra()
-    for name, tool in layout.submission.tools.items() if layout.submission.is_request else ():
+    for name, tool in plan.submission.tools.items() if plan.submission.is_request else ():
         calls = excerpt({"type": "object", "allOf": [tool.document]}, tool.document)
         if is_empty(algebra.made_of(calls)):
             why = f"no call of the tool {name!r} can be valid, whatever the model writes: its schema admits none"
-            where = pointer(*layout.submission.declared[name]) if name in layout.submission.declared else None
+            where = pointer(*plan.submission.declared[name]) if name in plan.submission.declared else None
             remedy = 'look for what contradicts it, such as "additionalProperties": false beside what it requires'
             yield Finding("ACT415", why, (), where, remedy)
 
 
-def _hidden_data(layout: Layout) -> Iterator[Finding]:
+def _hidden_data(plan: CheckedPlan) -> Iterator[Finding]:
     """Data under a name that is reserved in a flat message (SPEC R1.3)."""
-    read = {place.key[:2] for call in layout.calls for place in places_seen(call) if place.path}
-    for index, message in enumerate(layout.context.messages):
+    read = {place.key[:2] for call in plan.calls for place in places_seen(call) if place.path}
+    for index, message in enumerate(plan.context.messages):
         kind = kind_of(message) if message.get("type") in DATA_TYPES else None
         if kind is None or is_written(message) or "data" in message or (kind in DATA_TYPES and kind in message):
             continue
@@ -272,21 +270,21 @@ def _hidden_data(layout: Layout) -> Iterator[Finding]:
                 yield Finding("ACT407", why, (), pointer("context", index, key), remedy)
 
 
-def _misspelt_types(layout: Layout) -> Iterator[Finding]:
+def _misspelt_types(plan: CheckedPlan) -> Iterator[Finding]:
     """Messages of an unknown type, which nothing reads and no model is shown (SPEC R1.1)."""
     speller = Speller(likeness=limits.LIKENESS)
-    for index, message in enumerate(layout.submission.context):
+    for index, message in enumerate(plan.submission.context):
         type_ = message.get("type")
         if type_ is not None and type_ not in _TYPES and (near := speller.nearest(type_, _TYPES)) is not None:
             why = f"the message has the type {type_!r}: it is kept, and nothing reads it"
             yield Finding("ACT414", why, (), pointer("context", index, "type"), f'write "type": "{near}"')
 
 
-def _never_written(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+def _never_written(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     """What a kind's schema requires, no call writes and the context does not hold."""
-    if not layout.calls:
+    if not plan.calls:
         return
-    for index, message in enumerate(layout.context.messages):
+    for index, message in enumerate(plan.context.messages):
         data, schema = read_data(message), message.get("schema")
         if data is None or is_written(message) or data.kind in _NOT_WRITTEN or not isinstance(schema, dict):
             continue
@@ -347,11 +345,11 @@ _INSTEAD: Final = {
 _WORDS: Final = {word: remedy for remedy, words in _INSTEAD.items() for word in words}
 
 
-def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
+def text_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     """Everything that follows from what stands in the calls."""
-    texts = _Texts(layout, places, Speller(likeness=limits.TEXT_LIKENESS), Readers(layout.calls))
+    texts = _Texts(plan, places, Speller(likeness=limits.TEXT_LIKENESS), Readers(plan.calls))
     yield from texts.output()
-    for call in layout.calls:
+    for call in plan.calls:
         yield from texts.keys(call)
         yield from texts.output_path(call)
         yield from texts.alternatives(call)
@@ -359,11 +357,11 @@ def text_findings(layout: Layout, places: KnownPlaces) -> Iterator[Finding]:
             yield from texts.parameters(call)
 
 
-def slips_of(layout: Layout) -> Iterator[Finding]:
+def near_misses_of(plan: CheckedPlan) -> Iterator[Finding]:
     """What of this explains an error: misspelt properties and paths, and texts that were meant to be references."""
     # That a place is read as it is written says nothing where another call does not find what it reads.
-    texts = _Texts(layout, KnownPlaces(layout), Speller(likeness=limits.TEXT_LIKENESS), Readers(()))
-    for call in layout.calls:
+    texts = _Texts(plan, KnownPlaces(plan), Speller(likeness=limits.TEXT_LIKENESS), Readers(()))
+    for call in plan.calls:
         yield from texts.keys(call)
         yield from texts.output_path(call)
         yield from texts.parameters(call)
@@ -373,14 +371,14 @@ def slips_of(layout: Layout) -> Iterator[Finding]:
 class _Texts:
     """Reads the calls of one submission."""
 
-    layout: Layout
+    plan: CheckedPlan
     places: KnownPlaces
     speller: Speller
     readers: Readers
 
     def keys(self, call: Call) -> Iterator[Finding]:
         """Properties that no tool knows and that are nearly one of the protocol's, or another system's."""
-        tool = self.layout.tools.get(call.tool)
+        tool = self.plan.tools.get(call.tool)
         properties = tool.document["properties"] if tool is not None else ()
         listed = [name for name in properties if not name.startswith("_")]
         left_out = [name for name in listed if name not in call.raw]
@@ -396,31 +394,31 @@ class _Texts:
             is_there = meant in call.raw and (meant != "_tool" or call.tool != "")
             if meant and (is_meta or (not is_there and (meant in _UNMISTAKABLE or listed))):
                 remedy = f"leave it out: {meant} is there" if is_there else f"write {meant}"
-                yield on_call(self.layout, "ACT303", call, why, remedy, key)
+                yield on_call(self.plan, "ACT303", call, why, remedy, key)
             elif remedy and (is_meta or (listed and is_foreign)):
-                yield on_call(self.layout, "ACT304", call, why, remedy, key)
+                yield on_call(self.plan, "ACT304", call, why, remedy, key)
             elif not is_meta and (near := self.speller.nearest(key, left_out)):
                 why = f"has {key!r}, which its tool does not name"
-                yield on_call(self.layout, "ACT310", call, why, f"write {near}", key)
+                yield on_call(self.plan, "ACT310", call, why, f"write {near}", key)
 
     def parameters(self, call: Call) -> Iterator[Finding]:
         """Parameters that read as a reference does elsewhere, and are texts here."""
         for at, slip in self._slips(call, call.parameters):
-            yield on_call(self.layout, slip.code, call, slip.why, slip.remedy, *at)
+            yield on_call(self.plan, slip.code, call, slip.why, slip.remedy, *at)
 
     def output(self) -> Iterator[Finding]:
         """The same of the solution's output (SPEC R4.9)."""
-        for at, slip in self._slips(None, self.layout.submission.output):
+        for at, slip in self._slips(None, self.plan.submission.output):
             yield Finding(slip.code, f"the output {slip.why}", (), pointer("solution", "output", *at), slip.remedy)
 
-    def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], Slip]]:
-        tool = self.layout.tools.get(call.tool) if call is not None else None
+    def _slips(self, call: Call | None, value: Any) -> Iterator[tuple[tuple[str | int, ...], NearMiss]]:
+        tool = self.plan.tools.get(call.tool) if call is not None else None
         literals = Literals(tool.document if tool is not None else None)
-        slips = Slips(self.places, lambda place: self._is_shown(call, place))
-        count = call.index - self.layout.submission.first if call is not None else 0
+        slips = NearMisses(self.places, lambda place: self._is_shown(call, place))
+        count = call.index - self.plan.submission.first if call is not None else 0
         for at, text in strings(value):
             slip = slips.of(text[: limits.SURROUNDINGS_LONGEST]) or placeholder(
-                text, count, lambda at: self.layout.calls[at].written
+                text, count, lambda at: self.plan.calls[at].written
             )
             if slip is not None and not literals.has(at, text):
                 yield at, slip
@@ -436,7 +434,7 @@ class _Texts:
             place = meant.references[0] if meant is not None else None
             if place is not None and not part.startswith(DAGGER) and self._is_meant(call, written, place):
                 why = f"writes to {written}, since a path without † is one inside state"
-                yield on_call(self.layout, "ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
+                yield on_call(self.plan, "ACT307", call, why, f"write {place}", *place_in(call.raw, "_outputPath"))
 
     def _is_meant(self, call: Call, written: Reference, place: Reference) -> bool:
         """Whether a path was meant to begin with a kind: it is read there, or the state has nothing of that name."""
@@ -460,7 +458,7 @@ class _Texts:
                     is_kind = near is not None and near.path == (place.kind, *place.path)
                     why = f"reads {place}, which the context does not hold and no call writes"
                     remedy = f"write {near}" if near is not None else "leave the alternative out"
-                    yield on_call(self.layout, "ACT308" if is_kind else "ACT309", call, why, remedy, *segments(at))
+                    yield on_call(self.plan, "ACT308" if is_kind else "ACT309", call, why, remedy, *segments(at))
 
     def _is_shown(self, call: Call | None, place: Reference) -> bool:
         """Whether the call's scopes give it the value."""
@@ -475,34 +473,34 @@ def _is_object(value: Any) -> bool:
 # Findings on trust: every way from what others wrote to a call that changes something outside (SPEC R16.5).
 
 
-def trust_findings(layout: Layout) -> Iterator[Finding]:
+def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
     """One for each call with effects, what decides on it, and source."""
 
     def trust(call: Call) -> ToolTrust:
-        return said_of(layout.trust, call.tool, call.runner.name)
+        return said_of(plan.trust, call.tool, call.runner.name)
 
-    if not any(said.effects for said in layout.trust.values()):
+    if not any(said.effects for said in plan.trust.values()):
         return
-    submission = layout.submission
-    proof = Proof(layout.calls, submission.context, trust, is_template=submission.is_template)
-    ends = "it fails as Untrusted" if layout.refuses_untrusted else "it is held for a person"
-    calls = {call.index: call for call in layout.calls}
+    submission = plan.submission
+    proof = Proof(plan.calls, submission.context, trust, is_template=submission.is_template)
+    ends = "it fails as Untrusted" if plan.refuses_untrusted else "it is held for a person"
+    calls = {call.index: call for call in plan.calls}
     for call, labels in proof.endorsed:
         for label in sorted(labels):
             why = f"endorses: {call.runner.name!r} reads what others wrote to {label}, and its answer is trusted"
-            found = on_call(layout, "ACT603", call, why, "look whether a wrong answer of that delegate would do harm")
+            found = on_call(plan, "ACT603", call, why, "look whether a wrong answer of that delegate would do harm")
             yield replace(found, way={"source": {"label": label}, "effect": None, "way": [call.index]})
     for way in proof.ways:
         call = calls[way.effect]
         if way.parameter is None:
             why = f"runs by the say of {way.source.label}, which others write to ({_told(way, calls)}): {ends}"
             remedy = "let a person approve it, or let what chooses read nothing that others wrote"
-            found = on_call(layout, "ACT602", call, why, remedy)
+            found = on_call(plan, "ACT602", call, why, remedy)
         else:
             given = f"{way.parameter!r} from {way.source.label}"
             why = f"is given {given}, which others write to ({_told(way, calls)}): {ends}"
             remedy = "let a person approve it, give a value that nobody else wrote, or let the tool call it content"
-            found = on_call(layout, "ACT601", call, why, remedy, way.parameter)
+            found = on_call(plan, "ACT601", call, why, remedy, way.parameter)
         yield replace(found, way={"source": _source(way), "effect": way.effect, "way": list(way.calls)})
 
 
