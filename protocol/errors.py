@@ -12,11 +12,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 
 class ProtocolError(Exception):
     """Root of everything the pure core raises."""
+
+    code: ClassVar[str] = "protocol_error"
+    """Names the kind of error for programs; it does not change between versions."""
 
 
 class ExpressionError(ProtocolError, ValueError):
@@ -24,6 +27,8 @@ class ExpressionError(ProtocolError, ValueError):
 
     `text` is the expression, `position` the offset in it where parsing stopped, `expected` what should stand there.
     """
+
+    code = "expression_error"
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         self.text = text
@@ -41,12 +46,16 @@ class ExpressionError(ProtocolError, ValueError):
 class Unresolved(ProtocolError, LookupError):
     """A reference to something that is not there (SPEC R2.3)."""
 
+    code = "unresolved"
+
 
 class Conflict(ProtocolError, TypeError):
     """An operation whose base has the wrong type (SPEC R3.4): push onto a number, a key inside a list.
 
     `source` names the message.
     """
+
+    code = "conflict"
 
     def __init__(self, message: str, source: str = "") -> None:
         super().__init__(message)
@@ -55,6 +64,8 @@ class Conflict(ProtocolError, TypeError):
 
 class OutputError(ProtocolError, ValueError):
     """A result that may not be written: an undeclared path, or a value its schema forbids (SPEC R4.4-R4.6)."""
+
+    code = "output_error"
 
 
 class Cause:
@@ -109,6 +120,8 @@ def unparsed(error: ExpressionError, *at: str | int) -> Problem:
 
 class Rejected(ProtocolError):
     """A submission with structural errors; nothing of it runs (SPEC R7.1). `errors` lists all of them."""
+
+    code = "rejected"
 
     def __init__(self, errors: Iterable[Problem]) -> None:
         self.errors: tuple[Problem, ...] = tuple(errors)

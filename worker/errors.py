@@ -7,12 +7,16 @@ A submission that is wrong raises `protocol.Rejected`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from . import limits
 
 
 class WorkerError(Exception):
     """Root of the backend's errors."""
+
+    code: ClassVar[str] = "worker_error"
+    """Names the kind of error for programs; it does not change between versions."""
 
 
 class Terminated(SystemExit):
@@ -22,25 +26,35 @@ class Terminated(SystemExit):
 class ActivitiesError(WorkerError):
     """A module of activities that cannot be loaded, or an activity that cannot be registered."""
 
+    code = "activities_error"
+
 
 class NotPossibleNow(WorkerError):
     """Root of what cannot be done as things stand: there is no such run or call, or it is not in the state for it."""
+
+    code = "not_possible_now"
 
 
 class OverLimit(NotPossibleNow):
     """More would begin than is allowed: by the limits of a token, or by the operator's for every run."""
 
+    code = "over_limit"
+
 
 class RunNotFound(NotPossibleNow):
     """No run of that id in the log: it never was, or its retention is over."""
 
+    code = "run_not_found"
+
     def __init__(self, run: str, meant: str = "") -> None:
-        """`meant` is what was probably meant, as words behind the name (see `protocol.language.spelling`)."""
+        """Make the error; `meant` is a hint at a run of a similar name, appended to the text."""
         super().__init__(f"no run {run}{meant or ': it never was in this log, or its retention is over'}")
 
 
 class RunBroken(NotPossibleNow):
     """A run of which the log's server has lost a part: it threw keys away, or somebody deleted them."""
+
+    code = "run_broken"
 
     def __init__(self, run: str, lost: Sequence[str]) -> None:
         super().__init__(
@@ -53,9 +67,13 @@ class RunBroken(NotPossibleNow):
 class AmbiguousRun(NotPossibleNow):
     """Several runs that a text may mean."""
 
+    code = "ambiguous_run"
+
 
 class InstanceNotFound(NotPossibleNow):
     """A run without that instance; `known` are those it has."""
+
+    code = "instance_not_found"
 
     def __init__(self, run: str, instance: str, known: Sequence[str]) -> None:
         from ..protocol.errors import Speller
@@ -70,6 +88,8 @@ class InstanceNotFound(NotPossibleNow):
 class InstanceDeleted(NotPossibleNow):
     """An instance that a run had, and that was deleted."""
 
+    code = "instance_deleted"
+
     def __init__(self, run: str, instance: str) -> None:
         super().__init__(f"instance {instance!r} of run {run} was deleted: see `acts log {run} --audit`")
 
@@ -77,17 +97,25 @@ class InstanceDeleted(NotPossibleNow):
 class RunOver(NotPossibleNow):
     """A run that has ended and cannot be changed any more."""
 
+    code = "run_over"
+
 
 class NoLoop(NotPossibleNow):
     """A run that is no request for the loop."""
+
+    code = "no_loop"
 
 
 class PlanChanged(NotPossibleNow):
     """Another plan waits for an approval, or none does."""
 
+    code = "plan_changed"
+
 
 class PlanWaits(NotPossibleNow):
     """A run whose plan is to be approved before anything of it runs."""
+
+    code = "plan_waits"
 
     def __init__(self, run: str) -> None:
         super().__init__(f"the plan of run {run} is to be approved: see `acts held`, then `acts approve`")
@@ -96,57 +124,85 @@ class PlanWaits(NotPossibleNow):
 class NoSuchTick(NotPossibleNow):
     """A tick that a loop has not asked."""
 
+    code = "no_such_tick"
+
 
 class NoSuchCall(NotPossibleNow):
     """A call that a run does not have."""
+
+    code = "no_such_call"
 
 
 class NoSuchAnswer(NotPossibleNow):
     """An address at which a page finds nothing."""
 
+    code = "no_such_answer"
+
 
 class BadQuery(WorkerError):
     """A question to a page that lacks something, or has a value that is none of those that it may have."""
+
+    code = "bad_query"
 
 
 class BadBody(BadQuery):
     """An action that is asked for with parameters that it does not take, or that do not go together."""
 
+    code = "bad_body"
+
 
 class NothingToRetry(NotPossibleNow):
     """No call that was asked for has failed."""
+
+    code = "nothing_to_retry"
 
 
 class OutputUnfit(WorkerError):
     """The output of a run that the type refuses which was given as its schema: it says more than its schema can."""
 
+    code = "output_unfit"
+
 
 class NotHeld(NotPossibleNow):
     """A call that does not wait for a person, so that nothing can be decided of it."""
+
+    code = "not_held"
 
 
 class HeldAnew(NotPossibleNow):
     """Something else waits under the id than what was shown: nothing was decided. Look at what is held now."""
 
+    code = "held_anew"
+
 
 class AlreadyDecided(NotPossibleNow):
     """A held call of which something else was decided already."""
+
+    code = "already_decided"
 
 
 class BeingAmended(NotPossibleNow):
     """A run that is amended in part: that is to be finished first."""
 
+    code = "being_amended"
+
 
 class OtherFormat(NotPossibleNow):
     """A run that another version has written down, in a way that this one does not read."""
+
+    code = "other_format"
 
 
 class LetterNotFound(NotPossibleNow):
     """No dead letter of that id: it never was, was dropped, or was sent again."""
 
+    code = "letter_not_found"
+
 
 class InfrastructureError(WorkerError):
     """A server that does not answer, is full, or refuses."""
+
+    code = "infrastructure_error"
 
 
 class QueueRefused(InfrastructureError):
@@ -154,6 +210,8 @@ class QueueRefused(InfrastructureError):
 
     `tasks` are those that were not published for it; all others were.
     """
+
+    code = "queue_refused"
 
     def __init__(self, text: str, tasks: Sequence[object] = ()) -> None:
         super().__init__(text)
@@ -166,12 +224,16 @@ class MalformedMessage(WorkerError):
     What is said of it may name a part of it, which must not forge a line of a log.
     """
 
+    code = "malformed_message"
+
     def __init__(self, problem: str) -> None:
         super().__init__((problem if problem.isprintable() else ascii(problem))[:300])
 
 
 class CallFailed(WorkerError):
     """Raised by an activity to fail its call with a message for readers; `retry` of False ends the attempts."""
+
+    code = "call_failed"
 
     def __init__(self, message: str, *, retry: bool = True) -> None:
         super().__init__(message)
@@ -180,6 +242,8 @@ class CallFailed(WorkerError):
 
 class InvalidParameters(CallFailed):
     """Parameters that an activity's signature does not take; another attempt would not help."""
+
+    code = "invalid_parameters"
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry=False)

@@ -175,6 +175,8 @@ LoopEvent = (
 class BrokenLog(ProtocolError):
     """A log holds an event that cannot follow those before it."""
 
+    code = "broken_log"
+
 
 class Stage(StrEnum):
     """What the log has come to in the current tick."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
-import acts_celery
+import acts_celery.broker_config
+import acts_celery.protocol
 from acts_celery import (
     AsyncClient,
     Client,
@@ -68,6 +70,15 @@ MINE: list[Any] = [greet, sees, chooses, writes, audits, knows, translator]
 
 def test_every_public_name_can_be_imported() -> None:
     assert [name for name in acts_celery.__all__ if not hasattr(acts_celery, name)] == []
+
+
+def test_every_public_error_has_a_code_of_its_own() -> None:
+    packages = (acts_celery, acts_celery.protocol, acts_celery.broker_config)
+    public: list[Any] = [getattr(package, name) for package in packages for name in package.__all__]
+    errors = [one for one in public if isinstance(one, type) and issubclass(one, Exception)]
+    codes = [vars(error).get("code", "") for error in errors]
+    assert [code for code in codes if not re.fullmatch(r"[a-z]+(_[a-z]+)*", code)] == []
+    assert sorted(codes) == sorted(set(codes))
     with pytest.raises(AttributeError):
         acts_celery.no_such_name  # noqa: B018  # what is asked for is what is tested
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, get_args
 
-import acts_celery
-from acts_celery.protocol import Rejected
+import acts_celery.broker_config
+import acts_celery.protocol
 from acts_celery.protocol.analysis.provenance import Explanation, Origin
 from acts_celery.worker.agent.scripted import FakeModel
 from acts_celery.worker.client.async_client import AsyncDeadLetters, Twin
@@ -35,9 +35,12 @@ _GIVEN: Final = (
     DraftCall,
     FakeModel,
     ModelRequest,
-    Rejected,
 )
-"""What methods of public names give or raise, and is imported from nowhere."""
+"""Classes of what methods of public names give. They are not imported."""
+_ABOUT_CODES: Final = (
+    "Each error has a `code`, an attribute of its class, by which programs tell errors apart. It stays the same in "
+    "later versions; texts may change."
+)
 _NOT_FOR_USERS: Final = ("run_of", "require", "add", "reading")
 _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")
 
@@ -45,19 +48,28 @@ _RULES: Final = re.compile(r" \(SPEC R[^)]*\)| \(see `[^`]*`\)")
 def names() -> str:
     """All of them: decorators and functions, classes, values that these give, errors."""
     public = {name: getattr(acts_celery, name) for name in acts_celery.__all__}
-    errors = {name: one for name, one in public.items() if inspect.isclass(one) and issubclass(one, Exception)}
+    errors = public_errors()
     classes = {name: one for name, one in public.items() if inspect.isclass(one) and name not in errors}
     functions = {name: one for name, one in public.items() if name not in errors and name not in classes}
-    given = {one.__name__: one for one in _GIVEN if one is not Rejected}
+    given = {one.__name__: one for one in _GIVEN}
     lines = ["`from acts_celery import …`:", ""]
     for name, function in functions.items():
         lines += _function(name, function)
     for name, one in (*classes.items(), *given.items()):
         lines += _class(name, one, is_public=name in classes)
-    lines += ["", "### Errors", "", *_item("acts_celery.protocol.Rejected", Rejected)]
-    for name, error in errors.items():
-        lines += _item(name, error)
+    lines += ["", "### Errors", "", _ABOUT_CODES, "", "| error | `code` | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | `{error.code}` | {sentence(error)} |" for name, error in errors.items()]
     return "\n".join(lines)
+
+
+def public_errors() -> dict[str, Any]:
+    """The exceptions that the packages export, by the names that they are imported under."""
+    return {
+        name if package is acts_celery else f"{package.__name__}.{name}": one
+        for package in (acts_celery, acts_celery.protocol, acts_celery.broker_config)
+        for name in package.__all__
+        if inspect.isclass(one := getattr(package, name)) and issubclass(one, Exception)
+    }
 
 
 def _function(name: str, function: Any) -> Iterator[str]:

@@ -197,6 +197,8 @@ class ModelError(CallFailed):
     No policy of a call tries it again: what another attempt may help has been tried until the request's deadline.
     """
 
+    code = "model_error"
+
     is_transient: ClassVar[bool] = False
     """Whether the same request may be answered later."""
     status: int | None = None
@@ -211,11 +213,15 @@ class ModelError(CallFailed):
 class RateLimited(ModelError):
     """The provider takes no more requests for now."""
 
+    code = "rate_limited"
+
     is_transient = True
 
 
 class Unreachable(ModelError):
     """The provider does not answer, or not with what it should."""
+
+    code = "unreachable"
 
     is_transient = True
 
@@ -223,21 +229,31 @@ class Unreachable(ModelError):
 class BadRequest(ModelError):
     """The provider will not take the request as it is, and says why."""
 
+    code = "bad_request"
+
 
 class ContextTooLong(BadRequest):
     """The request is longer than the model can read at once."""
+
+    code = "context_too_long"
 
 
 class Refused(ModelError):
     """The model declines to answer."""
 
+    code = "refused"
+
 
 class Truncated(ModelError):
     """The answer ends before its end; `answer` has what there is."""
 
+    code = "truncated"
+
 
 class InvalidAnswer(ModelError):
     """The answer is not what was asked for."""
+
+    code = "invalid_answer"
 
 
 # Which models there are: those of the settings, and functions registered with `@model` (SPEC R13.11).
