@@ -57,7 +57,7 @@ class Plan(CheckedPlan):
                 "by": "call" if place_in(call.raw, "_scopes") else "tool",
             }
             for call in self.calls
-            if call.scopes and not call.is_note and call.given is MISSING
+            if call.scopes and not call.is_thought and call.given is MISSING
         }
 
     @cached_property
@@ -91,7 +91,7 @@ class Plan(CheckedPlan):
         }
 
 
-class Known(TypedDict, total=False):
+class BackendInfo(TypedDict, total=False):
     """What a backend knows, for planning as it does."""
 
     activities: Mapping[str, Mapping[str, Any]] | None
@@ -111,11 +111,11 @@ def check(
     solution: Mapping[str, Any] | None = None,
     *,
     tools: Mapping[str, Any] | None = None,
-    **known: Unpack[Known],
+    **known: Unpack[BackendInfo],
 ) -> Plan:
     """Check a solution, or the plan messages of a context, against the context.
 
-    `known` is what a backend knows (see `Known`); leave it out to plan without one. Raises `Rejected` with every
+    `known` is what a backend knows (see `BackendInfo`); leave it out to plan without one. Raises `Rejected` with every
     structural error.
     """
     submission: dict[str, Any] = {"context": list(context.messages if isinstance(context, Context) else context)}
@@ -126,7 +126,7 @@ def check(
     return check_submission(submission, **known)
 
 
-def check_submission(value: Any, **known: Unpack[Known]) -> Plan:
+def check_submission(value: Any, **known: Unpack[BackendInfo]) -> Plan:
     """Check a whole submission as it was handed in; see `check`."""
     allow = known.get("allow")
     given = {**known, "limits": known.get("limits") or Limits(), "allow": None if allow is None else frozenset(allow)}

@@ -78,7 +78,7 @@ class Flows:
         have come since, so it may have read any of its alternatives.
         """
         everything = seen.all_marks
-        if not (everything or self._ended or call.told):
+        if not (everything or self._ended or call.prompt_labels):
             return NOTHING
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
         for at, expression in call.reads:
@@ -143,7 +143,7 @@ def flow_of(
     call: Call, given: dict[str, Marks], scope_marks: Callable[[Reference], Marks], everything: Callable[[], Labels]
 ) -> Flow:
     """What flows into a call by the marks of its parameters, which its scopes are added to, and of all there is."""
-    chosen = call.told.union(*(marks.chosen for marks in given.values()))
+    chosen = call.prompt_labels.union(*(marks.chosen for marks in given.values()))
     chosen = chosen.union(*(given[name].labels for name in call.each))
     for scope in call.scopes:
         given[scope.kind] = given.get(scope.kind, UNMARKED) | scope_marks(scope)
@@ -310,12 +310,12 @@ class Proof:
     def __init__(
         self, calls: Sequence[Call], context: Sequence[Message], trust: Trusts, *, is_template: bool = False
     ) -> None:
-        self._calls = {call.index: call for call in calls if not call.is_note}
+        self._calls = {call.index: call for call in calls if not call.is_thought}
         self._trust = trust
         self._is_template = is_template
         self._messages = list(_marked_messages(context))
         self._found: dict[int, _Marked] = defaultdict(_Marked)
-        if self._messages or any(call.told or trust(call).result for call in self._calls.values()):
+        if self._messages or any(call.prompt_labels or trust(call).result for call in self._calls.values()):
             self._writers = Readers(self._calls.values(), places=lambda call: map(_whole_list, call.written))
             self._settle()
 
@@ -412,7 +412,7 @@ class Proof:
         while queue:
             index = queue.popleft()
             call, name = self._calls[index], parameter if index == effect.index else None
-            if index != effect.index and label in self._trust(call).result | call.told:
+            if index != effect.index and label in self._trust(call).result | call.prompt_labels:
                 return Way(Source(label, call=index), effect.index, _between(behind, index, effect.index), parameter)
             places = list(_places(call, name))
             for place in places:

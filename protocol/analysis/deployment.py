@@ -401,7 +401,7 @@ def cost_of(lanes: Iterable[Lane], queued: Container[str] = (), joined: Mapping[
             waiting += times
             awaited |= waited_for
         for call in lane.calls:
-            if not call.is_note:
+            if not call.is_thought:
                 counts["calls"] += times
                 counts[_sort_of(call, queued)] += times
                 levels[level[call.index]] += times

@@ -196,7 +196,7 @@ def mermaid(
     """
     lines = ["flowchart TD", *(f"    {line}" for line in LEGEND if annotated)]
     for call in calls:
-        if not call.is_note:
+        if not call.is_thought:
             lines.append(f"    c{call.index}{_node(call, instances.get(call.index, 1), annotated=annotated)}")
     for arrow in arrows(calls, edges):
         after = " ?" if not annotated and arrow.is_branch else ""  # a branch is marked with a question mark

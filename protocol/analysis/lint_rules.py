@@ -16,7 +16,7 @@ from ..calls.call import Call, place_in
 from ..calls.declarations import input_misfit
 from ..calls.meta_properties import ALIASES, BY_NAME
 from ..calls.tools import Executor, Tool
-from ..calls.trust import ToolTrust, said_of
+from ..calls.trust import ToolTrust, tool_trust_of
 from ..errors import Speller, pointer, segments, squeezed
 from ..messages import DATA_TYPES, ERROR, TEXT_TYPES, is_written, kind_of, read_data
 from ..near_misses import KnownPlaces, Literals, NearMiss, NearMisses, named_by, placeholder
@@ -137,7 +137,7 @@ def _empty_scopes(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
     for call in plan.calls:
         at = place_in(call.raw, "_scopes")
         is_global = call.instance is None and not call.gather and not plan.submission.is_template
-        for index, scope in enumerate(call.scopes if not call.is_note else ()):
+        for index, scope in enumerate(call.scopes if not call.is_thought else ()):
             if scope.kind == ERROR or scope.kind in TEXT_TYPES:
                 continue
             where: tuple[str | int, ...] = (*at, index) if at else ()
@@ -353,7 +353,7 @@ def text_findings(plan: CheckedPlan, places: KnownPlaces) -> Iterator[Finding]:
         yield from texts.keys(call)
         yield from texts.output_path(call)
         yield from texts.alternatives(call)
-        if not call.is_note and call.given is MISSING:  # else its parameters go to no code
+        if not call.is_thought and call.given is MISSING:  # else its parameters go to no code
             yield from texts.parameters(call)
 
 
@@ -477,7 +477,7 @@ def trust_findings(plan: CheckedPlan) -> Iterator[Finding]:
     """One for each call with effects, what decides on it, and source."""
 
     def trust(call: Call) -> ToolTrust:
-        return said_of(plan.trust, call.tool, call.runner.name)
+        return tool_trust_of(plan.trust, call.tool, call.runner.name)
 
     if not any(said.effects for said in plan.trust.values()):
         return

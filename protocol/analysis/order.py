@@ -205,7 +205,7 @@ class Races:
     def _read(self, call: Call) -> Iterator[tuple[Reference, Bits]]:
         """The places that a call reads, and the cases without failures in which it does."""
         without_failures = self._cases.ran[call.index] & self._cases.without_failures
-        for expression in call.expressions if not call.is_note else ():
+        for expression in call.expressions if not call.is_thought else ():
             for group, bits in zip(expression.alternatives, self._cases.taken(call.index, expression), strict=True):
                 yield from ((place, bits & without_failures) for place in group if place.kind != ERROR)
         yield from ((scope, without_failures) for scope in call.slices)
@@ -301,7 +301,7 @@ def refusals_of(view: SeenCalls, tools: Mapping[str, Tool], algebra: Algebra) ->
     """For each value that decides the ways it can: the readers that are refused; and whether these are all ways."""
     values = defaultdict[Hashable, dict[_ReaderKind, list[int]]](lambda: defaultdict(list))
     for call in view.calls.values():
-        for at, expression in call.reads if not call.is_note and call.tool in tools else ():
+        for at, expression in call.reads if not call.is_thought and call.tool in tools else ():
             if at not in call.templates and _is_settled(view, call, expression):
                 near = id(view.graph_of[call.index]), expression.alternatives[0][-1].key[:2]
                 values[near][_ReaderKind(expression, call.tool, path_of(call, at))].append(call.index)
@@ -406,7 +406,7 @@ def _of_view(view: SeenCalls, plan: CheckedPlan, algebra: Algebra) -> Iterator[F
 
 
 def _reads(call: Call) -> bool:
-    return bool(call.expressions) and not call.is_note
+    return bool(call.expressions) and not call.is_thought
 
 
 def _is_proved(

@@ -221,7 +221,7 @@ class OrderCases:
         start, skipped = 0, -1
         call = self._view.calls[index]
         there = self._there
-        for expression in call.expressions if not call.is_note else ():
+        for expression in call.expressions if not call.is_thought else ():
             passed = 0
             for group in expression.alternatives:
                 missing = [settled[place] for place in group if not there[index, place] & bit]
@@ -250,7 +250,7 @@ class OrderCases:
                     continue
                 call, waits = self._view.calls[node], graph.waits[node]
                 ran = self.all
-                for expression in call.expressions if not call.is_note else ():
+                for expression in call.expressions if not call.is_thought else ():
                     for place in expression.references:
                         if call.gather or self._view.holds(
                             node, place
@@ -262,7 +262,7 @@ class OrderCases:
                             there |= brought[writer] if writer < 0 else self.wrote(writer, place)
                         self._there[node, place] = there
                     ran &= reduce(or_, self.taken(node, expression))
-                self.ran[node] = 0 if call.is_note else ran & ~self._refused.get(node, 0)
+                self.ran[node] = 0 if call.is_thought else ran & ~self._refused.get(node, 0)
 
 
 def _failing(view: SeenCalls) -> Iterator[int]:

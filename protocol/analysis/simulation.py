@@ -19,10 +19,10 @@ from .. import limits
 from ..calls.call import Call, list_schema
 from ..calls.outputs import Output
 from ..calls.tools import Tool
+from ..engine.call_statuses import GatherWaits
 from ..engine.events import Outcome, Status, Success
 from ..engine.execution import Execution
-from ..engine.outcomes import Terms
-from ..engine.standing import Guests
+from ..engine.outcomes import LaneConfig
 from ..paths import nest
 from ..plan.checked_plan import CheckedPlan, Promised
 from ..plan.lanes import Lane
@@ -132,17 +132,17 @@ class _Run:
                 self._context.append(_kept(promised))
         self._executions = {
             name: Execution(
-                lane.calls, lane.graph, self._context.fold(name), Terms(self._tools, instance=name), self._gathered
+                lane.calls, lane.graph, self._context.fold(name), LaneConfig(self._tools, instance=name), self._gathered
             )
             for name, lane in self._lanes.items()
         }
-        self._guests: dict[str | None, Guests] = {
-            name: Guests(lane.gathers, self._context.fold(name))
+        self._gather_waits: dict[str | None, GatherWaits] = {
+            name: GatherWaits(lane.gathers, self._context.fold(name))
             for name, lane in self._lanes.items()
             if name is not None and lane.gathers is not None
         }
         self._unsettled = {
-            call.index: {name for name, guests in self._guests.items() if not guests.is_settled(call.index)}
+            call.index: {name for name, waits in self._gather_waits.items() if not waits.is_settled(call.index)}
             for call in plan.calls
             if call.gather
         }
@@ -224,11 +224,11 @@ class _Run:
 
     def _settle(self, instance: str | None, ended: int) -> None:
         """Note which gather calls have nothing to wait for in a lane any more, now that a call has ended."""
-        if (guests := self._guests.get(instance)) is None:
+        if (waits := self._gather_waits.get(instance)) is None:
             return
-        guests.end(ended)
+        waits.end(ended)
         for index, unsettled in self._unsettled.items():
-            if instance in unsettled and guests.is_settled(index):
+            if instance in unsettled and waits.is_settled(index):
                 unsettled.discard(instance)
                 if not unsettled:
                     self._executions[None].reconsider(index)

@@ -114,7 +114,7 @@ class _Reads:
             for call in lanes[0].calls:
                 if call.gather:
                     continue  # it reads objects of instances, or plain values (SPEC R10.4)
-                for at, expression in call.reads if not call.is_note else ():
+                for at, expression in call.reads if not call.is_thought else ():
                     self._look(lanes, writers, call, at, expression)
         yield from (group.merged() for group in self._groups.values())
 

@@ -92,7 +92,7 @@ def who_sees(plan: CheckedPlan, path: str) -> Visibility:
 
 def sights(place: Reference, calls: Iterable[Call], judged: Container[str], *, is_template: bool) -> Visibility:
     """Which of some calls can ever see a value at, above or below a place; `judged` as `judged_kinds` has it."""
-    known = {call.index: call for call in calls if not call.is_note}
+    known = {call.index: call for call in calls if not call.is_thought}
     direct = {
         index: how
         for index, call in known.items()

@@ -55,7 +55,7 @@ class Call:
     """Whether it reads in every instance (SPEC R10.4)."""
     each: tuple[str, ...] = ()
     """The parameters for each of whose elements it is carried out (SPEC R4.10)."""
-    told: Labels = TRUSTED
+    prompt_labels: Labels = TRUSTED
     """The sources of who chose it: of what the model that wrote it was shown (SPEC R16.3), or as it says itself."""
 
     @property
@@ -84,7 +84,7 @@ class Call:
         return self.raw.get(RESULT, MISSING) if self.runner.executor is Executor.LATENT else MISSING
 
     @property
-    def is_note(self) -> bool:
+    def is_thought(self) -> bool:
         """A latent call without an output path: not executed, not stored (SPEC R5.2)."""
         return self.runner.executor is Executor.LATENT and self.output is None
 
@@ -338,7 +338,7 @@ class Approvals:
         """Whether a call is held when it is ready; a passing thought never is, since it is not executed (SPEC R5.2)."""
         if asks(call):
             return True
-        if call.is_note or not (self.names or self.places):
+        if call.is_thought or not (self.names or self.places):
             return False
         if EVERYTHING in self.names or call.tool in self.names or call.runner.name in self.names:
             return True

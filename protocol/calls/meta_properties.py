@@ -260,7 +260,7 @@ META_PROPERTIES: Final = (
         RESULT, Role.RESULT, problems=None, text=_RESULT_TEXT,
         offered=lambda offer, said: offer.data(said) if offer.takes_result else None,
     ),
-    MetaProperty(TRUST, Role.LABELS, problems=_label_problems, field="told", parse=frozenset),
+    MetaProperty(TRUST, Role.LABELS, problems=_label_problems, field="prompt_labels", parse=frozenset),
 )  # fmt: skip
 """In the order in which a model is told of them, and in which they are filled in."""
 

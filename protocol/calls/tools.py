@@ -135,7 +135,7 @@ class Tool:
         pinned: dict[str, Any] = {}
         for keyword in (GRANTED, "const"):
             for key in FILLED_IN:
-                for part in conjuncts(self._said_of(key), self.document):
+                for part in conjuncts(self._schemas_for(key), self.document):
                     if part.get(keyword) is not None:
                         pinned[key] = part[keyword]
         return pinned
@@ -152,7 +152,7 @@ class Tool:
 
     def choices(self, key: str) -> tuple[str, ...]:
         """The names that the schema lists for a meta-property of every call: by `const`, or by `enum`."""
-        parts = conjuncts(self._said_of(key), self.document)
+        parts = conjuncts(self._schemas_for(key), self.document)
         named = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
         return tuple(dict.fromkeys(value for value in named if isinstance(value, str) and value))
 
@@ -161,7 +161,7 @@ class Tool:
         """What the schema lists as `_each` of every call, by `const` or by `enum`: one parameter, or several at once
         (SPEC R4.10).
         """
-        parts = conjuncts(self._said_of("_each"), self.document)
+        parts = conjuncts(self._schemas_for("_each"), self.document)
         said = [value for part in parts for value in (*part.get("enum", ()), part.get("const"))]
         named = [value for value in said if value and all(isinstance(one, str) for one in value)]
         return tuple(value for at, value in enumerate(named) if value not in named[:at])
@@ -194,7 +194,7 @@ class Tool:
 
     def _promised(self, *plain: str | None) -> Schema | None:
         """What is said of results, by the parts that are marked in one of these ways (see `PLAIN`)."""
-        said = self._said_of(RESULT) if self.is_held else []
+        said = self._schemas_for(RESULT) if self.is_held else []
         promises = [part for part in said if (part.get(PLAIN) if isinstance(part, dict) else None) in plain]
         promise = all_of(promises) if promises else None
         return excerpt(promise, self.document) if isinstance(promise, dict) else promise
@@ -205,7 +205,7 @@ class Tool:
             return path[1:]
         return path
 
-    def _said_of(self, key: str) -> list[Schema]:
+    def _schemas_for(self, key: str) -> list[Schema]:
         """What the schema, with all that it joins, says of a meta-property by its names."""
         parts = conjuncts((self.document,), self.document)
         names = (key, *(alias for alias, name in ALIASES.items() if name == key))

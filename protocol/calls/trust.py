@@ -67,7 +67,7 @@ class ToolTrust:
 NOTHING: Final = ToolTrust()
 
 
-def said_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
+def tool_trust_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
     """What is said of a call, by the names of its tool and, last, of its code: that alone may endorse."""
     if not said:
         return NOTHING

@@ -310,7 +310,7 @@ def relabelled(event: Wrote, call: Call, trust: ToolTrust, fold: Fold, elsewhere
 # Undone: which events of a lane still count where calls were carried out again since (SPEC R11.8).
 
 
-def counting(events: Sequence[object]) -> list[bool]:
+def effective_events(events: Sequence[object]) -> list[bool]:
     """Of each event of a lane, in order, whether it counts after the last of them.
 
     Of a call of which only the elements that failed were carried out again, what it was given and the others stay.

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypedDict, Unpack
 from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
 from ..calls.tools import Executor, Tool
-from ..calls.trust import ToolTrust, said_of
+from ..calls.trust import ToolTrust, tool_trust_of
 from ..errors import Conflict, ProtocolError, Unresolved
 from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
@@ -37,6 +37,7 @@ from ..state.fold import Fold
 from ..state.labels import TRUSTED, Labels
 from ..state.scopes import Allowance, Gathered, TooLarge, all_messages, scoped, scoped_messages
 from ..trust import NOTHING, Doubt, Flow, Flows, Seen, doubt
+from .call_statuses import CallStatuses, verdict
 from .events import (
     FINAL,
     Decision,
@@ -51,8 +52,7 @@ from .events import (
     Success,
     Verdict,
 )
-from .outcomes import Elements, Terms
-from .standing import Standing, verdict
+from .outcomes import Elements, LaneConfig
 
 Gather = Callable[[Call], Mapping[str, Fold] | None]
 
@@ -62,7 +62,7 @@ UNTRUSTED: Final = "Untrusted"
 """That of a call with effects that others would decide on (SPEC R16.4)."""
 
 
-class _LaidOut(Protocol):
+class _CheckedCalls(Protocol):
     """A checked plan, as far as its calls are carried out by it."""
 
     @property
@@ -78,39 +78,44 @@ class _LaidOut(Protocol):
     def refuses_untrusted(self) -> bool: ...
 
 
-class _Further(TypedDict, total=False):
-    """See `Terms`."""
+class _LaneOptions(TypedDict, total=False):
+    """See `LaneConfig`."""
 
     approvals: Approvals
     limits: Limits
     defers_errors: bool
 
 
-class Execution(Standing):
+class Execution(CallStatuses):
     """The state of one lane's calls.
 
     `calls` are the lane's own; calls of the global lane that they wait for are recorded like any other. `fold` holds
     the messages of the log as the lane's reader sees them, and is fed by the caller before `apply`. `gather` gives the
-    folds of all instances once each has settled what a gather call of the global lane reads, None before (`standing`).
+    folds of all instances once each has settled what a gather call of the global lane reads, None before
+    (see `GatherWaits`).
     """
 
     def __init__(
-        self, calls: Sequence[Call], graph: Graph, fold: Fold, terms: Terms, gather: Gather = lambda call: None
+        self, calls: Sequence[Call], graph: Graph, fold: Fold, config: LaneConfig, gather: Gather = lambda call: None
     ) -> None:
         super().__init__(calls, graph, fold)
-        self._terms = terms
+        self._config = config
         self._gather = gather
         self._ready: dict[int, set[Expression]] = {}
-        self._flows = Flows(graph, terms.trust_of, self._labels)
+        self._flows = Flows(graph, config.trust_of, self._labels)
 
     @classmethod
     def of(
-        cls, layout: _LaidOut, lane: Lane, fold: Fold, gather: Gather = lambda call: None, **terms: Unpack[_Further]
+        cls,
+        plan: _CheckedCalls,
+        lane: Lane,
+        fold: Fold,
+        gather: Gather = lambda call: None,
+        **options: Unpack[_LaneOptions],
     ) -> Execution:
-        """The execution of a lane of a checked plan; `terms` are those of `Terms` that do not follow from it."""
-        said = layout.tools, layout.returns, lane.instance, layout.trust, layout.refuses_untrusted
-        given = Terms(*said, **terms)
-        return cls(lane.calls, lane.graph, fold, given, gather)
+        """The execution of a lane of a checked plan; `options` are the fields of `LaneConfig` that no plan sets."""
+        config = LaneConfig(plan.tools, plan.returns, lane.instance, plan.trust, plan.refuses_untrusted, **options)
+        return cls(lane.calls, lane.graph, fold, config, gather)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Decision]:
         """Everything that can be done now and was not decided before, in the order listed; at most so many, and no more
@@ -214,7 +219,7 @@ class Execution(Standing):
 
     def trust_of(self, call: Call) -> ToolTrust:
         """What is said of a call (SPEC R16.1)."""
-        return self._terms.trust_of(call)
+        return self._config.trust_of(call)
 
     def undecided_by(self, call: Call) -> Flow:
         """What others wrote of all that a call is started with, as far as it decides nothing by what is said here. Who
@@ -222,7 +227,7 @@ class Execution(Standing):
         """
         own = self._calls[call_of(call.index)]
         flow = self._flows.into(own, self._seen(own)) if own.index not in self._rulings else NOTHING
-        trust = self._terms.trust_of(own) if flow else None
+        trust = self._config.trust_of(own) if flow else None
         if trust is None or not trust.effects:
             return flow
         given = {name: labels for name, labels in flow.given.items() if name in trust.content}
@@ -231,7 +236,9 @@ class Execution(Standing):
     def _marked(self, outcome: Outcome, answered: Labels = TRUSTED) -> Outcome:
         """An outcome with the sources of all that it hangs on (SPEC R16.2); `answered` are those of its answer."""
         call = self._calls[call_of(outcome.index)]
-        is_said = self._terms.trust or self._labels or self._fold.is_marked or call.told or call.gather or answered
+        is_said = (
+            self._config.trust or self._labels or self._fold.is_marked or call.prompt_labels or call.gather or answered
+        )
         if not (is_said or any(TRUST in message for message in outcome.messages)):
             return outcome  # nothing has a source
         flow = self._flows.into(call, self._seen(call), has_begun=True)
@@ -243,7 +250,7 @@ class Execution(Standing):
         return (self._gathered(call) if call.gather else None) or self._fold
 
     def _outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
-        outcome, elements = self._terms.outcome(call, result, date, fold), self._elements.get(call.index)
+        outcome, elements = self._config.outcome(call, result, date, fold), self._elements.get(call.index)
         is_done = elements is not None and outcome.status is Status.DONE
         return replace(outcome, reason=elements.reason) if elements is not None and is_done else outcome
 
@@ -264,7 +271,7 @@ class Execution(Standing):
             return self._decide_elements(call, elements, date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
-        if call.is_note:
+        if call.is_thought:
             return Outcome(call.index, Status.LATENT)
         if call.index in self._rulings:
             return self._decide_ruled(call, self._rulings[call.index], date, here)
@@ -289,21 +296,21 @@ class Execution(Standing):
             return self._outcome(call, Success(ruling.answer), date, here)
         if ruling.parameters is None:
             return self._begin(call, self._snapshots[call.index].parameters, date, here)
-        return self._terms.invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)
+        return self._config.invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)
 
     def _decide_elements(self, call: Call, elements: Elements, date: str, here: Fold) -> Decision | None:
         """Of a call that is carried out for each element, or of an element (SPEC R4.10)."""
         if element_of(call.index) is None:
             is_over = elements.left or self.status(call.index) is not Status.RUNNING
-            return None if is_over else self._outcome(call, elements.result(self._terms.limits), date, here)
+            return None if is_over else self._outcome(call, elements.result(self._config.limits), date, here)
         if call.index in self._decided or self.status(call.index) is not Status.WAITING:
             return None
         own = self._calls[call_of(call.index)]
-        is_new = said_of(self._terms.added, own.tool, own.runner.name) and own.index not in self._rulings
+        is_new = tool_trust_of(self._config.added, own.tool, own.runner.name) and own.index not in self._rulings
         if is_new and (found := self._doubt(own, self._seen(own))) is not None:  # all of them would have been held
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
         parameters = copied(elements.parameters(call.index))
-        return self._terms.invalid(call, parameters, date) or Start(call, parameters)
+        return self._config.invalid(call, parameters, date) or Start(call, parameters)
 
     def _decide_gathering(self, call: Call, date: str, here: Fold) -> Decision | None:
         """Of a call that reads in every instance (SPEC R10.4)."""
@@ -318,7 +325,7 @@ class Execution(Standing):
     def _gathered(self, call: Call) -> Gathered | None:
         """What a gather call reads, where every instance has settled it."""
         folds = self._gather(call)
-        return Gathered(self._fold, folds, self._terms.added_sources) if folds is not None else None
+        return Gathered(self._fold, folds, self._config.added_sources) if folds is not None else None
 
     def _verdict(self, call: Call, expression: Expression) -> bool | str:
         """True: can be read. False: has to wait. A text: can never be read, and why (SPEC R6.5, R6.6)."""
@@ -345,29 +352,29 @@ class Execution(Standing):
 
     def _start(self, call: Call, date: str, here: Fold, gathered: Gathered | None = None) -> Decision:
         """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
-        allowance = Allowance(gathered or self._fold, self._terms.limits)
+        allowance = Allowance(gathered or self._fold, self._config.limits)
         try:
             parameters = call.resolved(allowance)
             places = gathered.places(call.scopes) if gathered is not None else map(self._fold.value, call.scopes)
             for value in places:
                 allowance.take(value)
-            if call.runner.executor is Executor.LATENT and self._terms.approvals.hold(call):
+            if call.runner.executor is Executor.LATENT and self._config.approvals.hold(call):
                 for kind in self._fold.kinds():  # all of it goes into the snapshot
                     allowance.take(self._fold.root(kind))
         except (Conflict, TooLarge) as problem:
-            return self._terms.failed(call, Failure(type(problem).__name__, str(problem)), date)
-        if call.reads and (invalid := self._terms.invalid(call, parameters, date)) is not None:
+            return self._config.failed(call, Failure(type(problem).__name__, str(problem)), date)
+        if call.reads and (invalid := self._config.invalid(call, parameters, date)) is not None:
             return invalid
-        found = self._doubt(call, gathered or self._fold) if self._terms.trust else None
-        if found is not None and self._terms.refuses_untrusted:
+        found = self._doubt(call, gathered or self._fold) if self._config.trust else None
+        if found is not None and self._config.refuses_untrusted:
             return self._outcome(call, Failure(UNTRUSTED, str(found)), date, here)
-        if found is not None or self._terms.approvals.hold(call):
+        if found is not None or self._config.approvals.hold(call):
             return Hold(call, parameters, self._snapshot(call, parameters), found)
         return self._begin(call, parameters, date, here)
 
     def _doubt(self, call: Call, seen: Seen) -> Doubt | None:
         """What keeps a call from starting by itself, with the ways to it (SPEC R16.4)."""
-        trust = self._terms.trust_of(call)
+        trust = self._config.trust_of(call)
         found = doubt(trust, self._flows.into(call, seen)) if trust.effects else None
         if found is None:
             return None

@@ -38,7 +38,7 @@ class TickError:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestRecorded:
     """A request of the current tick was written down; it is asked from now on."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -158,7 +158,7 @@ class LoopExtended:
 
 
 LoopEvent = (
-    Asked
+    RequestRecorded
     | PartCame
     | OutputGrew
     | UsageCame
@@ -199,7 +199,7 @@ class Stage(StrEnum):
 
 _S = Stage
 TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
-    _S.NEW: {Asked: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.NEW},
+    _S.NEW: {RequestRecorded: _S.ASKED, LoopEnded: _S.ENDED, LoopExtended: _S.NEW},
     _S.ASKED: {
         PartCame: _S.OPEN,
         OutputGrew: _S.ASKED,
@@ -368,7 +368,7 @@ class Loop:
     def _in_tick(self, **changes: Any) -> Loop:
         return replace(self, ticks=(*self.ticks[:-1], replace(self.tick, **changes)))
 
-    def _ask(self, event: Asked) -> Loop:
+    def _ask(self, event: RequestRecorded) -> Loop:
         estimate = Estimate(event.estimate, event.nanodollars, event.config.get("max_output_tokens", 0))
         return self._in_tick(estimate=estimate, reported=None, repeats=event.repeats, digest=event.digest)
 
@@ -415,7 +415,7 @@ class Loop:
 
 
 _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
-    Asked: Loop._ask,
+    RequestRecorded: Loop._ask,
     PartCame: Loop._take_part,
     OutputGrew: Loop._grow,
     UsageCame: Loop._report,

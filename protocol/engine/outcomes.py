@@ -22,7 +22,7 @@ from ..calls.outputs import (
     written_messages,
 )
 from ..calls.tools import Executor, Tool
-from ..calls.trust import ToolTrust, said_of
+from ..calls.trust import ToolTrust, tool_trust_of
 from ..errors import Conflict, ExpressionError, OutputError, Unresolved, shortened
 from ..limits import OUTCOMES_NAMED, Limits, exceeded, size_of, value_problems
 from ..messages import error_message
@@ -118,7 +118,7 @@ _DEFAULT: Final = Limits()
 
 
 @dataclass(frozen=True)
-class Terms:
+class LaneConfig:
     """What the calls of a lane are carried out by, beside what they wait for."""
 
     tools: Mapping[str, Tool]
@@ -144,7 +144,7 @@ class Terms:
 
     def trust_of(self, call: Call) -> ToolTrust:
         """What is said of a call, by its tool and by its code."""
-        return said_of(self.trust, call.tool, call.runner.name)
+        return tool_trust_of(self.trust, call.tool, call.runner.name)
 
     def outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
         """What a result means where a fold says what is there."""

@@ -222,7 +222,7 @@ class CheckedPlan:
                     levels[index] = max(levels.get(index, 0), level)
         waves: dict[int, list[int]] = {}
         for call in self.calls:
-            if call.index in levels and not call.is_note:
+            if call.index in levels and not call.is_thought:
                 waves.setdefault(levels[call.index], []).append(call.index)
         return tuple(tuple(waves[level]) for level in sorted(waves))
 

@@ -152,7 +152,7 @@ def settings_of(config: Any) -> dict[str, Any]:
 
 # Asides: what a request asks for beside calls and an output: advice, and a version (SPEC R15).
 #
-# Each type of message that asks for something has one reader here; `requests.asides` says what a model is shown of it.
+# Each type of message that asks for something has one reader here; `requests.schema` says what a model is shown of it.
 
 ON_REQUEST = "request"
 """The one moment at which advice is asked for: before the calls (SPEC R15.1)."""

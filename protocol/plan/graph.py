@@ -299,7 +299,7 @@ class Writers:
 
     def __init__(self, calls: Iterable[Call], shared: Writers | None = None, *, failing: Iterable[Call] = ()) -> None:
         self._shared = shared
-        self._failing = Line(sorted({call.index for call in failing if not call.is_note}))
+        self._failing = Line(sorted({call.index for call in failing if not call.is_thought}))
         self._at: dict[tuple[str, ...], Line] = defaultdict(Line)
         self._at_or_below: dict[tuple[str, ...], Line] = defaultdict(Line)
         for call in sorted(calls, key=lambda call: call.index):
@@ -416,14 +416,14 @@ _Places = Callable[[Call], Iterable[Reference]]
 
 def parameter_places(call: Call) -> tuple[Reference, ...]:
     """What the parameters of a call read, each place once. A passing thought waits for nothing (SPEC R5.2)."""
-    if not call.reads or call.is_note:
+    if not call.reads or call.is_thought:
         return ()
     return tuple(dict.fromkeys(place for _, expression in call.reads for place in expression.references))
 
 
 def scope_places(call: Call) -> tuple[Reference, ...]:
     """What is in the scopes of a call, each place once."""
-    return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_note else ()
+    return tuple(dict.fromkeys(call.scopes)) if call.scopes and not call.is_thought else ()
 
 
 def places_read(call: Call) -> tuple[Reference, ...]:
@@ -431,7 +431,7 @@ def places_read(call: Call) -> tuple[Reference, ...]:
 
     A passing thought is not executed, so it waits for nothing (SPEC R5.2).
     """
-    if call.is_note:
+    if call.is_thought:
         return ()
     references = [reference for _, expression in call.reads for reference in expression.references]
     return tuple(dict.fromkeys((*references, *call.slices)))
@@ -439,7 +439,7 @@ def places_read(call: Call) -> tuple[Reference, ...]:
 
 def places_read_first(call: Call) -> tuple[Reference, ...]:
     """Of these what is read if it is there: of several alternatives the first (SPEC R2.3), and narrow scopes."""
-    if call.is_note:
+    if call.is_thought:
         return ()
     first = (place for _, expression in call.reads for place in expression.alternatives[0])
     return tuple(dict.fromkeys((*first, *call.slices)))
@@ -447,7 +447,7 @@ def places_read_first(call: Call) -> tuple[Reference, ...]:
 
 def places_seen(call: Call) -> Iterator[Reference]:
     """Every place a call comes by: what its parameters read, and its scopes, whole kinds too; one may come twice."""
-    if call.is_note:
+    if call.is_thought:
         return
     for _, expression in call.reads:
         yield from expression.references

@@ -134,7 +134,7 @@ class Places:
 
 def _names(fold: Fold, place: Reference) -> dict[str, Any]:
     """The names below a place, but for those that others wrote: these may be sentences (SPEC R16.3)."""
-    if fold.strange(place):
+    if fold.untrusted(place):
         return {}
     try:
         value = fold.value(place)

@@ -268,7 +268,7 @@ class Waits:
         found = []
         for call in self._calls:
             known: dict[Expression, list[frozenset[Reference]]] = {}  # a text may read the same again and again
-            for at, expression in call.reads if call.gather is self._are_guests and not call.is_note else ():
+            for at, expression in call.reads if call.gather is self._are_guests and not call.is_thought else ():
                 if (needed := known.get(expression)) is None:
                     needed = known[expression] = [
                         frozenset(place for place in group if not self._writers.has_other(place, than=call.index))

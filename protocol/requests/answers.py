@@ -57,7 +57,7 @@ from .reading import (
     without_nulls,
 )
 from .receipts import with_places
-from .schema import Explain, Request, advice_findings, compose, judge_asides
+from .schema import Explain, Request, advice_findings, compose, judge_advice
 
 # Early results: latent calls that a model has answered together with what they refer to (SPEC R4.8a, R12.4).
 #
@@ -326,7 +326,7 @@ class _Reading:
         for key in expected.keys() & value.keys() - {"calls", "output"}:
             schema = CompiledSchema({**expected[key], "$defs": composed.get("$defs", {})})
             yield from schema.problems(value[key], "solution", key)
-        yield from judge_asides(self.request, value)
+        yield from judge_advice(self.request, value)
 
     def _error(self, problem: Problem, value: Mapping[str, Any], *, is_mended: bool = False) -> AnswerError:
         """A problem as an error, its pointer into the answer; it may say how to mend a text that holds JSON."""

@@ -12,7 +12,7 @@ it is joined to what was there where that is not by replacing it:
     "sent"
 
 A value stands on one line, whatever it holds, and each † of it as two. What others wrote is not shown to a model that
-can call what has effects: a line says where it lies, how large it is and who may have written it (see `StrangePlaces`).
+can call what has effects: a line says where it lies, how large it is and who may have written it (`UntrustedPlaces`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from . import texts
 # Its answer decides what happens, so nothing that others wrote may reach it: no value, no name of a field, no text of
 # an error. It passes values on by their references. Paths, sizes and fates it is told.
 
-Strange = Mapping[tuple[str, ...], Labels]
+UntrustedPaths = Mapping[tuple[str, ...], Labels]
 """The places of a kind where what others wrote begins, each by its path, with who may have written it."""
 _OWN_TYPES: Final = frozenset(
     {
@@ -77,7 +77,7 @@ _JSON_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array",
 _POINTER: Final = re.compile(r"/(calls(/\d{1,6})?|output)")
 
 
-class StrangePlaces:
+class UntrustedPlaces:
     """Where what others wrote begins, by all messages of a log: what comes for a promise has the sources that the
     promise has named, and a place keeps those of all that was written there.
     """
@@ -103,8 +103,8 @@ class StrangePlaces:
         operation = read_operation(message, "") if self._marked else None
         if operation is None or marks_of(message):
             return bool(marks_of(message))
-        strange = self.at(operation.place, message.get("_instance"))
-        return any(_part(operation.value, path) is not MISSING for path in strange)
+        untrusted = self.at(operation.place, message.get("_instance"))
+        return any(_part(operation.value, path) is not MISSING for path in untrusted)
 
     def below(self, kind: str, instance: str | None) -> dict[tuple[str, ...], Labels]:
         """The places of a kind, by their paths, as a reader in an instance finds them, or a global one."""
@@ -114,7 +114,7 @@ class StrangePlaces:
                 found[path] = found.get(path, TRUSTED) | labels
         return found
 
-    def at(self, place: Reference, instance: str | None) -> Strange:
+    def at(self, place: Reference, instance: str | None) -> UntrustedPaths:
         """The same of a value that was written at a place, from there on."""
         own = whole_list(place)[1:]
         found: dict[tuple[str, ...], Labels] = {}
@@ -126,14 +126,14 @@ class StrangePlaces:
 
 
 def without(
-    value: Any, place: Reference, strange: Strange, is_named: Callable[[Reference], bool] = lambda _: True
+    value: Any, place: Reference, untrusted: UntrustedPaths, is_named: Callable[[Reference], bool] = lambda _: True
 ) -> tuple[Any, list[str]]:
     """What may be shown of the value at a place, or `MISSING` where nothing may; and a line for each part that is left
-    out, or for all those together whose names are not shown either. `strange` has paths from that place on.
+    out, or for all those together whose names are not shown either. `untrusted` has paths from that place on.
     """
     lines: list[str] = []
     unnamed: list[tuple[int, Labels]] = []
-    for path, labels in sorted(strange.items(), key=lambda pair: pair[0]):
+    for path, labels in sorted(untrusted.items(), key=lambda pair: pair[0]):
         part, at = _part(value, path), Reference(place.kind, (*place.path, *path))
         if part is MISSING:
             continue
@@ -279,7 +279,7 @@ class Budget:
         most_bytes: int = _MOST_BYTES,
         *,
         is_answer_data: bool = False,
-        hidden: StrangePlaces | None = None,
+        hidden: UntrustedPlaces | None = None,
         by_schema: bool = False,
     ) -> None:
         self.show_bytes = show_bytes
@@ -289,9 +289,11 @@ class Budget:
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
 
-    def without(self, value: Any, place: Reference, strange: Mapping[tuple[str, ...], Labels]) -> tuple[Any, list[str]]:
-        """What may be shown of the value at a place, and a line for each part that is not (see `StrangePlaces`)."""
-        return without(value, place, strange, self.hidden.is_named) if self.hidden is not None else (value, [])
+    def without(
+        self, value: Any, place: Reference, untrusted: Mapping[tuple[str, ...], Labels]
+    ) -> tuple[Any, list[str]]:
+        """What may be shown of the value at a place, and a line for each part that is not (see `UntrustedPlaces`)."""
+        return without(value, place, untrusted, self.hidden.is_named) if self.hidden is not None else (value, [])
 
     def lines(self, value: Any, place: Reference) -> list[str]:
         """The line of the value at a place; by schema a line for each part that says how large it is, and no value.
@@ -330,12 +332,12 @@ def identity_blocks(messages: Sequence[Message], budget: Budget) -> dict[Identit
 def _identity_lines(identity: Identity, messages: Sequence[Message], context: Context, budget: Budget) -> Iterator[str]:
     kind, instance = identity
     value, method = context.fold(instance).root(kind), ""
-    strange = budget.hidden.below(kind, instance) if budget.hidden is not None else {}
-    if instance is not None and value is not MISSING and () not in strange:
-        value, method = _own(value, context.fold(None).root(kind), {path[0] for path in strange if path})
+    untrusted = budget.hidden.below(kind, instance) if budget.hidden is not None else {}
+    if instance is not None and value is not MISSING and () not in untrusted:
+        value, method = _own(value, context.fold(None).root(kind), {path[0] for path in untrusted if path})
     yield _heading(_name(Reference(kind)), instance, method)
     yield from _introduction(messages, budget.hidden)
-    left, hidden = budget.without(value, Reference(kind), strange)
+    left, hidden = budget.without(value, Reference(kind), untrusted)
     if left is not MISSING:
         yield from budget.lines(left, Reference(kind))
     yield from hidden
@@ -368,8 +370,8 @@ def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]
         heading = _heading(_name(place if is_named else Reference(place.kind)), message.get("_instance"), said)
         lines = [heading, *_introduction([message], budget.hidden)]
         if operation is not None:
-            strange = budget.hidden.at(place, message.get("_instance")) if budget.hidden is not None else {}
-            left, hidden = budget.without(operation.value, place, strange)
+            untrusted = budget.hidden.at(place, message.get("_instance")) if budget.hidden is not None else {}
+            left, hidden = budget.without(operation.value, place, untrusted)
             lines += [*(budget.lines(left, place) if left is not MISSING else []), *hidden]
         yield "\n".join(lines)
 
@@ -384,8 +386,8 @@ def shown_pictures(messages: Iterable[Message], budget: Budget) -> Iterator[tupl
             continue
         place, value = operation.place, operation.value
         if budget.hidden is not None:
-            strange = budget.hidden.at(place, message.get("_instance"))
-            value, _ = budget.without(value, place, strange) if budget.hidden.is_named(place) else (MISSING, ())
+            untrusted = budget.hidden.at(place, message.get("_instance"))
+            value, _ = budget.without(value, place, untrusted) if budget.hidden.is_named(place) else (MISSING, ())
         for path, digest in pictures_in(value):
             yield _name(Reference(place.kind, (*place.path, *path))), digest
 
@@ -424,7 +426,7 @@ def _is_replaced(
     )
 
 
-def _introduction(messages: Sequence[Message], hidden: StrangePlaces | None = None) -> Iterator[str]:
+def _introduction(messages: Sequence[Message], hidden: UntrustedPlaces | None = None) -> Iterator[str]:
     """What is said of data beside its value: the newest description and the newest schema. Beside what others wrote
     there are none: they may be theirs; of a promise there is its structure.
     """

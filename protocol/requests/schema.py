@@ -25,7 +25,7 @@ from ..plan.submission import Submission, read_submission, shaped
 from ..schemas import CompiledSchema, compiled, conjuncts, excerpt
 from ..schemas.walk import admits_name, applied, normalized
 from ..trust import shows_untrusted
-from .data_blocks import Budget, StrangePlaces
+from .data_blocks import Budget, UntrustedPlaces
 from .widening import Definitions, Widening, closed, joined, untitled
 
 # A request: what a model is asked, and what its answer is held against (SPEC R12.1, R12.2).
@@ -101,7 +101,7 @@ class Request:
     def budget(self, messages: Sequence[Message]) -> Budget:
         """How its data is shown in one message, where the log has these messages (SPEC R16.3)."""
         most = self.config.get("show_bytes"), self.known.limits.call_bytes
-        hidden = StrangePlaces(messages, hides_names=not self.is_child) if self.hides else None
+        hidden = UntrustedPlaces(messages, hides_names=not self.is_child) if self.hides else None
         return Budget(*most, hidden=hidden, by_schema=self.shows_no_values)
 
     @cached_property
@@ -145,7 +145,7 @@ def read_request(value: Any, known: Environment) -> Request:
     return Request(submission, known)
 
 
-# Asides: what a model writes before its calls where the context asks for it, `meta` and `advisors` (SPEC R15).
+# Advice: what a model writes before its calls where the context asks for it, `meta` and `advisors` (SPEC R15).
 #
 # One function composes and one judges each. Nothing of it is executed; it is kept in the solution.
 
@@ -153,16 +153,16 @@ _ADVISOR_KEYS: Final = ("id", "thought", "calls")
 """What every advice has, beside what its advisor's schema says."""
 
 
-def compose_asides(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
+def compose_advice(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
     """The properties that stand before the calls, in order, with their schemas."""
-    for name, (compose, _) in _ASIDES.items():
+    for name, (compose, _) in _ADVICE.items():
         if (schema := compose(request, definitions)) is not None:
             yield name, schema
 
 
-def judge_asides(request: Request, answer: Mapping[str, Any]) -> Iterator[Problem]:
+def judge_advice(request: Request, answer: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong with them that no schema can say."""
-    for name, (_, judge) in _ASIDES.items():
+    for name, (_, judge) in _ADVICE.items():
         if name in answer:
             yield from judge(request, answer[name])
 
@@ -247,7 +247,7 @@ def _judge_advisors(request: Request, value: Any) -> Iterator[Problem]:
 
 _Compose = Callable[[Request, Definitions], dict[str, Any] | None]
 _Judge = Callable[[Request, Any], Iterator[Problem]]
-_ASIDES: Final[Mapping[str, tuple[_Compose, _Judge]]] = {
+_ADVICE: Final[Mapping[str, tuple[_Compose, _Judge]]] = {
     "meta": (_compose_meta, _judge_meta),
     "advisors": (_compose_advisors, _judge_advisors),
 }
@@ -542,7 +542,7 @@ def properties_of_calls(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    yield from compose_asides(request, definitions)
+    yield from compose_advice(request, definitions)
     calls = [compose_call(request, tool, definitions) for tool in request.tools.values()]
     yield "calls", {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
     yield "output", _output(request, definitions)

@@ -108,10 +108,10 @@ class Fold:
         own = self._marked.all if self._marked is not None else UNMARKED
         return own | self._base.all_marks if self._base is not None else own
 
-    def strange(self, place: Reference) -> Labels:
+    def untrusted(self, place: Reference) -> Labels:
         """Who chose the names of what lies below a place, where others did (SPEC R16.3)."""
-        own = self._marked.strange(place) if self._marked is not None else TRUSTED
-        return own | self._base.strange(place) if self._base is not None else own
+        own = self._marked.untrusted(place) if self._marked is not None else TRUSTED
+        return own | self._base.untrusted(place) if self._base is not None else own
 
     def strange_below(self, kind: str) -> dict[tuple[str, ...], Labels]:
         """The places of a kind where what others wrote begins, each by its path, with who wrote there."""
@@ -161,7 +161,7 @@ class Fold:
         for place in expression.references:
             for length in reversed(range(1, len(place.path)) if not self.exists(place) else ()):
                 above = Reference(place.kind, place.path[:length])
-                if self.strange(above):
+                if self.untrusted(above):
                     break
                 with suppress(Conflict):
                     if (value := self.value(above)) is not MISSING:

@@ -52,7 +52,7 @@ class _Place:
     own: Marks = UNMARKED
     all: Marks = UNMARKED
     """Of the place and all below it."""
-    strange: Labels = TRUSTED
+    untrusted: Labels = TRUSTED
     """Who wrote a value there whose names and elements are theirs, too."""
     below: dict[str, _Place] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class MarkedPlaces:
                 place.all |= marks
             place.own |= marks
         for key in places_strange(message, operation):
-            self._at(key).strange |= marks.labels
+            self._at(key).untrusted |= marks.labels
 
     def at(self, reference: Reference) -> Marks:
         """Of all that reaches a place: what lies at, above or below it; for an element, all of the list."""
@@ -98,14 +98,14 @@ class MarkedPlaces:
             place = place.below.setdefault(name, _Place())
         return place
 
-    def strange(self, reference: Reference) -> Labels:
+    def untrusted(self, reference: Reference) -> Labels:
         """Who chose the names of what lies below a place, where others did."""
         place, found = self._root, TRUSTED
         for name in whole_list(reference):
             if (next_ := place.below.get(name)) is None:
                 break
             place = next_
-            found |= place.strange
+            found |= place.untrusted
         return found
 
     def strange_below(self, kind: str) -> Iterator[tuple[tuple[str, ...], Labels]]:
@@ -115,7 +115,7 @@ class MarkedPlaces:
             left.append(((), top))
         while left:
             path, place = left.pop()
-            if place.strange:
+            if place.untrusted:
                 yield path, place.all.labels
             else:
                 left += [((*path, name), below) for name, below in place.below.items()]

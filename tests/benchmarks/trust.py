@@ -19,7 +19,7 @@ from acts_celery.protocol import trust as flow
 from acts_celery.protocol.calls import trust
 from acts_celery.protocol.engine import execution
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.outcomes import Terms
+from acts_celery.protocol.engine.outcomes import LaneConfig
 from acts_celery.protocol.trust import Flows
 
 from . import core
@@ -98,5 +98,5 @@ def _not_followed() -> Iterator[None]:
         stack.enter_context(patch.object(Execution, "_marked", marked))
         stack.enter_context(patch.object(execution, "doubt", lambda trust, flow: None))
         stack.enter_context(patch.object(Flows, "into", lambda *given, **more: flow.NOTHING))
-        stack.enter_context(patch.object(Terms, "trust_of", lambda *given: trust.NOTHING))
+        stack.enter_context(patch.object(LaneConfig, "trust_of", lambda *given: trust.NOTHING))
         yield

@@ -14,6 +14,7 @@ from typing import Any
 
 from acts_celery.protocol import Context, Plan
 from acts_celery.protocol.calls.call import Call, call_of
+from acts_celery.protocol.engine.call_statuses import GatherWaits
 from acts_celery.protocol.engine.events import (
     CallEnded,
     CallsUndone,
@@ -28,10 +29,9 @@ from acts_celery.protocol.engine.events import (
     Start,
     Status,
     Success,
-    counting,
+    effective_events,
 )
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.standing import Guests
 from acts_celery.protocol.plan.waits import Joins
 from acts_celery.protocol.state.fold import Fold
 
@@ -88,7 +88,7 @@ class _LaneState:
     shared: Fold
     """The global values; the global lane's own."""
     fold: Fold
-    guests: Guests | None = None
+    gather_waits: GatherWaits | None = None
     results: dict[int, Success | Failure] = field(default_factory=dict)
     """Calls carried out whose results are on their way."""
 
@@ -97,8 +97,8 @@ class _LaneState:
         fold = self.shared if lane is None else self.fold
         if isinstance(event, MessageAdded | CallEnded | ElementEnded) and event.message is not None:
             fold.append(event.message, f"result of call {event.call}")
-        if self.guests is not None and isinstance(event, CallEnded):
-            self.guests.end(event.call)
+        if self.gather_waits is not None and isinstance(event, CallEnded):
+            self.gather_waits.end(event.call)
         return self.execution.apply(event)
 
 
@@ -211,7 +211,9 @@ class Driver:
                 (fold if message.get("_instance") else shared).append(message, f"message {position}")
         plan = self._plan
         execution = Execution.of(plan, lane, fold, self._gathered)
-        state = _LaneState(execution, shared, fold, Guests(lane.gathers, fold) if lane.gathers is not None else None)
+        state = _LaneState(
+            execution, shared, fold, GatherWaits(lane.gathers, fold) if lane.gathers is not None else None
+        )
         for lane_of, event in self._counting():
             if lane_of in (None, instance):
                 state.take(lane_of, event)
@@ -222,7 +224,7 @@ class Driver:
         counts: dict[int, bool] = {}
         for lane in self._plan.lanes:
             numbers = [number for number, (lane_of, _) in enumerate(self.events) if lane_of == lane]
-            counts |= zip(numbers, counting([self.events[number][1] for number in numbers]), strict=True)
+            counts |= zip(numbers, effective_events([self.events[number][1] for number in numbers]), strict=True)
         return [said for number, said in enumerate(self.events) if counts[number]]
 
     def undo(self, undone: Mapping[str | None, set[int]], keeping: Mapping[str | None, set[int]]) -> None:
@@ -259,7 +261,9 @@ class Driver:
     def _gathered(self, call: Call) -> dict[str, Fold] | None:
         """The values of all instances, once each has settled what a gather call reads."""
         lanes = {name: lane for name, lane in self._lanes.items() if name is not None}
-        if not all(lane.guests is not None and lane.guests.is_settled(call.index) for lane in lanes.values()):
+        if not all(
+            lane.gather_waits is not None and lane.gather_waits.is_settled(call.index) for lane in lanes.values()
+        ):
             return None
         return {name: lane.fold for name, lane in lanes.items()}
 

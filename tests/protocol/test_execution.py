@@ -13,7 +13,7 @@ import pytest
 from acts_celery.protocol import Limits, Output, Plan, Rejected, check_submission
 from acts_celery.protocol.engine.events import FINAL, TRANSITIONS, Decision, Failure, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import Execution
-from acts_celery.protocol.engine.outcomes import Terms
+from acts_celery.protocol.engine.outcomes import LaneConfig
 from acts_celery.protocol.plan.graph import Graph
 from acts_celery.protocol.plan.submission import decode
 from acts_celery.protocol.state.fold import Fold
@@ -130,7 +130,7 @@ def test_a_lane_is_finished_when_all_its_calls_have_ended() -> None:
     assert not execution.is_finished
     execution.record(1, Status.FAILED)
     assert execution.is_finished
-    assert Execution((), Graph({}), Fold(), Terms({})).is_finished
+    assert Execution((), Graph({}), Fold(), LaneConfig({})).is_finished
 
 
 def test_finishing_changes_nothing_until_it_is_recorded() -> None:

@@ -289,7 +289,7 @@ class Case:
 
     def _status(self, index: int, status: str) -> Status:
         """The naive evaluator knows no thoughts."""
-        return Status.LATENT if self.plan.calls[index].is_note else Status(status)
+        return Status.LATENT if self.plan.calls[index].is_thought else Status(status)
 
 
 def _case(seed: int) -> Case:

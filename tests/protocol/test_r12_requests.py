@@ -947,27 +947,27 @@ META: dict[str, Any] = {"type": "meta", "meta": {"path": "docs/plan", "version":
 ADVICE: dict[str, Any] = {"id": "critic", "thought": "hm", "risk": 3, "calls": '{"price": 80}'}
 
 
-def request_asides(*context: Any) -> Request:
+def request_with_advice(*context: Any) -> Request:
     """A request with this context and no tools."""
     return read_request({"context": list(context), "schema": {"type": "string"}}, Environment())
 
 
-def answered(asked: Request, **asides: Any) -> list[tuple[str, str]]:
+def answered(asked: Request, **advice: Any) -> list[tuple[str, str]]:
     """What is wrong with an answer."""
-    answer = read_answer(asked, {**asides, "calls": [], "output": None})
+    answer = read_answer(asked, {**advice, "calls": [], "output": None})
     return [(error.pointer, error.message) for error in answer.errors]
 
 
 def test_r12_3_meta_and_advisors_stand_before_the_calls_where_they_are_asked_for() -> None:
-    composed = compose(request_asides(CRITIC, META))
+    composed = compose(request_with_advice(CRITIC, META))
     assert list(composed["properties"]) == composed["required"] == ["meta", "advisors", "calls", "output"]
     (advice,) = composed["properties"]["advisors"]["items"]["anyOf"]
     assert (list(advice["properties"]), advice["description"]) == (["id", "thought", "risk", "calls"], CRITIC["role"])
-    assert list(compose(request_asides())["properties"]) == ["calls", "output"]
+    assert list(compose(request_with_advice())["properties"]) == ["calls", "output"]
 
 
 def test_r15_1_advice_is_kept_in_the_solution_and_validated_by_its_schema() -> None:
-    asked = request_asides(CRITIC)
+    asked = request_with_advice(CRITIC)
     answer = read_answer(asked, {"advisors": [ADVICE], "calls": [], "output": "done"})
     assert (answer.errors, answer.findings, answer.solution["advisors"]) == ((), (), [ADVICE])
     assert [at for at, _ in answered(asked, advisors=[{**ADVICE, "risk": "high"}])] == ["/advisors/0"]
@@ -977,7 +977,7 @@ def test_r15_1_advice_is_kept_in_the_solution_and_validated_by_its_schema() -> N
 @pytest.mark.parametrize("calls", ["80", "not JSON", '{"price": 101}', '{"price": "80"}'])
 def test_r15_1_ratings_that_cannot_be_read_are_a_finding_and_no_error(calls: str) -> None:
     answer = read_answer(
-        request_asides(CRITIC), {"advisors": [{**ADVICE, "calls": calls}], "calls": [], "output": None}
+        request_with_advice(CRITIC), {"advisors": [{**ADVICE, "calls": calls}], "calls": [], "output": None}
     )
     assert answer.errors == ()
     assert answer.findings == ("the calls of advisor 'critic' are not JSON of tool to a number from 0 to 100",)
@@ -985,7 +985,7 @@ def test_r15_1_ratings_that_cannot_be_read_are_a_finding_and_no_error(calls: str
 
 def test_r15_1_every_advisor_is_asked_once() -> None:
     other = {"type": "advisor", "id": "friend"}
-    found = answered(request_asides(CRITIC, other), advisors=[ADVICE, ADVICE])
+    found = answered(request_with_advice(CRITIC, other), advisors=[ADVICE, ADVICE])
     assert [message for _, message in found] == [
         "advisor 'critic' is asked once, and advises 2 times",
         "advisor 'friend' is asked once, and advises 0 times",
@@ -994,7 +994,7 @@ def test_r15_1_every_advisor_is_asked_once() -> None:
 
 def test_r15_1_an_advisor_for_another_moment_is_kept_and_not_asked() -> None:
     later = {**CRITIC, "on": "commit", "id": None, "schema": 5}
-    assert list(compose(request_asides(later))["properties"]) == ["calls", "output"]
+    assert list(compose(request_with_advice(later))["properties"]) == ["calls", "output"]
     plan = check_submission({"context": [later], "schema": {"type": "string"}})
     assert [finding.name for finding in plan.findings] == ["advisor-not-asked"]
     assert plan.submission.context == [later]
@@ -1012,7 +1012,7 @@ def test_r15_2_segments_of_a_version_compare_as_numbers(version: Any, is_newer: 
 
 
 def test_r15_2_a_version_that_is_not_greater_is_an_error() -> None:
-    asked = request_asides(META)
+    asked = request_with_advice(META)
     assert answered(asked, meta={"path": "docs/plan", "version": "1.10.0", "author": "y"}) == []
     assert answered(asked, meta={"path": "docs/plan", "version": "1.9.0"}) == [
         ("/meta/version", "'1.9.0' is not greater than '1.9.0'")

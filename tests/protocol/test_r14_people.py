@@ -35,12 +35,12 @@ from acts_celery.protocol.engine.execution import Execution
 from acts_celery.protocol.engine.loop import (
     TRANSITIONS,
     Answered,
-    Asked,
     BrokenLog,
     Loop,
     LoopEnded,
     LoopExtended,
     LoopLimits,
+    RequestRecorded,
     Stage,
     TickClosed,
     TickError,
@@ -56,7 +56,7 @@ from .building import DATE, call, checked, pointers, problems, submission
 SOLUTION = {"type": "solution", "solution": {"calls": [], "output": None}}
 
 
-ASKED = Asked((), {}, 100, "digest")
+ASKED = RequestRecorded((), {}, 100, "digest")
 FAILED = LoopEnded("failed", "a limit", None)
 
 
@@ -94,9 +94,9 @@ def test_r13_1_a_loop_goes_from_stage_to_stage() -> None:
 
 
 def test_r13_1_an_event_that_cannot_come_next_breaks_the_log() -> None:
-    with pytest.raises(BrokenLog, match=r"Asked follows where it is asked:0"):
+    with pytest.raises(BrokenLog, match=r"RequestRecorded follows where it is asked:0"):
         Loop().apply(ASKED).apply(ASKED)
-    with pytest.raises(BrokenLog, match=r"Asked follows where it is ended:0"):
+    with pytest.raises(BrokenLog, match=r"RequestRecorded follows where it is ended:0"):
         Loop().apply(FAILED).apply(ASKED)
 
 

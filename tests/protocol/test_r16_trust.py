@@ -12,10 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from acts_celery.protocol import Output, Plan, Rejected, check_submission
-from acts_celery.protocol.calls.trust import ToolTrust, said_of
+from acts_celery.protocol.calls.trust import ToolTrust, tool_trust_of
 from acts_celery.protocol.engine.events import CallEnded, FanOut, FanOutBegun, Hold, Outcome, Start, Status, Success
 from acts_celery.protocol.engine.execution import UNTRUSTED, Execution
-from acts_celery.protocol.engine.outcomes import Terms
+from acts_celery.protocol.engine.outcomes import LaneConfig
 from acts_celery.protocol.plan.checking import Environment
 from acts_celery.protocol.requests import Request, read_request, render, render_tick
 
@@ -428,7 +428,7 @@ def test_r16_1_elements_that_have_not_begun_when_labels_are_added_do_not_begin()
     assert isinstance(fan_out, FanOut)
     said = {"pay": ToolTrust(effects=True)}
     for added, kind in ((said, Outcome), ({}, Start)):
-        execution = Execution(lane.calls, lane.graph, fold, Terms(plan.tools, trust=said, added=added))
+        execution = Execution(lane.calls, lane.graph, fold, LaneConfig(plan.tools, trust=said, added=added))
         execution.apply(FanOutBegun(0, fan_out.snapshot))
         assert [type(decision) for decision in execution.decide(DATE)] == [kind, kind]
 
@@ -828,7 +828,7 @@ def test_r16_5_where_the_check_reports_no_way_no_schedule_holds_or_refuses_a_cal
         for schedule in range(schedules):
             found |= run(plan, schedules * seed + schedule)
             assert found <= said, f"plan {seed}, schedule {schedule}"
-        trust = [said_of(plan.trust, call.tool, call.runner.name) for call in plan.calls]
+        trust = [tool_trust_of(plan.trust, call.tool, call.runner.name) for call in plan.calls]
         sources = [one.result for one in trust] + [message.get("_trust") for message in plan.submission.context]
         free += any(one.effects for one in trust) and any(sources) and not said
         stopped += bool(found)

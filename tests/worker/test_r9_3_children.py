@@ -23,7 +23,7 @@ from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.broker_config.tokens import Identity, TokenLimits
 from acts_celery.protocol import Rejected
 from acts_celery.protocol.engine.events import Failure
-from acts_celery.protocol.engine.loop import Asked as Request
+from acts_celery.protocol.engine.loop import RequestRecorded as Request
 from acts_celery.worker.broker.attempts import CallId
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.cli import main

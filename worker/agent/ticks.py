@@ -17,11 +17,11 @@ from ...protocol.engine.costs import Cost, is_all, reported
 from ...protocol.engine.events import Status
 from ...protocol.engine.loop import (
     Answered,
-    Asked,
     LoopEnded,
     LoopLimits,
     OutputGrew,
     PartCame,
+    RequestRecorded,
     Stage,
     Started,
     TickClosed,
@@ -298,7 +298,7 @@ def _told(plan: CheckedPlan, labels: Labels) -> CheckedPlan:
     """The calls, with the sources of what the model was shown that wrote them (SPEC R16.3)."""
 
     def told(calls: Iterable[Call]) -> tuple[Call, ...]:
-        return tuple(replace(call, told=call.told | labels) for call in calls)
+        return tuple(replace(call, prompt_labels=call.prompt_labels | labels) for call in calls)
 
     if not labels:
         return plan
@@ -408,7 +408,7 @@ def request_of(view: LoopView, checker: Checker) -> Request:
     return view.asks
 
 
-def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked:
+def next_request(view: LoopView, request: Request, models: KnownModels) -> RequestRecorded:
     """What the log gets of the next request: the messages that it adds to those of the one before, so that it begins
     with them byte for byte, and the schema where it is another one. Raises `Rejected` where the first one is too large,
     `TooLarge` for another, and `PicturesUnknown`.
@@ -428,7 +428,7 @@ def next_request(view: LoopView, request: Request, models: KnownModels) -> Asked
     asked = models.asked(config.get("model"))
     tokens = _estimate(view, added, schema, asked)
     estimate = estimate_of(asked if view.limits.money is not None else (), tokens, most)
-    return Asked(
+    return RequestRecorded(
         messages=added,
         config=config,
         estimate=estimate.tokens,

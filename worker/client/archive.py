@@ -27,7 +27,7 @@ from ...broker_config import Settings
 from ...protocol import Limits, Problem, Rejected
 from ...protocol.calls.call import Call
 from ...protocol.engine.events import Status
-from ...protocol.engine.loop import Answered, Asked
+from ...protocol.engine.loop import Answered, RequestRecorded
 from ...protocol.errors import json_text, shortened
 from ...protocol.limits import MOST_LABELS, value_problems
 from ...protocol.messages import EVERYWHERE, TRUST
@@ -65,7 +65,7 @@ def script_of(history: History) -> str:
     messages: list[Mapping[str, Any]] = []
     schema, request = None, ModelRequest([])
     for event in (event for entry in history.entries() for event in entry.loop):
-        if isinstance(event, Asked):
+        if isinstance(event, RequestRecorded):
             messages, schema = [*messages, *event.messages], event.schema or schema
             request = ModelRequest(messages, schema, event.config)
         elif isinstance(event, Answered):
@@ -119,7 +119,7 @@ def plan_of(run: RunState, tick: int | None = None, warn: Callable[[str], None] 
 
 def _with_sources(call: Call) -> Mapping[str, Any]:
     """A call as it was written, with the sources of who chose it (SPEC R16.1)."""
-    return {**call.raw, TRUST: sorted(call.told)[:MOST_LABELS]} if call.told else call.raw
+    return {**call.raw, TRUST: sorted(call.prompt_labels)[:MOST_LABELS]} if call.prompt_labels else call.raw
 
 
 def _is_replaced(end: End | None) -> bool:

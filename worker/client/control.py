@@ -15,7 +15,7 @@ from redis import Redis
 
 from ...broker_config import Settings
 from ...protocol import Problem, Rejected
-from ...protocol.engine.loop import Approved, Asked, LoopExtended, Stage
+from ...protocol.engine.loop import Approved, LoopExtended, RequestRecorded, Stage
 from ...protocol.plan.additions import check_data, check_said
 from ...protocol.plan.support import told_names
 from ...protocol.state.labels import marks_of
@@ -360,7 +360,7 @@ class LoopControl:
         schema, asked = None, 0
         requests = ((entry.tick or 0, event) for entry in self._history.entries() for event in entry.loop)
         for number, request in requests:
-            if not isinstance(request, Asked):
+            if not isinstance(request, RequestRecorded):
                 continue
             messages += request.messages
             schema, asked = request.schema or schema, number + 1

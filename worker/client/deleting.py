@@ -19,7 +19,7 @@ from typing import Any, Final
 from redis import Redis
 
 from ...broker_config import Settings
-from ...protocol.engine.loop import Asked
+from ...protocol.engine.loop import RequestRecorded
 from ...protocol.messages import file_parts, pictures_in
 from .. import limits
 from ..backoff import batches
@@ -407,7 +407,7 @@ def _messages(entry: Entry) -> Iterator[Any]:
     if entry.message is not None:
         yield entry.message
     for event in entry.loop:
-        yield from event.messages if isinstance(event, Asked) else ()
+        yield from event.messages if isinstance(event, RequestRecorded) else ()
 
 
 def _remains(run: RunState) -> Iterator[str]:

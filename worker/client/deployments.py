@@ -18,7 +18,7 @@ from redis import Redis
 from ...protocol.analysis.deployment import Checked, Coming, Forecast, LanePart, Refusal
 from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.calls.tools import Tool
-from ...protocol.calls.trust import said_of
+from ...protocol.calls.trust import tool_trust_of
 from ...protocol.engine.loop import Stage
 from ...protocol.errors import Speller
 from ...protocol.state.labels import marks_of
@@ -219,7 +219,9 @@ class _Reading:
 
 def _proof(calls: Mapping[int, Call], marked: Sequence[Mapping[str, Any]], said: Trusts) -> Proof:
     """Over all instances at once: what one of them may read, each may."""
-    return Proof([*calls.values()], marked, lambda call: said_of(said, call.tool, call.runner.name), is_template=True)
+    return Proof(
+        [*calls.values()], marked, lambda call: tool_trust_of(said, call.tool, call.runner.name), is_template=True
+    )
 
 
 def _number(element: int) -> int:

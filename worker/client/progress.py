@@ -14,7 +14,7 @@ from redis import Redis
 
 from ...broker_config import Settings, is_cluster
 from ...protocol.calls.call import element_of
-from ...protocol.engine.loop import Answered, Asked, LoopEnded, OutputGrew, TickClosed
+from ...protocol.engine.loop import Answered, LoopEnded, OutputGrew, RequestRecorded, TickClosed
 from .. import limits
 from ..backoff import Backoff
 from ..errors import RunNotFound
@@ -389,7 +389,7 @@ def _loop_event(entry: Entry) -> Event | None:
     """The event of an entry of a loop: the first thing that it says, with the output where the loop has ended by it."""
     id_, tick = entry.id, entry.tick
     match entry.loop:
-        case (Asked(), *_):
+        case (RequestRecorded(), *_):
             return Event(id_, "tick", "asked", tick=tick)
         case (OutputGrew() as event, *_):
             return Event(id_, "text", "written", tick=tick, text=event.text, at=event.at)

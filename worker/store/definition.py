@@ -17,7 +17,7 @@ from ...protocol import Plan
 from ...protocol.calls.call import Approvals, Call, make_call, read_approvals
 from ...protocol.calls.declarations import merged
 from ...protocol.calls.tools import Executor, Runner, Tool
-from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, said_of
+from ...protocol.calls.trust import ENDORSES, NOTHING, OperatorTrust, ToolTrust, endorsement_problems, tool_trust_of
 from ...protocol.messages import EVERYWHERE
 from ...protocol.plan.checked_plan import CheckedPlan
 from ...protocol.plan.graph import Graph, Writers
@@ -77,7 +77,7 @@ def unpack_calls(calls: Sequence[Any], tools: Mapping[str, Tool]) -> tuple[Call,
 
 
 def _told(call: Call) -> list[list[str]]:
-    return [sorted(call.told)] if call.told else []
+    return [sorted(call.prompt_labels)] if call.prompt_labels else []
 
 
 def _call(
@@ -85,7 +85,7 @@ def _call(
 ) -> Call:
     constants = tools[raw["_tool"]].constants if raw["_tool"] in tools else {}
     call = make_call(index, raw, constants, Runner(Executor(executor), name))
-    return replace(call, told=frozenset(told)) if told else call
+    return replace(call, prompt_labels=frozenset(told)) if told else call
 
 
 def all_places_of(lane: Lane) -> dict[str, Any]:
@@ -282,7 +282,7 @@ class Definition:
 
     def has_effects(self, call: Call) -> bool:
         """Whether a call changes something outside."""
-        return said_of(self.trust, call.tool, call.runner.name).effects
+        return tool_trust_of(self.trust, call.tool, call.runner.name).effects
 
     @cached_property
     def is_template(self) -> bool:

@@ -30,12 +30,11 @@ from ...protocol.engine.events import (
     Ruling,
     Snapshot,
     Status,
+    effective_events,
 )
-from ...protocol.engine.events import counting as counting_events
 from ...protocol.engine.loop import (
     Answered,
     Approved,
-    Asked,
     Loop,
     LoopEnded,
     LoopEvent,
@@ -43,6 +42,7 @@ from ...protocol.engine.loop import (
     OutputGrew,
     PartCame,
     Planned,
+    RequestRecorded,
     Stage,
     Started,
     TickClosed,
@@ -344,7 +344,7 @@ def counting(entries: Iterable[Entry]) -> list[Entry]:
 
 def standing(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The entries of a lane, without the events that count no more."""
-    for entry, counts in zip(entries, counting_events([entry.event for entry in entries]), strict=True):
+    for entry, counts in zip(entries, effective_events([entry.event for entry in entries]), strict=True):
         yield entry if counts else entry._replace(event=None)
 
 
@@ -363,7 +363,7 @@ def loop_alarm() -> str:
 
 
 _LOOP_EVENTS: Final[Mapping[bytes, type[Any]]] = {
-    b"request": Asked,
+    b"request": RequestRecorded,
     b"part": PartCame,
     b"output": OutputGrew,
     b"reported": UsageCame,

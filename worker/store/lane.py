@@ -15,6 +15,7 @@ from typing import Any
 
 from ...protocol import Limits
 from ...protocol.calls.call import Call, call_of
+from ...protocol.engine.call_statuses import GatherWaits
 from ...protocol.engine.events import (
     FINAL,
     CallGivenBack,
@@ -26,8 +27,7 @@ from ...protocol.engine.events import (
     relabelled,
 )
 from ...protocol.engine.execution import Execution
-from ...protocol.engine.outcomes import Terms, output_fault
-from ...protocol.engine.standing import Guests
+from ...protocol.engine.outcomes import LaneConfig, output_fault
 from ...protocol.plan.graph import Graph
 from ...protocol.plan.waits import Gathers, Waits
 from ...protocol.state.fold import Fold
@@ -323,7 +323,7 @@ class LaneView:
         self.fold = Fold(run.fold) if instance is not None else Fold()
         definition = run.definition
         self._gathered = GatheredFolds(run.state.added_sources)
-        terms = Terms(
+        terms = LaneConfig(
             *(definition.tools, definition.returns, instance, work.said.all, definition.refuses_untrusted),
             added=work.said.added,
             added_sources=run.state.added_sources,
@@ -332,7 +332,7 @@ class LaneView:
             defers_errors=work.tick is not None,
         )
         self.execution = Execution(self.calls, work.graph, self.fold, terms, self._gathered.of)
-        self._guests = Guests(work.gathers, self.fold) if work.gathers is not None else None
+        self._gather_waits = GatherWaits(work.gathers, self.fold) if work.gathers is not None else None
         self._relabels = run.state.relabels or work.said.relabels
         self._settled: set[int] = set()
         """The gather calls of which the log knows that they are settled here."""
@@ -390,8 +390,8 @@ class LaneView:
         for index in self.awaited:
             if (end := self.run.state.shared.end(index)) is not None:
                 self.execution.end(index, end.status, end.labels)
-                if self._guests is not None:
-                    self._guests.end(index)
+                if self._gather_waits is not None:
+                    self._gather_waits.end(index)
 
     def apply(self, outcome: Outcome) -> None:
         """Take in an outcome of our own as if it were in the log already; it is about to be."""
@@ -420,7 +420,7 @@ class LaneView:
         """Whether some call of this lane waits for a global call, or for a promised value that may come globally."""
         if self.instance is None:
             return False  # its own entries wake it
-        promised = (*self.execution.promised, *(self._guests.promised if self._guests is not None else ()))
+        promised = (*self.execution.promised, *(self._gather_waits.promised if self._gather_waits is not None else ()))
         return bool(promised) or not all(map(self.run.has_ended, self.awaited))
 
     async def catch_up(self, log: MessageLog) -> bool:
@@ -458,8 +458,8 @@ class LaneView:
             if event.message is not None:
                 self.fold.append(event.message, source)
         self.execution.apply(event)
-        if self._guests is not None:
-            self._guests.apply(event)
+        if self._gather_waits is not None:
+            self._gather_waits.apply(event)
 
     def _note_given_up(self, id_: str) -> None:
         """Note that the run has given up, with an entry, what was promised."""
@@ -468,10 +468,10 @@ class LaneView:
 
     def newly_settled(self) -> list[int]:
         """The gather calls that have nothing to wait for here any more, and of which the log does not know it yet."""
-        if self._guests is None:
+        if self._gather_waits is None:
             return []
-        left = (one for one in self._guests.waiting if one not in self._settled and not self.run.has_ended(one))
-        return [index for index in left if self._guests.is_settled(index)]
+        left = (one for one in self._gather_waits.waiting if one not in self._settled and not self.run.has_ended(one))
+        return [index for index in left if self._gather_waits.is_settled(index)]
 
     def note_settled(self, calls: Iterable[int]) -> None:
         """Note that the log knows that gather calls are settled here."""

@@ -15,7 +15,7 @@ from ...broker_config import Settings
 from ...protocol.calls.call import Call
 from ...protocol.calls.meta_properties import RECORDS
 from ...protocol.engine.events import Status
-from ...protocol.engine.loop import Answered, Asked, Loop, LoopLimits, PartCame, Planned, Stage, Tick
+from ...protocol.engine.loop import Answered, Loop, LoopLimits, PartCame, Planned, RequestRecorded, Stage, Tick
 from ...protocol.engine.outcomes import holds_references
 from ...protocol.plan.additions import SoFar
 from ...protocol.requests import Request
@@ -275,7 +275,7 @@ class LoopView:
         """Take in an entry of the loop's own lane."""
         self.own_seen = entry.id
         for event in entry.loop:
-            if isinstance(event, Asked):
+            if isinstance(event, RequestRecorded):
                 self.rendered = len(self.messages)
                 self.schema = event.schema if event.schema is not None else self.schema
                 self.asked = [*self.asked, *event.messages]

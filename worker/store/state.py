@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...protocol.calls.call import Call, make_call
 from ...protocol.calls.tools import Executor, Runner
-from ...protocol.calls.trust import NOTHING, said_of
+from ...protocol.calls.trust import NOTHING, tool_trust_of
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import (
     CallDecided,
@@ -389,7 +389,7 @@ class RunState:
         event, call = entry.event, lane.known.get(-1 if entry.call is None else entry.call)
         if call is None or not isinstance(event, Wrote):
             return entry
-        trust = said_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
+        trust = tool_trust_of(self.definition.said_of([call]).all, call.tool, call.runner.name)
         event = relabelled(event, call, trust, lane.fold, self.added_sources)
         return entry._replace(event=event, message=event.message)
 

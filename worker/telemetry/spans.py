@@ -17,7 +17,7 @@ from ...protocol.calls.call import Call, call_of, element_of
 from ...protocol.calls.tools import Executor
 from ...protocol.engine.costs import reported
 from ...protocol.engine.events import Status
-from ...protocol.engine.loop import Answered, Asked, LoopEnded
+from ...protocol.engine.loop import Answered, LoopEnded, RequestRecorded
 from .. import limits
 from ..broker.attempts import CallId, TracePlace, call_span, part_span, place_of_run
 from ..store.definition import Definition, unpack_lane
@@ -308,7 +308,7 @@ class _Open(NamedTuple):
     since_ms: int
     request: int
     """Its index among the calls of the loop's lane."""
-    asked: Asked
+    asked: RequestRecorded
 
 
 class LoopSpans:
@@ -338,7 +338,7 @@ class LoopSpans:
         now_ms, tick = moment_ms(entry.id), entry.tick or 0
         for event in entry.loop:
             match event:
-                case Asked():
+                case RequestRecorded():
                     self._open = _Open(now_ms, tick, event)
                     self._plan_since_ms = now_ms if self._plan_since_ms is None else self._plan_since_ms
                 case Answered(message):

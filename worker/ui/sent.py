@@ -20,7 +20,7 @@ from ...protocol.calls.outputs import Alternative, alternative
 from ...protocol.calls.tools import ANONYMOUS, Executor
 from ...protocol.engine.costs import Cost
 from ...protocol.engine.events import FINAL, Ruling, Snapshot, Status, narrowed
-from ...protocol.engine.loop import Answered, Asked, Loop, Started, Tick
+from ...protocol.engine.loop import Answered, Loop, RequestRecorded, Started, Tick
 from ...protocol.errors import ProtocolError
 from ...protocol.plan.graph import Graph, places_read
 from ...protocol.requests.rendering import result_request
@@ -318,7 +318,7 @@ def described_call(call: CallTally, counts: Counts) -> dict[str, Any]:
         "tick": call.tick,
         "tool": one.tool,
         "kind": one.runner.executor.value,
-        "note": one.is_note,
+        "note": one.is_thought,
         "instances": call.total,
         "counts": counts.of(call),
         **read_and_written(one),
@@ -403,7 +403,7 @@ def conversation(run: OpenedRun) -> dict[str, Any]:
 def _take(said: dict[int, dict[str, Any]], entry: Entry) -> None:
     """What an entry of the loop says of its tick."""
     for event in entry.loop:
-        if isinstance(event, Asked):
+        if isinstance(event, RequestRecorded):
             tick = said.setdefault(entry.tick or 0, {"asked": [], "errors": [], "began": entry.id, "model": None})
             tick["asked"] += event.messages
             tick["config"] = event.config

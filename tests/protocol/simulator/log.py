@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from acts_celery.protocol.engine.events import CallsUndone, Event, Failure, Outcome, Status, Success, counting
+from acts_celery.protocol.engine.events import CallsUndone, Event, Failure, Outcome, Status, Success, effective_events
 
 Lane = str | None
 Steps = Generator[None, None, None]
@@ -203,5 +203,5 @@ class Log:
 def standing(journal: Iterable[Entry | Undone]) -> list[Entry]:
     """The ends in a lane's journal that count after the last of its entries."""
     entries = list(journal)
-    counts = counting([entry.event for entry in entries])
+    counts = effective_events([entry.event for entry in entries])
     return [entry for entry, is_one in zip(entries, counts, strict=True) if is_one and isinstance(entry, Entry)]

@@ -119,7 +119,7 @@ class Readiness:
                     yield reader, place
 
 
-class Standing:
+class CallStatuses:
     """The statuses of calls, and which of them are to be looked at."""
 
     def __init__(self, calls: Sequence[Call], graph: Graph, fold: Fold) -> None:
@@ -273,26 +273,26 @@ class Standing:
             self._settle(reader, place)
 
 
-_TAKES: Final[Mapping[type, Callable[[Standing, Any], bool]]] = {
-    MessageAdded: Standing._receive,
-    CallEnded: lambda standing, event: standing.end(event.call, event.status, event.labels),
-    ElementEnded: Standing._end_element,
-    CallHeld: Standing._hold,
-    CallDecided: Standing._let_go,
-    FanOutBegun: Standing._fan_out,
-    PromisesGivenUp: Standing._give_up_promises,
+_TAKES: Final[Mapping[type, Callable[[CallStatuses, Any], bool]]] = {
+    MessageAdded: CallStatuses._receive,
+    CallEnded: lambda statuses, event: statuses.end(event.call, event.status, event.labels),
+    ElementEnded: CallStatuses._end_element,
+    CallHeld: CallStatuses._hold,
+    CallDecided: CallStatuses._let_go,
+    FanOutBegun: CallStatuses._fan_out,
+    PromisesGivenUp: CallStatuses._give_up_promises,
 }
 """What each event changes; the others change nothing that can be done."""
 
 
-# Guests: what the lane of an instance says of the gather calls that wait in it (SPEC R10.4).
+# GatherWaits: what the lane of an instance says of the gather calls that wait in it (SPEC R10.4).
 #
 # A backend keeps one number for each gather call: the lanes that have not yet found it settled. A lane that finds it so
 # says it once, beside the commit that made it so; the last one makes the global lane look at the call again
 # (`Execution.reconsider`), which then reads the folds of all instances, one after the other.
 
 
-class Guests:
+class GatherWaits:
     """The gather calls in one lane. `fold` holds the messages of the log as the lane's reader sees them."""
 
     def __init__(self, gathers: Gathers, fold: Fold) -> None:
