@@ -234,10 +234,6 @@ class NearMiss:
     """The text as it was meant, where that is known."""
 
 
-def _never(_: Reference) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class NearMisses:
     """Tells what is wrong with texts, by the places that there are.
@@ -247,7 +243,7 @@ class NearMisses:
     """
 
     places: NamedPlaces
-    is_shown: Callable[[Reference], bool] = _never
+    is_shown: Callable[[Reference], bool] = lambda _: False
     is_certain: bool = False
 
     def of(self, text: str) -> NearMiss | None:

@@ -84,7 +84,7 @@ def escaped(text: str) -> str:
 
 def bare(expression: Expression) -> str:
     """An expression as it stands in a template."""
-    return " || ".join(" && ".join(map(_bare, group)) for group in expression.alternatives)
+    return " || ".join(" && ".join(str(place)[len(DAGGER) :] for place in group) for group in expression.alternatives)
 
 
 def as_text(value: Any) -> str:
@@ -131,10 +131,6 @@ def standing_in(value: Any) -> Any:
         case list():
             return [standing_in(item) for item in value]
     return value
-
-
-def _bare(reference: Reference) -> str:
-    return str(reference)[len(DAGGER) :]
 
 
 def _read(text: str) -> str | Template:

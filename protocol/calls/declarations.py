@@ -134,7 +134,7 @@ def extended(tool: Tool, signature: Tool) -> Tool:
     if any(set(tool.choices(key)) - {tool.name} for key in ("_activity", "_delegate")):
         return tool
     definitions = declaration.get("$defs", {})
-    name = next(name for name in _names() if name not in definitions)
+    name = next(name for number in count() if (name := f"{_NAME}{number or ''}") not in definitions)
     return Tool(
         tool.name,
         {
@@ -193,11 +193,6 @@ def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             if not name.startswith("_"):
                 named.setdefault(name, []).append(part.get("properties", {}).get(name, True))
     return {name: {"allOf": said} if len(said) > 1 else said[0] for name, said in named.items()}, parts
-
-
-def _names() -> Iterator[str]:
-    """Names for the signature among the definitions of a declaration: the first that is free is taken."""
-    return (f"{_NAME}{number or ''}" for number in count())
 
 
 # The toolbox: what a call may name, and which code runs it (SPEC R4.2, R4.2a).

@@ -273,7 +273,8 @@ def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Writ
     Whatever else it says rides along, in the message of each path; a schema, too, which counts for nothing: what a call
     returns chooses no schema.
     """
-    data = read_data(message) if _is_of_a_kind(message) else None
+    is_message = isinstance(message, Mapping) and isinstance(message.get("type"), str)
+    data = read_data(message) if is_message and isinstance(kind_of(message), str) else None
     if data is None:
         raise OutputError(f"the result is a Message that is no data message; declared: {output}")
     said = message.get(TRUST)
@@ -291,11 +292,6 @@ def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Writ
     raise OutputError(
         f"the result is a message of kind {data.kind} whose place is not a declared path; declared: {output}"
     )
-
-
-def _is_of_a_kind(message: Any) -> bool:
-    """Whether a message names its type and kind by strings."""
-    return isinstance(message, Mapping) and isinstance(message.get("type"), str) and isinstance(kind_of(message), str)
 
 
 def _covers(payload: Any, paths: list[tuple[str | int, ...]]) -> bool:

@@ -225,7 +225,7 @@ class Tool:
         A meta-property that the schema does not mention is admitted, unless `strict_meta` is on. Scopes may be narrower
         than those that it admits (SPEC R8.1). A latent call may write to any one of the alternatives that it pins.
         """
-        if is_latent and self._pinned_choices.named(properties.get("_outputPath")) in self.pinned_places:
+        if is_latent and NamedPaths(self.pinned_places).named(properties.get("_outputPath")) in self.pinned_places:
             properties = {**properties, "_outputPath": self.constants["_outputPath"]}
         problems_of = partial(self._spelt_problems, lenient=lenient, strict_meta=strict_meta, is_secret=is_secret)
         given = properties.get("_scopes", MISSING)
@@ -238,7 +238,7 @@ class Tool:
         if problems:
             for wider in self._named_scopes.wider(given):
                 others = problems_of({**properties, "_scopes": wider})
-                if len(others) < len(problems) and not any(_is_of_scopes(problem) for problem in others):
+                if len(others) < len(problems) and not any(one.pointer.startswith("/_scopes") for one in others):
                     return others
         return problems
 
@@ -275,10 +275,6 @@ class Tool:
         places = self._named_paths.places(properties.get("_outputPath")) if self.names("_outputPath") else ()
         ways = 1 + len(places)
         return ways * work.listing(properties) if ways * work.applications > limits.TOOLS_CHEAP else 0
-
-    @cached_property
-    def _pinned_choices(self) -> NamedPaths:
-        return NamedPaths(self.pinned_places)
 
     @cached_property
     def _named_paths(self) -> NamedPaths:
@@ -353,10 +349,6 @@ def _values_of(schema: Schema) -> Iterator[Any]:
     if isinstance(schema, dict):
         yield from [schema["const"]] if "const" in schema else []
         yield from schema.get("enum", ())
-
-
-def _is_of_scopes(problem: Problem) -> bool:
-    return problem.pointer.startswith("/_scopes")
 
 
 def _named(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from ..calls.call import Approvals, Call, call_of, element_of
 from ..calls.outputs import Alternative, alternative
-from ..calls.tools import Executor, Tool
+from ..calls.tools import Executor
 from ..calls.trust import ToolTrust, tool_trust_of
 from ..errors import Conflict, ProtocolError, Unresolved
 from ..limits import MOST_NAMED, Limits
@@ -30,6 +30,7 @@ from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
 from ..plan.graph import Graph
 from ..plan.lanes import Lane
+from ..plan.layout import Layout
 from ..references import Expression, Reference
 from ..schemas.costs import METER, STEP_WORK
 from ..schemas.validation import OFFLOADED
@@ -62,22 +63,6 @@ UNTRUSTED: Final = "Untrusted"
 """That of a call with effects that others would decide on (SPEC R16.4)."""
 
 
-class _CheckedCalls(Protocol):
-    """A checked plan, as far as its calls are carried out by it."""
-
-    @property
-    def tools(self) -> Mapping[str, Tool]: ...
-
-    @property
-    def returns(self) -> Mapping[str, Tool]: ...
-
-    @property
-    def trust(self) -> Mapping[str, ToolTrust]: ...
-
-    @property
-    def refuses_untrusted(self) -> bool: ...
-
-
 class _LaneOptions(TypedDict, total=False):
     """See `LaneConfig`."""
 
@@ -107,7 +92,7 @@ class Execution(CallStatuses):
     @classmethod
     def of(
         cls,
-        plan: _CheckedCalls,
+        plan: Layout,
         lane: Lane,
         fold: Fold,
         gather: Gather = lambda call: None,

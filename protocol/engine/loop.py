@@ -378,19 +378,10 @@ class Loop:
     def _grow(self, event: OutputGrew) -> Loop:
         return self._in_tick(output=self.tick.output[: event.at] + event.text)
 
-    def _report(self, event: UsageCame) -> Loop:
-        return self._in_tick(reported=event)
-
     def _answer(self, event: Answered) -> Loop:
         cost = self.tick.cost + Cost.read(event.cost)
         said = {"solution": event.message, "invalid": tuple(event.errors), "cost": cost, "known": event.known}
         return self._in_tick(**said, first=event.first, runs=event.runs)
-
-    def _plan(self, event: Planned) -> Loop:
-        return self._in_tick(plan=event)
-
-    def _approve(self, _: Approved) -> Loop:
-        return self
 
     def _start(self, event: Started) -> Loop:
         return self._in_tick(first=event.first, runs=event.runs, invalid=(*self.tick.invalid, *event.errors))
@@ -418,10 +409,10 @@ _CHANGES: Final[Mapping[type[Any], Callable[[Loop, Any], Loop]]] = {
     RequestRecorded: Loop._ask,
     PartCame: Loop._take_part,
     OutputGrew: Loop._grow,
-    UsageCame: Loop._report,
+    UsageCame: lambda loop, event: loop._in_tick(reported=event),
     Answered: Loop._answer,
-    Planned: Loop._plan,
-    Approved: Loop._approve,
+    Planned: lambda loop, event: loop._in_tick(plan=event),
+    Approved: lambda loop, _: loop,
     Started: Loop._start,
     TickClosed: Loop._close,
     LoopEnded: Loop._end,

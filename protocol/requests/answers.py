@@ -311,7 +311,7 @@ class _Reading:
 
     def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
         """What is wrong with the answer beside its calls and its output."""
-        composed = _composed(self.request)
+        composed = compose(self.request)
         expected = composed["properties"]
         for key in value.keys() - expected.keys():
             if key == ARGUMENTS and self.request.is_native:
@@ -372,15 +372,9 @@ class _Reading:
 
 
 @lru_cache(maxsize=16)
-def _composed(request: Request) -> dict[str, Any]:
-    """The composed schema; a request stays the same."""
-    return compose(request)
-
-
-@lru_cache(maxsize=16)
 def _call_checkers(request: Request) -> Mapping[str, Checker]:
     """What the composed schema says of the calls of each tool."""
-    compiled = CompiledSchema(_composed(request))
+    compiled = CompiledSchema(compose(request))
     places = (("properties", "calls", "items", "anyOf", index) for index in range(len(request.tools)))
     return {name: compiled.checker(place) for name, place in zip(request.tools, places, strict=True)}
 

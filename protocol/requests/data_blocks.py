@@ -56,18 +56,10 @@ UntrustedPaths = Mapping[tuple[str, ...], Labels]
 """The places of a kind where what others wrote begins, each by its path, with who may have written it."""
 _OWN_TYPES: Final = frozenset(
     {
-        *(
-            "CancelledError",
-            "ChildFailed",
-            "Conflict",
-            "ContractChanged",
-            "ElementsFailed",
-            "FileGone",
-            "InvalidAnswer",
-        ),
-        *("InvalidCall", "InvalidOutput", "InvalidParameters", "InvalidRequest", "LimitReached", "OutputError"),
-        *("QueueRefused", "Rejected", "TimeoutError", "TooDeep", "TooLarge", "Unavailable", "Unresolved", "Untrusted"),
-        "WorkerLost",
+        *("CancelledError", "ChildFailed", "Conflict", "ContractChanged", "ElementsFailed", "FileGone"),
+        *("InvalidAnswer", "InvalidCall", "InvalidOutput", "InvalidParameters", "InvalidRequest", "LimitReached"),
+        *("OutputError", "QueueRefused", "Rejected", "TimeoutError", "TooDeep", "TooLarge"),
+        *("Unavailable", "Unresolved", "Untrusted", "WorkerLost"),
     }
 )
 """The types of errors that the engine makes. Any other one may be named by what code was told."""
@@ -185,16 +177,15 @@ def structure(schema: Any) -> Any:
     types = schema["type"] if isinstance(schema.get("type"), list) else [schema.get("type")]
     properties = schema["properties"] if isinstance(schema.get("properties"), Mapping) else {}
     required = [one for one in schema.get("required", ()) if one in properties]
-    inside = {
-        key: [*map(structure, schema[key])] if isinstance(schema[key], list) else structure(schema[key])
-        for key in _STRUCTURE
-        if key in schema
-    }
     return {
         **({"type": schema["type"]} if all(one in _JSON_TYPES for one in types) else {}),
         **({"properties": {name: structure(one) for name, one in properties.items()}} if properties else {}),
         **({"required": required} if required else {}),
-        **inside,
+        **{
+            key: [*map(structure, part)] if isinstance(part := schema[key], list) else structure(part)
+            for key in _STRUCTURE
+            if key in schema
+        },
     }
 
 

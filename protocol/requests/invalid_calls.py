@@ -54,7 +54,7 @@ def dependents(
     A call is looked at again only when the last call has gone that was to write something it reads: the work grows with
     the calls, in whatever order they stand.
     """
-    gone, there = WrittenPlaces(), WrittenPlaces()
+    gone, there = CountedPlaces(), CountedPlaces()
     causes = PlaceIndex[str]()
     for position, call in refused.items():
         gone.add(written := tuple(places_written(request, call)))
@@ -98,7 +98,7 @@ def _is_readable(call: Any) -> bool:
     return isinstance(call, dict) and isinstance(call.get("_instance"), str | None)
 
 
-class WrittenPlaces:
+class CountedPlaces:
     """Places that some calls write."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class _Readers:
                     self._below.setdefault(key[:length], []).append(position)
 
     def of(self, emptied: tuple[Key, bool]) -> Iterable[int]:
-        """Those for whom something is missing now (see `WrittenPlaces.remove`)."""
+        """Those for whom something is missing now (see `CountedPlaces.remove`)."""
         key, is_written_whole = emptied
         return (self._below if is_written_whole else self._at).get(key, ())
 
@@ -342,7 +342,7 @@ class _AnswerPlaces(NamedPlaces):
     ) -> None:
         self._folds = [context.fold(), *map(context.fold, islice(context.instances, MOST_INSTANCES))]
         self._promises = Promises(messages)
-        self._written = WrittenPlaces()
+        self._written = CountedPlaces()
         for call in calls:
             self._written.add(places_written(request, call))
         for one in begun:

@@ -160,7 +160,8 @@ def render_turn(request: Request, turn: Turn) -> list[ChatMessage]:
         for index, call in enumerate(turn.calls, turn.first)
     ]
     if turn.has_output:
-        made.append((OUTPUT, {key: turn.answer[key] for key in _output_keys(turn)}))
+        key = ARGUMENTS if ARGUMENTS in turn.answer else OUTPUT
+        made.append((OUTPUT, {key: turn.answer[key]}))
     calls = [
         {"id": turn.id(at), "type": "function", "function": {"name": name, "arguments": compact(arguments)}}
         for at, (name, arguments) in enumerate(made)
@@ -238,10 +239,6 @@ def _about(message: Message) -> int | str | None:
     if len(at) > 1 and at[0] == "calls" and at[1].isdecimal():
         return int(at[1])
     return OUTPUT if at and at[0] in (OUTPUT, ARGUMENTS) else None
-
-
-def _output_keys(turn: Turn) -> Iterator[str]:
-    yield ARGUMENTS if ARGUMENTS in turn.answer else OUTPUT
 
 
 def _name(names: Mapping[str, str], call: Any) -> str:

@@ -311,7 +311,7 @@ def delegate_messages(
     `places` are the names of those among which it chooses. Raises `TooLarge`.
     """
     text = texts.result_opening(_lines(tool), list(places))
-    return [_result_chat("system", text), *render_context(context, Budget(is_answer_data=True))]
+    return [_chat("system", text), *render_context(context, Budget(is_answer_data=True))]
 
 
 def latent_messages(
@@ -331,10 +331,10 @@ def latent_messages(
     others = [message for message in context if _kind(message) not in kinds]
     look = [str(scope) for scope in call.scopes if scope.kind not in TEXT_TYPES]
     return [
-        _result_chat("system", texts.result_opening(_lines(tool), list(places), is_call=True)),
+        _chat("system", texts.result_opening(_lines(tool), list(places), is_call=True)),
         *render_context(others, Budget(show_bytes, is_answer_data=True)),
         *(chat for message in named for chat in render_context([message], Budget(is_answer_data=True))),
-        _result_chat("user", texts.call_to_answer(compact({"_tool": call.tool, **parameters}), look)),
+        _chat("user", texts.call_to_answer(compact({"_tool": call.tool, **parameters}), look)),
     ]
 
 
@@ -362,7 +362,3 @@ def _lines(tool: Tool | None) -> str | None:
 def _kind(message: Message) -> Any:
     """What scopes name it by."""
     return message.get("kind", message.get("type"))
-
-
-def _result_chat(role: str, content: str) -> ChatMessage:
-    return {"role": role, "content": content}

@@ -20,7 +20,7 @@ from ..calls.trust import ToolTrust
 from ..errors import Problem, Rejected, pointer
 from ..messages import EVERYWHERE, Message
 from ..plan.checking import Environment, asked_of, check_calls, reach_of, toolbox_of
-from ..plan.config import Advisor, advisors_of, meta_of
+from ..plan.config import Advisor, Meta, advisors_of, meta_of
 from ..plan.submission import Submission, read_submission, shaped
 from ..schemas import CompiledSchema, compiled, conjuncts, excerpt
 from ..schemas.walk import admits_name, applied, normalized
@@ -147,24 +147,27 @@ def read_request(value: Any, known: Environment) -> Request:
 
 # Advice: what a model writes before its calls where the context asks for it, `meta` and `advisors` (SPEC R15).
 #
-# One function composes and one judges each. Nothing of it is executed; it is kept in the solution.
+# Nothing of it is executed; it is kept in the solution.
 
 _ADVISOR_KEYS: Final = ("id", "thought", "calls")
 """What every advice has, beside what its advisor's schema says."""
 
 
 def compose_advice(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    """The properties that stand before the calls, in order, with their schemas."""
-    for name, (compose, _) in _ADVICE.items():
-        if (schema := compose(request, definitions)) is not None:
-            yield name, schema
+    """The properties that a model writes before its calls, in order, with their schemas (SPEC R12.3)."""
+    if (meta := meta_of(request.submission.context)) is not None:
+        yield "meta", _meta_schema(meta)
+    if advisors := advisors_of(request.submission.context):
+        items = [_advice(advisor, definitions) for advisor in advisors]
+        yield "advisors", {"type": "array", "items": {"anyOf": items}, "minItems": len(items), "maxItems": len(items)}
 
 
 def judge_advice(request: Request, answer: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with them that no schema can say."""
-    for name, (_, judge) in _ADVICE.items():
-        if name in answer:
-            yield from judge(request, answer[name])
+    """Problems of an answer's advice that no schema can express."""
+    if "meta" in answer:
+        yield from _judge_meta(request, answer["meta"])
+    if "advisors" in answer:
+        yield from _judge_advisors(request, answer["advisors"])
 
 
 def advice_findings(request: Request, answer: Mapping[str, Any]) -> Iterator[str]:
@@ -187,11 +190,8 @@ def _are_ratings(text: Any) -> bool:
     )
 
 
-def _compose_meta(request: Request, _: Definitions) -> dict[str, Any] | None:
-    """The same properties as the newest one has; the version is another."""
-    meta = meta_of(request.submission.context)
-    if meta is None:
-        return None
+def _meta_schema(meta: Meta) -> dict[str, Any]:
+    """The schema of a newer version of a meta message: the same properties, with another version."""
     properties = {key: {"const": value} if key == "path" else {} for key, value in meta.value.items()}
     properties["version"] = {"type": "string", "description": f"a version greater than {meta.version}"}
     required = [key for key in properties if key in ("path", "version")]
@@ -204,15 +204,6 @@ def _judge_meta(request: Request, value: Any) -> Iterator[Problem]:
     if meta is not None and isinstance(version, str) and not meta.is_newer(version):
         text = f"{version!r} is not greater than {meta.version!r}"
         yield Problem(pointer("solution", "meta", "version"), text)
-
-
-def _compose_advisors(request: Request, definitions: Definitions) -> dict[str, Any] | None:
-    """One advice of each advisor."""
-    advisors = advisors_of(request.submission.context)
-    if not advisors:
-        return None
-    items = [_advice(advisor, definitions) for advisor in advisors]
-    return {"type": "array", "items": {"anyOf": items}, "minItems": len(items), "maxItems": len(items)}
 
 
 def _advice(advisor: Advisor, definitions: Definitions) -> dict[str, Any]:
@@ -245,15 +236,6 @@ def _judge_advisors(request: Request, value: Any) -> Iterator[Problem]:
             yield Problem(pointer("solution", "advisors"), text)
 
 
-_Compose = Callable[[Request, Definitions], dict[str, Any] | None]
-_Judge = Callable[[Request, Any], Iterator[Problem]]
-_ADVICE: Final[Mapping[str, tuple[_Compose, _Judge]]] = {
-    "meta": (_compose_meta, _judge_meta),
-    "advisors": (_compose_advisors, _judge_advisors),
-}
-"""In the order in which a model writes them (SPEC R12.3)."""
-
-
 # Call schemas: what a model may write as a call of one tool (SPEC R12.4).
 #
 # A closed object; where the tool's schema is open, open for parameters, but not for meta-properties. Its properties
@@ -271,14 +253,9 @@ _AS_A_WHOLE: Final = ("anyOf", "oneOf", "not", "if", "then", "else", "dependentS
 """Keywords that speak of a call as a whole, and go on doing so."""
 
 
-def compose_call(request: Request, tool: Tool, definitions: Definitions) -> dict[str, Any]:
-    """The schema of a tool's calls; what its references lead to is added to the definitions."""
-    return CallComposing(request, tool, definitions).composed()
-
-
 @dataclass(frozen=True)
-class CallComposing:
-    """Composes the call schema of one tool."""
+class _CallSchema:
+    """Composes the schema of a tool's calls; what its references lead to is added to the definitions."""
 
     request: Request
     tool: Tool
@@ -543,7 +520,7 @@ def properties_of_calls(schema: Mapping[str, Any]) -> frozenset[str]:
 
 def _properties(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
     yield from compose_advice(request, definitions)
-    calls = [compose_call(request, tool, definitions) for tool in request.tools.values()]
+    calls = [_CallSchema(request, tool, definitions).composed() for tool in request.tools.values()]
     yield "calls", {"type": "array", "items": {"anyOf": calls}} if calls else {"type": "array", "maxItems": 0}
     yield "output", _output(request, definitions)
 

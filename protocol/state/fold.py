@@ -174,16 +174,16 @@ class Fold:
 
     def conflicts(self) -> tuple[Conflict, ...]:
         """The operations that could not be applied and were not replaced since (SPEC R3.4)."""
-        return tuple(conflict for _, kind in self._all() for conflict in kind.conflicts())
+        return tuple(conflict for _, conflict in self.conflict_places())
 
     def conflict_places(self) -> tuple[tuple[tuple[str, ...], Conflict], ...]:
         """The conflicts (see `conflicts`), each with its place as kind and path."""
-        return tuple(pair for _, kind in self._all() for pair in zip(kind.conflicted(), kind.conflicts(), strict=True))
+        return tuple(pair for _, kind in self._all() for pair in kind.conflicts().items())
 
     def conflicted(self, kind: str) -> tuple[tuple[str, ...], ...]:
         """The places in a kind, as kind and path, of the operations that could not be applied; see `conflicts`."""
         found = self._kind(kind)
-        return found.conflicted() if found is not None else ()
+        return tuple(found.conflicts()) if found is not None else ()
 
     def snapshot(self) -> dict[str, Any]:
         """Every kind's value, as a copy; at a place in conflict, what was there before it."""

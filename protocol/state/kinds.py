@@ -39,15 +39,12 @@ class Conflicts:
     def __bool__(self) -> bool:
         return bool(self._at)
 
-    def __iter__(self) -> Iterator[Conflict]:
-        return iter(self._at.values())
-
-    def places(self) -> tuple[ConflictKey, ...]:
-        """Where they are."""
-        return tuple(self._at)
+    def by_place(self) -> dict[ConflictKey, Conflict]:
+        """The conflicts that are not settled, each under its place."""
+        return dict(self._at)
 
     def copy(self) -> Conflicts:
-        """The same conflicts, to be settled apart."""
+        """A copy in which conflicts can be settled without a change to this one."""
         copy = Conflicts()
         for key, conflict in self._at.items():
             copy.add(key, conflict)
@@ -192,15 +189,10 @@ class Kind:
             self._join_texts()
         return self._root
 
-    def conflicts(self) -> tuple[Conflict, ...]:
-        """The conflicts that stand."""
+    def conflicts(self) -> dict[Key, Conflict]:
+        """The conflicts that no later operation has settled, each under its place."""
         self._refresh()
-        return tuple(self._conflicts)
-
-    def conflicted(self) -> tuple[Key, ...]:
-        """The places of the conflicts that stand."""
-        self._refresh()
-        return self._conflicts.places()
+        return self._conflicts.by_place()
 
     def value(self, reference: Reference) -> Any:
         """The value at a place, or `MISSING`. Raises `Conflict`."""

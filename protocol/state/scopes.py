@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgpack
 
@@ -157,17 +157,10 @@ class TooLarge(Exception):
     """A call would be given more than the limits allow."""
 
 
-class Peeks(Protocol):
-    """What expressions are read from: a fold, or those of all instances."""
-
-    def peek(self, expression: Expression) -> Any:
-        """What an expression reads, to be looked at and not changed."""
-
-
 class Allowance:
     """What one call may still be given: it reads as what it stands before does, within the limits."""
 
-    def __init__(self, reads: Peeks, limits: Limits) -> None:
+    def __init__(self, reads: Fold | Gathered, limits: Limits) -> None:
         self._reads = reads
         self._limits = limits
         self._bytes = 0
