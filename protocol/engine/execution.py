@@ -28,9 +28,9 @@ from ..errors import Conflict, ProtocolError, Unresolved
 from ..limits import MOST_NAMED, Limits
 from ..messages import ERROR, TRUST
 from ..paths import MISSING, copied
+from ..plan.checked_plan import CheckedPlan
 from ..plan.graph import Graph
 from ..plan.lanes import Lane
-from ..plan.layout import Layout
 from ..references import Expression, Reference
 from ..schemas.costs import METER, STEP_WORK
 from ..schemas.validation import OFFLOADED
@@ -92,7 +92,7 @@ class Execution(CallStatuses):
     @classmethod
     def of(
         cls,
-        plan: Layout,
+        plan: CheckedPlan,
         lane: Lane,
         fold: Fold,
         gather: Gather = lambda call: None,
