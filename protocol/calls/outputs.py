@@ -267,7 +267,7 @@ def _alternative(output: Expression, path: str) -> Group:
     raise OutputError(f"the result names the path {path}, which is not declared; declared: {output}")
 
 
-def _carried_writes(output: Expression, message: Mapping[str, Any]) -> list[Write]:
+def _carried_writes(output: Expression, message: Any) -> list[Write]:
     """The declared paths that a returned message carries values for; it may carry no others.
 
     Whatever else it says rides along, in the message of each path; a schema, too, which counts for nothing: what a call
