@@ -69,12 +69,12 @@ class OutputError(ProtocolError, ValueError):
 
 
 class Cause:
-    """Why there is a problem, as data: hints are made of it, and the message is not read again."""
+    """Cause of a problem as data, from which hints are made without parsing the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unparsed(Cause):
-    """An expression does not parse: `position` is the offset in `text` where `expected` should stand (SPEC R2.2)."""
+    """An expression that does not parse: `position` is the offset in `text` where `expected` should be (SPEC R2.2)."""
 
     text: str
     position: int
@@ -83,16 +83,16 @@ class Unparsed(Cause):
 
 @dataclass(frozen=True, slots=True)
 class UnknownName(Cause):
-    """A name is not among those that are known."""
+    """A name that is not among the known ones."""
 
     name: str
     known: tuple[str, ...] = field(repr=False)
     remedy: str = ""
-    """What to do, where no known name is like it."""
+    """Remedy, if no known name is similar."""
 
 
 def listed(names: object) -> Iterable[str]:
-    """The names in a container, where it can list them."""
+    """Names in a container, if it can list them."""
     return names if isinstance(names, Iterable) else ()
 
 
@@ -114,7 +114,7 @@ class Problem:
 
 
 def unparsed(error: ExpressionError, *at: str | int) -> Problem:
-    """The problem of an expression that does not parse, standing at a place."""
+    """Problem of an expression that does not parse, at its place."""
     return Problem(pointer(*at), str(error), Unparsed(error.text, error.position, error.expected))
 
 
@@ -140,17 +140,17 @@ def segments(pointer: str) -> tuple[str, ...]:
 
 
 def repeated_key(pairs: Iterable[tuple[Any, Any]]) -> str:
-    """What is said of an object in which a key occurs twice; `pairs` are its keys and values as they were written."""
+    """Error text for an object with a repeated key; `pairs` are its keys and values as written."""
     return key_repeated(next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1))
 
 
 def key_repeated(key: Any) -> str:
-    """The same where it is known which key it is."""
+    """Error text for an object in which this key is repeated."""
     return f"the key {key!r} occurs twice in one object"
 
 
 def no_json(error: ValueError) -> str:
-    """Why a text is not JSON, as `json` says it; what it advises for a number of many digits is not for users."""
+    """Error text for invalid JSON, from `json`'s error without its advice on long numbers, which is not for users."""
     text = str(error)
     return "a number has too many digits: write it as a string" if "int_max_str_digits" in text else text
 
@@ -217,7 +217,7 @@ class Speller:
         return f", did you mean {near!r}?" if near is not None else ""
 
     def lasts(self, steps: int) -> bool:
-        """Whether there is time for so many steps more, which are then taken."""
+        """Take `steps` from the time that is left; say whether it was enough."""
         self._left -= steps
         return self._left >= 0
 

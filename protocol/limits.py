@@ -21,14 +21,14 @@ _LOWEST: Final = -(2**63)
 _ABOVE: Final = 2**64
 
 MOST: Final = 10**9
-"""No number of calls, tokens or seconds is larger: what is reckoned with it has to fit the log, too."""
+"""Largest number of calls, tokens or seconds: what is calculated with it has to fit the log, too."""
 LONGEST_INSTANCE: Final = 200
 """Characters of an instance's name: it is repeated in the id of each of its calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds; each is named in the error that it causes."""
+    """Upper bounds for a submission and its run; each is named in the error that it causes."""
 
     depth: int = 64
     """Objects and lists inside each other, in one message, call or schema."""
@@ -96,7 +96,7 @@ def plain_scalar(value: Any) -> Any:
 
 
 class _Budget:
-    """How many more values are looked at."""
+    """Counts down the values that may still be looked at."""
 
     def __init__(self, limits: Limits) -> None:
         self._most = self._left = limits.submission_bytes + limits.containers_in_all
@@ -109,7 +109,7 @@ class _Budget:
 
 
 def _is_plain(value: Any, limits: Limits) -> bool:
-    """Whether `plain` has nothing to change. Level by level, and no deeper than `value_problems` goes."""
+    """Whether `plain` has nothing to change. The walk goes level by level, no deeper than `value_problems`."""
     budget, level = _Budget(limits), [value]
     for _ in range(limits.depth + _AROUND):
         below: list[Any] = []
@@ -151,10 +151,10 @@ def _plain_copy(value: Any, depth: int, budget: _Budget) -> Any:
 
 
 def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
-    """What keeps a value from travelling: too deep, too many parts, not JSON, beyond what msgpack can hold.
+    """Problems of a value that cannot be sent: too deep, too many parts, not JSON, beyond what msgpack can hold.
 
-    Subclasses of the plain types are refused, too: nothing of a value's own code is called (see `plain`). Walks without
-    recursion, so the depth of a hostile value does not matter.
+    Subclasses of the plain types are refused, too: nothing of a value's own code is called (see `plain`). The walk
+    needs no recursion, so the depth of a hostile value does not matter.
     """
     stack: list[tuple[Any, tuple[str | int, ...], int]] = [(value, at, 1)]
     containers = 0
@@ -182,7 +182,7 @@ def value_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Probl
 
 
 def one_message_problems(value: Any, limits: Limits, *at: str | int) -> Iterator[Problem]:
-    """What keeps a value from travelling in one message: those of `value_problems`, else its size."""
+    """Problems of a value that cannot be sent in one message: those of `value_problems`, else its size."""
     problems = list(value_problems(value, limits, *at))
     yield from problems
     if not problems and (size := size_of(value)) > limits.message_bytes:
@@ -190,12 +190,12 @@ def one_message_problems(value: Any, limits: Limits, *at: str | int) -> Iterator
 
 
 def too_many_containers(limits: Limits) -> str:
-    """What is wrong with a value of more objects and lists than the limits allow."""
+    """Error text for a value with too many objects and lists."""
     return f"more than {limits.containers} objects and lists (ACTS_LIMIT_CONTAINERS)"
 
 
 def size_of(value: Any) -> int:
-    """The size of a value without `value_problems`, as it travels."""
+    """Size in bytes of a value without `value_problems`, as msgpack."""
     return len(msgpack.packb(value))
 
 
@@ -207,14 +207,14 @@ class Containers:
         self._left = most
 
     def made(self, container: Container) -> Container:
-        """Count one, and pass it on."""
+        """Count a container, and return it."""
         self._left -= 1
         if self._left < 0:
             raise TooManyContainers(f"more than {self._most} objects and lists")
         return container
 
     def count_in(self, data: bytes) -> None:
-        """Count those in msgpack of our own."""
+        """Count the containers in msgpack that this process has written."""
         forget = self._forgotten
         msgpack.unpackb(data, list_hook=forget, object_hook=forget, unicode_errors="surrogatepass")
 
@@ -227,8 +227,7 @@ class TooManyContainers(ValueError):
 
 
 def unpacked(data: bytes, most_containers: int) -> Any:
-    """The value of msgpack from outside. They are counted as they are made, so those beyond never take memory.
-
+    """Decode msgpack from outside. Containers are counted as they are made, so those over the limit never take memory.
     Raises `TooManyContainers`, and what msgpack raises.
     """
     if len(data) <= most_containers:  # each takes a byte at least
@@ -238,7 +237,7 @@ def unpacked(data: bytes, most_containers: int) -> Any:
 
 
 def scalar_problem(value: Any) -> str | None:
-    """What keeps a value that is no object and no list from travelling."""
+    """Problem of a value that is no object and no list and cannot be sent."""
     kind = type(value)
     if kind is str:
         return None if _is_unicode(value) else "is not valid Unicode (a lone surrogate)"
@@ -278,42 +277,42 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def has_control_characters(name: str) -> bool:
-    """Whether a name holds what a terminal or a log would take for an order; names are shown as they are."""
+    """Whether a name holds characters that a terminal would take for a command; names are shown as they are."""
     return _CONTROL.search(name) is not None
 
 
 # analysis/analyse
 MOST_OF_A_CODE: Final = 100
-"""Of one code so many findings are reported; the last of them says how many more there are."""
+"""Findings reported of one code; the last of them says how many more there are."""
 
 # analysis/deployment
 DEPLOYMENT_BUDGET: Final = 5_000_000
-"""What the analysis of one run may cost (see `Algebra`)."""
+"""Units that the analysis of one run may take (see `Algebra`)."""
 
 # analysis/findings
 MOST_NAMED: Final = 3
 MOST_ARROWS: Final = 100_000
-"""Beyond this a drawing shows nothing, and where many wait for many there may be millions."""
+"""Arrows of a drawing: one with more shows nothing, and where many wait for many there may be millions."""
 
 # analysis/order
 MOST_PASSES: Final = 64
-"""In so many worlds of a view it is found who waits for whom."""
+"""Cases of one view in which it is determined who waits for whom."""
 ORDER_MOST_STEPS: Final = 1_000_000
-"""So many calls are gone through for that in one view."""
+"""Calls that are visited for that in one view."""
 MOST_HELD_AGAINST: Final = 4
-"""A write is compared with so many of each kind before it."""
+"""Writes of each kind before a write that it is compared with."""
 MOST_ABOVE: Final = 20
-"""Of the writers above a place so many are compared with those at it."""
+"""Writers above a place that are compared with those at it."""
 MOST_LOOKED_AT: Final = 100
-"""So many writes before a write are looked at for those that it may race with."""
+"""Writes before a write that are looked at for a race with it."""
 ORDER_MOST_LISTED: Final = 10
 ORDER_MOST_KINDS: Final = 32
-"""A value with more kinds of readers decides nothing, as far as is looked."""
+"""Kinds of readers of a value; with more, no order finding is made for it."""
 MOST_WAYS: Final = 64
 ORDER_MOST_CALLS: Final = 50_000
-"""So many calls are looked at, over all views."""
+"""Calls that are looked at, over all views."""
 MOST_PROVED: Final = 20
-"""Of calls that run in none of the worlds that were tried so many are looked at by themselves."""
+"""Calls that run in none of the tried cases and are proved one by one."""
 
 # analysis/sample_values
 SAMPLE_VALUES_DEPTH: Final = 12
@@ -323,7 +322,7 @@ MOST_LETTERS: Final = 10_000
 MOST_PARTS: Final = 2_000
 MOST_COMBINED: Final = 64
 MOST_READS: Final = 64
-"""Of the parameters that read a result so many are asked what they take."""
+"""Parameters reading one result whose schemas are asked what they take."""
 
 # analysis/simulation
 SIMULATION_MOST_CALLS: Final = 5_000
@@ -332,22 +331,22 @@ MOST_ALTERNATIVES: Final = 64
 SIMULATION_MOST_TRIED: Final = 10_000
 """Calls run in one `branch_effects` over all alternatives."""
 MESSAGES_PER_CALL: Final = 5
-"""As many messages are read in the time of one call."""
+"""Messages that are read in the time of one call."""
 
-# analysis/surroundings
+# analysis/lint_rules
 MOST_SCOPES: Final = 50
-"""So many wide scopes are looked at, each by a walk along all that its call waits for; and so many gather calls."""
+"""Wide scopes that are looked at, each by a walk along all that its call waits for; the same number of gather calls."""
 LIKENESS: Final = 0.7
 MOST_DELEGATES: Final = 200
-"""So many calls of delegates are held against the input that these declare."""
+"""Calls of delegates that are checked against the input that these declare."""
 TEXT_LIKENESS: Final = 0.8
-"""Names of one's own may look like known ones: only what is nearly the same is taken for a slip."""
+"""Likeness from which a text counts as a misspelt name: names that users choose may look like known ones."""
 SURROUNDINGS_LONGEST: Final = 100_000
-"""Of a longer text only so much is looked at."""
+"""Characters of a text that are looked at."""
 
 # analysis/type_flow
 MOST_WRITERS: Final = 8
-"""Where more calls write, nothing is said of what stands there."""
+"""Calls that may write at a place whose type is inferred."""
 TYPE_FLOW_MOST_NAMES: Final = 12
 MOST_KNOWN: Final = 200
 
@@ -357,20 +356,22 @@ MOST_ELEMENTS: Final = 20
 
 # analysis/visibility
 MOST_INSTANCES: Final = 100
-"""In so many it is looked for a place that was meant."""
+"""Instances that are searched for a place that was meant."""
 
-# analysis/worlds
+# analysis/order_cases
 MOST_RIVALS: Final = 8
-"""Of the calls that write at one place so many are looked at by one that does not wait for them."""
+"""Writers of one place that a call which does not wait for them is compared with."""
 MOST_WORLDS: Final = 1_024
 
 # calls/call
 CALL_SPAN: Final = 10_000_000
-"""More than a run has calls, or a call elements; its square has no more digits than a script's numbers keep, 14."""
+"""Distance between the numbers of elements of two calls: more than a run has calls, or a call elements. Its square has
+no more digits than a script's numbers keep, 14.
+"""
 
 # calls/tools
 TOOLS_CHEAP: Final = 100
-"""Schemas that look at each part of a call no more often than this cost less than reading it does."""
+"""Looks at each part of a call: schemas that take no more cost less than reading the call."""
 
 # calls/trust
 FEW_VALUES: Final = 16
@@ -380,28 +381,28 @@ MOST_NANODOLLARS: Final = 2**53 - 1
 
 # engine/loop
 LOOP_REPEATS: Final = 3
-"""So many ticks, one after the other, with the same calls and the same results end a loop: it does not get on."""
+"""Consecutive ticks with the same calls and results that end a loop: it makes no progress."""
 MAX_OUTPUT_TOKENS: Final = 4_096
-"""What a request asks for at most where `config` does not say: it is always sent (SPEC R13.3)."""
+"""Output tokens of a request whose `config` sets none: the limit is always sent (SPEC R13.3)."""
 
 # engine/outcomes
 OUTCOMES_NAMED: Final = 10
-"""How many failed elements a call's reason names."""
+"""Failed elements that a call's reason names."""
 
 # hints
 HINTS_LIKENESS: Final = 0.4
 MOST_READ: Final = 4
-"""Of the places of an expression, and of those that a tool lists, so many are looked at."""
+"""Places of an expression, or of those that a tool lists, that are looked at."""
 HINTS_MOST_CALLS: Final = 200
-"""So many calls, the first, are looked at for each reference."""
+"""Calls, from the first on, that are looked at for each reference."""
 MOST_EXPLAINED: Final = 100
-"""Only so many problems are explained: looking for near names is slow, and a hostile list of errors long."""
+"""Problems that are explained: looking for near names is slow, and a hostile list of errors long."""
 
 # plan/checking
 FREE_WORK: Final = 10_000
 """Units that the schema of each call's tool may take before they are counted: several times what most take."""
 MOST_READ_IN_TICK: Final = 20_000
-"""References of all calls of one answer: they are parsed in one step, whenever a lane is opened."""
+"""References in all calls of one answer: they are parsed in one step, whenever a lane is opened."""
 
 # plan/config
 MOST_SEED: Final = 2**63
@@ -409,48 +410,48 @@ MOST_STOPS: Final = 16
 
 # plan/graph
 SPELLED_OUT: Final = 8
-"""Up to this many calls waited for at one place are listed one by one."""
+"""Calls waited for at one place up to which they are listed one by one."""
 
-# plan/layout
+# plan/checked_plan
 MOST_DROPPED: Final = 1_000
 
 # plan/places
 PLACES_MOST_NAMES: Final = 200
 PER_READER: Final = 20
-"""Steps (see `errors.Speller`) in whose time a reader's values are looked at."""
+"""Steps (see `errors.Speller`) for looking at one reader's values."""
 PLACES_MOST_LEVELS: Final = 64
 PLACES_MOST_REQUIRED: Final = 1_000
-"""So many places are waited for by themselves: schemas that share what they refer to name more than there are."""
+"""Required places that are waited for one by one: schemas that share what they refer to name more than there are."""
 
 # plan/submission
 SUBMISSION_LIKENESS: Final = 0.8
 
 # plan/waits
 MOST_BITS: Final = 10**9
-"""Of memory for one window, and """
+"""Bits of memory for one window of scope waits."""
 WAITS_MOST_STEPS: Final = 500_000
-"""of time: a window of some thousand calls each of which waits for another one listed after it takes more. Where it
-does, all scope waits between its calls are left out.
+"""Steps for one window of scope waits: one of some thousand calls each of which waits for another one listed after it
+takes more. Then all scope waits between its calls are left out.
 """
 
 # references
 MAX_SEGMENTS: Final = 128
-"""A longer path is refused: folding descends a path segment by segment."""
+"""Segments of a path: folding descends a path segment by segment."""
 MAX_REFERENCES: Final = 256
-"""A longer expression is refused: whenever one of its places settles, all of it is looked at again."""
+"""References of an expression: whenever one of its places settles, all of it is looked at again."""
 
 # requests/answers
 MOST_EARLY_INSTANCES: Final = 100
-"""Of the instances of a call that runs in all so many are looked at."""
+"""Instances of a call that runs in all of them that are looked at."""
 ANSWERS_SHOWN: Final = 500
 """Characters that are shown of an answer that cannot be read."""
 ANSWERS_ROUNDS: Final = 8
-"""So often what is left of an answer is laid out without the calls that were found to be wrong."""
+"""Rounds in which an answer is checked again without the calls that were found to be wrong."""
 MOST_REPEATED_BYTES: Final = 1_000_000
-"""Each error of a call is logged and shown with the whole call: so much of that beyond the first error of each."""
+"""Bytes of calls repeated by further errors: each error of a call is logged and shown with the whole call."""
 BYTES_PER_ERROR: Final = 1_000
 ANSWERS_MOST_MENDED: Final = 10
-"""So many problems of an answer are held against what a text holds as JSON, since each takes a validation."""
+"""Problems of an answer for which JSON in a text is tried, since each takes a validation."""
 
 # requests/data_blocks
 MOST_QUOTED: Final = 200
@@ -458,20 +459,20 @@ MOST_QUOTED: Final = 200
 
 # requests/invalid_calls
 MOST_DEPENDENT_INSTANCES: Final = 100
-"""Of the instances of a call that runs in all so many are looked at."""
+"""Instances of a call that runs in all of them that are looked at."""
 MOST_PLACES_LOOKED_UP: Final = 20_000
-"""Of an answer with more names of places than this no more is looked at."""
+"""Names of places in an answer that are looked up."""
 INVALID_CALLS_MOST_LISTED: Final = 100
-"""Of an answer with more slips the first of each further call is listed."""
+"""Misread texts of an answer that are listed; after that only the first of each further call."""
 
 # requests/reading
 MOST_DIGITS: Final = 4_000
 MOST_BROKEN: Final = 1_000
-"""So many texts that begin like JSON and are none are passed over,"""
+"""Texts that begin like JSON and are none, and are passed over."""
 MOST_PASSED: Final = 3
-"""which are up to so many times as long in all as the whole."""
+"""Length of such texts together, as a multiple of the whole text."""
 READING_MOST_LOOKED_UP: Final = 100_000
-"""Schemas that are asked for what they say of a property or an element: beyond, nulls stay."""
+"""Schemas that are asked about a property or an element; after that nulls stay."""
 
 # requests/rendering
 DEEPEST: Final = 8
@@ -479,7 +480,7 @@ RENDERING_MOST: Final = 50
 
 # requests/schema
 SCHEMA_MOST: Final = 100
-"""The highest that an advisor can rate a tool."""
+"""Highest rating that an advisor can give a tool."""
 
 # requests/tool_texts
 TOOL_TEXTS_DEEPEST: Final = 6
@@ -489,9 +490,9 @@ TOOL_TEXTS_LONGEST: Final = 64
 
 # schemas/algebra
 MOST_NODES: Final = 20_000
-"""A larger schema counts as one that admits everything."""
+"""Nodes of a schema: a larger one counts as one that admits everything."""
 MOST_CASES: Final = 4_096
-"""So many pairs of alternatives are gone through for one intersection."""
+"""Pairs of alternatives that one intersection goes through."""
 ALGEBRA_MOST_LEVELS: Final = 200
 PER_CASE: Final = 12
 PER_DIVISION: Final = 20
@@ -499,69 +500,71 @@ PER_DIVISION: Final = 20
 DIGITS_PER_COMPARISON: Final = 16
 DIGITS_PER_NODE: Final = 100
 DIGITS_PER_UNIT: Final = 1_000
-"""Numbers are divided by hand: it takes longer with the square of their digits."""
+"""Digits that are divided in one unit: numbers are divided by hand, which takes longer with the square of their digits.
+"""
 ALGEBRA_BUDGET: Final = 600_000
-"""What one analysis may cost. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
+"""Units that one analysis may take. A unit is one node of a schema, some 5 microseconds; see `Algebra.fit`."""
 ALGEBRA_SHOWN: Final = 4
 
 # schemas/costs
 COSTS_FREE: Final = 100
-"""A schema that looks at each part of a value no more often than this is not worth counting the parts."""
+"""Looks at each part of a value: a schema that takes no more is not worth counting the parts."""
 UNITS_PER_ERROR: Final = 10
 COSTS_NARROW: Final = 1_000
 UNITS_PER_WAY: Final = 30
 COSTS_WIDEST: Final = 5_000
-"""So many schemas may be applied to one value where `unevaluatedProperties` looks at each: that is written out."""
+"""Schemas applied to one value where `unevaluatedProperties` looks at each: the engine writes that out."""
 COSTS_CHARACTERS: Final = 5
 COSTS_MOST: Final = 10**12
 COSTS_LEVELS: Final = 64
 MOST_COMPILED_BYTES: Final = 2**27
-"""Of memory that the compiled schemas of a submission may take."""
+"""Bytes of memory that the compiled schemas of a submission may take."""
 BYTES_PER_PART: Final = 300
 BYTES_PER_STATE: Final = 35
 UNITS_PER_NUMBER: Final = 100
-"""To hold a number against one that is no plain integer."""
+"""Units to compare a number with one that is no plain integer."""
 UNITS_PER_STRUCTURE: Final = 5
-"""To hold a value against a list or an object."""
+"""Units to compare a value with a list or an object."""
 UNITS_PER_DISTINCT: Final = 50
-"""For each part of a list whose elements have to be unique."""
+"""Units for each part of a list whose elements have to be unique."""
 COSTS_PLAIN: Final = 2**63
 FEW_DIGITS: Final = 20
 
 # schemas/validation
 MOST_BYTES: Final = 2**23
-"""Of values that are asked for at a time; what else is to be checked is asked for when these verdicts are there."""
+"""Bytes of values that are sent for checking at a time; the rest is sent when these verdicts have come."""
 VALIDATION_MOST_LISTED: Final = 1_000_000
-"""Where it may take more units of work to list all that is wrong, only the first is listed."""
+"""Units of work to list all that is wrong; if it may take more, only the first problem is listed."""
 HEAVY_LISTED: Final = 30_000
 """Units from which on what is wrong is listed in another process where there is one: an error takes some microseconds,
 and one of `anyOf` holds those of all its branches."""
 VALIDATION_MOST_TRIED: Final = 10_000
-"""Where it may look at one part of a value more often, only that something is."""
+"""Looks at one part of a value; if listing may take more, it is only said that something is wrong."""
 PATHS_KEPT: Final = 1_024
 MOST_BYTES_KEPT: Final = 2**27
-"""Of memory that the schemas that are kept may take."""
+"""Bytes of memory that cached schemas may take."""
 BYTES_EACH: Final = 20_000
 
 # schemas/walk
 WALK_DEEPEST: Final = 100
-"""So many schemas, each in the one before, are asked for an answer."""
+"""Nesting of schemas up to which a walk goes down."""
 MOST_STEPS_BACK: Final = 100_000
-"""A match that goes back more often is given up, after some milliseconds, and what hinges on it is refused."""
+"""Steps back in one match; one that takes more is given up, after some milliseconds, and what depends on it is refused.
+"""
 MOST_REPEATS: Final = 10**9
 WITHOUT_NUMBERS: Final = 4
-"""In this draft `exclusiveMinimum` is a boolean, and `$id` is `id`."""
+"""Number of the draft in which `exclusiveMinimum` is a boolean, and `$id` is `id`."""
 
-# slips
+# near_misses
 SLIPS_MOST_MENDED: Final = 20
 SLIPS_MOST_NAMED: Final = 20
 SLIPS_MOST_SHOWN: Final = 300
-"""Characters of a text that is shown as it is to be."""
+"""Characters of a corrected text that is shown whole."""
 SLIPS_LONGEST: Final = 10_000
-"""Of a longer text nothing is guessed."""
+"""Characters of a text for which corrections are guessed."""
 SLIPS_MOST_KINDS: Final = 20
 MOST_FIRST: Final = 100
-"""Of all elements from this one on a schema says the same, as far as is looked."""
+"""Index from which all elements of a list are taken to have the same schema."""
 
 # state/fold
 FOLD_MOST_NAMED: Final = 12
@@ -571,11 +574,11 @@ FOLD_MOST_SHOWN: Final = 60
 # state/kinds
 MOST_OWNED: Final = 65_536
 MOST_COPIED: Final = 32
-"""Up to this many entries an instance copies of a global object that it writes into."""
+"""Entries of a global object up to which an instance that writes into it copies it."""
 
 # state/labels
 MOST_LABELS: Final = 16
-"""How many of them a message of a submission names at most."""
+"""Sources that a message of a submission may name."""
 LABELS_LONGEST: Final = 100
 
 # state/scopes

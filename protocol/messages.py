@@ -18,15 +18,16 @@ DATA_TYPES: Final = frozenset({"data", "input", "state", "error"})
 ERROR: Final = "error"
 """The kind of error messages: each replaces the one before (SPEC R3.1)."""
 TEXT_TYPES: Final = frozenset({"text", "system"})
-"""What may be scoped as it is (SPEC R8.3)."""
+"""Types of messages that scopes give unchanged (SPEC R8.3)."""
 EVERYWHERE: Final = "*"
 """The instance of a solution's call that runs once in each instance (SPEC R10.1): no instance has this name."""
 TRUST: Final = "_trust"
-"""Which sources a message's data came from (SPEC R16.1); beside a tool's `properties`, what the tool says of itself."""
+"""Sources of a message's data (SPEC R16.1); beside a tool's `properties`, the trust that the tool declares."""
 CHOSEN: Final = "_chosen"
-"""Which of them had a say in whether its call ran, or in where it wrote (SPEC R16.2): the engine says it."""
+"""Sources that had a say in whether the message's call ran, or in where it wrote (SPEC R16.2); the engine writes them.
+"""
 PROVENANCE: Final = frozenset({"_by", "_call", "_chosen", "_date", "_outputMethod", "_path", "_trust"})
-"""Kept in the log, never shown to a model, a delegate or an activity (SPEC R1.4)."""
+"""Properties that are kept in the log and never shown to a model, a delegate or an activity (SPEC R1.4)."""
 
 _RESERVED: Final = frozenset({"type", "kind", "schema", "description", "title"})
 
@@ -68,7 +69,7 @@ def is_written(message: Message) -> bool:
 
 
 def is_promise(message: Message) -> bool:
-    """Whether it is an `input` message with a schema and without the value: that comes later (SPEC R6.3)."""
+    """Whether a message promises input: an `input` message with a schema, whose value comes later (SPEC R6.3)."""
     if "schema" not in message or message.get("type") not in ("input", "data") or kind_of(message) != "input":
         return False
     return _payload_key(message, "input") is None and all(map(is_reserved, message))

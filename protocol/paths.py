@@ -41,7 +41,7 @@ def nest(value: Any, path: Path) -> Any:
 
 
 def unnest(value: Any, path: Path) -> Any:
-    """The inverse of `nest`; `MISSING` where the value holds anything but that one path."""
+    """The value that `nest` was given; `MISSING` if the value holds anything but that one path."""
     for segment in path:
         if not isinstance(value, dict) or len(value) != 1:
             return MISSING
@@ -71,7 +71,7 @@ def strings(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[
 
 
 def index_or_key(text: str) -> int | str:
-    """What a text of a path means that is an index where it is made of digits, if of no more than any list has."""
+    """Read a segment of a path: an index if it is made of digits, and not more than any list needs."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text
 
 

@@ -37,7 +37,7 @@ _SEVERAL = re.compile(r"\[(?:\*|-?\d*(?::-?\d*){0,2})\]")
 """Elements of a list, as other systems name them: `[*]`, `[]`, `[-1]`, `[0:2]`."""
 _BARE = re.compile(r"[^\s.\[\]|&†]+")
 _PRINTED_BARE = re.compile(r"[^\s.\[\]|&†}]+")
-"""What means the same in a template."""
+"""Segments that can be printed without quotes, also in a template."""
 _WHITESPACE = re.compile(r"\s*")
 _KIND = re.compile(r"[^\W\d_][\w-]*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -124,7 +124,7 @@ class Parser:
     """Recursive descent over the text, from a position on; each method is one rule of the grammar."""
 
     bare: ClassVar = _BARE
-    """What a segment is made of that is not quoted."""
+    """Characters of a segment that is not quoted."""
     bare_segments: ClassVar = re.compile(rf"(?:\.{_BARE.pattern})*")
 
     def __init__(self, text: str, position: int = 0) -> None:
@@ -141,7 +141,7 @@ class Parser:
         return Expression(tuple(alternatives))
 
     def end(self) -> None:
-        """What stands behind the expression: nothing."""
+        """Fail unless the expression ends here."""
         if self.position < len(self.text):
             self.fail('"." or "[" and a segment, "||", "&&" or the end')
 
@@ -249,7 +249,7 @@ class Parser:
 
 
 class _OutputPathParser(Parser):
-    """Of what is written: a path without `†` is one inside the state."""
+    """Parses output paths: a path without `†` lies in the kind `state`."""
 
     def place(self) -> Reference:
         if self.text.startswith(DAGGER, self.position):

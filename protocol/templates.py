@@ -24,13 +24,13 @@ OPENING: Final = DAGGER + "{"
 
 
 class Readable(Protocol):
-    """What expressions are read from: a fold, or those of all instances."""
+    """Source of the values that expressions read: a fold, or the folds of all instances."""
 
     def read(self, expression: Expression) -> Any:
         """What an expression reads, as a copy. Raises `Unresolved` or `Conflict`."""
 
     def text(self, expression: Expression) -> str:
-        """The same as a text (SPEC R2.6)."""
+        """Read an expression as a text (SPEC R2.6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def meaning(text: str) -> Meaning:
 
 
 def assumed_meaning(text: str) -> Meaning:
-    """The same, where what does not parse stands for anything that it might be."""
+    """Read a string parameter as `meaning` does; a text that does not parse becomes a template without parts."""
     try:
         return meaning(text)
     except ExpressionError:
@@ -162,7 +162,7 @@ def _parts(text: str) -> Iterator[str | Expression]:
 
 
 def _placed(text: str, position: int) -> tuple[Expression, int]:
-    """What stands in the braces that are open at a position, and where they end."""
+    """The expression in the braces that are open at a position, and where they end."""
     inside = text[position : text.find("}", position, position + limits.TEMPLATES_SHORT) + 1]
     if inside and '"' not in inside:
         with suppress(ExpressionError):  # it is raised again, with its place in the whole text
@@ -173,12 +173,12 @@ def _placed(text: str, position: int) -> tuple[Expression, int]:
 
 @lru_cache(maxsize=16_384)
 def _inside(text: str) -> Expression:
-    """What stands in braces, up to their end."""
+    """The expression in braces, up to their end."""
     return _Parser(text).expression()
 
 
 class _Parser(Parser):
-    """Of what stands in braces."""
+    """Parses the expression inside the braces of a template."""
 
     bare: ClassVar = re.compile(r"[^\s.\[\]|&†}]+")
     bare_segments: ClassVar = re.compile(rf"(?:\.{bare.pattern})*")

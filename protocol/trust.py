@@ -1,7 +1,7 @@
-"""Trust: what others wrote decides nothing that has an effect (SPEC R16).
+"""Trust: untrusted data decides nothing that has an effect (SPEC R16).
 
-`flow` says which sources the values that a call reads, and what it writes, came from; `effects` what keeps a call from
-starting; `proof` finds both for a plan before it runs.
+`Flows` finds the sources of what a call reads and writes, `doubt` why a call may not start, and `Proof` finds both for
+a plan before it runs.
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ from .state.operations import read_operation
 
 
 class Seen(Protocol):
-    """What a call reads from: a fold, or those of all instances."""
+    """Source of the values that a call reads: a fold, or the folds of all instances."""
 
     def lacks(self, reference: Reference, *, is_last: bool) -> bool:
-        """Whether a place of an alternative is missing; in some instance, unless that is all there is to read."""
+        """Whether an alternative lacks the value at a place, so that the next is read. Over several instances a value
+        that is missing in one counts, except in the last alternative.
+        """
 
     def marks(self, reference: Reference) -> Marks:
-        """Of all that reaches a place."""
+        """Marks of everything that can affect a place."""
 
     def absence(self, reference: Reference) -> Labels:
-        """Of what may have kept a value from being there, beside the calls that were waited for."""
+        """Sources that may have kept a value from being there, besides the calls that were waited for."""
 
     @property
     def all_marks(self) -> Marks:
-        """Of everything there is."""
+        """Marks of all places together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What flows into one call. It is false where all of that is trusted."""
+    """Sources of everything that flows into one call. It is false if all of that is trusted."""
 
     chosen: Labels = TRUSTED
-    """Of what had a say in whether it runs."""
+    """Sources of what had a say in whether the call runs."""
     given: Mapping[str, Labels] = field(default_factory=dict)
-    """Of each parameter, and of each kind of its scopes, that is not trusted."""
+    """Sources of each parameter, and of each kind of its scopes, that is not trusted."""
     read: Labels = TRUSTED
-    """Of all that it has read, these included."""
+    """Sources of everything that the call has read, with those above."""
 
     def __bool__(self) -> bool:
         return bool(self.read)
@@ -65,17 +67,19 @@ NOTHING: Final = Flow()
 
 
 class Flows:
-    """What flows into the calls of a lane, by the values there are and by how calls have ended."""
+    """Finds what flows into the calls of a lane, from the values there are and from how calls have ended."""
 
     def __init__(self, graph: Graph, trust: Callable[[Call], ToolTrust], ended: Mapping[int, Labels]) -> None:
-        """`ended` are the labels of the calls that have ended with any, also of global ones that others wait for."""
+        """Make the finder; `ended` are the labels of ended calls that have any, also of global ones that others wait
+        for.
+        """
         self._graph = graph
         self._trust = trust
         self._ended = ended
 
     def into(self, call: Call, seen: Seen, *, has_begun: bool = False) -> Flow:
-        """What flows into a call that reads from there now; or has read, where it has begun: what was not there may
-        have come since, so it may have read any of its alternatives.
+        """Flow into a call that reads from `seen` now. If it has begun, what was missing may have come since, so it may
+        have read any of its alternatives.
         """
         everything = seen.all_marks
         if not (everything or self._ended or call.prompt_labels):
@@ -88,8 +92,9 @@ class Flows:
     def out_of(
         self, call: Call, flow: Flow, said: Labels = TRUSTED, answered: Labels = TRUSTED, *, is_done: bool = False
     ) -> Marks:
-        """What is true of what a call writes, however it ends. `said` are the sources that its code has named, and
-        those of what stands where it writes: that may keep it from it; `answered` are those of a child run's answer.
+        """Marks of what a call writes, however it ends. `said` are the sources that its code named, and those of the
+        values at the places that it writes, which may have prevented the write; `answered` are those of a child run's
+        answer.
         """
         trust = self._trust(call)
         if is_done and endorses(call, trust):
@@ -97,9 +102,7 @@ class Flows:
         return written_marks(call, flow, trust.result | said | answered)
 
     def way(self, call: Call, label: str, calls: Mapping[int, Call]) -> tuple[int, ...]:
-        """The calls through which a source reaches a call, the first of them first; those of `calls` are looked
-        behind.
-        """
+        """Calls through which a source reaches a call, the first of them first; only through calls in `calls`."""
         way: list[int] = []
         at: Call | None = call
         while at is not None:
@@ -113,8 +116,8 @@ class Flows:
         return tuple(reversed(way))
 
     def _of(self, call: Call, expression: Expression, seen: Seen, *, has_begun: bool) -> Marks:
-        """Of what an expression reads: the first alternative that is there; those before it were not, and whoever
-        could have brought them had a say in that.
+        """Marks of an expression: those of the first alternative that is there. Whatever could have written the
+        alternatives before it had a say in that.
         """
         found = UNMARKED
         for group in expression.alternatives:
@@ -130,11 +133,11 @@ class Flows:
         return found
 
     def _at(self, call: Call, place: Reference, seen: Seen) -> Marks:
-        """Of what a place holds, and of whoever could have changed it and did not."""
+        """Marks of a place: of its value, and of the calls that could have changed it and did not."""
         return seen.marks(place) | Marks(TRUSTED.union(*self._of_writers(call, place)))
 
     def _of_writers(self, call: Call, place: Reference) -> Iterator[Labels]:
-        """Of the calls that a call waited for at a place: for an error, of all that may have brought one."""
+        """Labels of the calls that a call waited for at a place; for an error, of all that may have caused one."""
         for index in self._graph.writers(call.index, place) if self._ended else ():
             yield self._ended.get(index, TRUSTED)
 
@@ -142,7 +145,7 @@ class Flows:
 def flow_of(
     call: Call, given: dict[str, Marks], scope_marks: Callable[[Reference], Marks], everything: Callable[[], Labels]
 ) -> Flow:
-    """What flows into a call by the marks of its parameters, which its scopes are added to, and of all there is."""
+    """Flow into a call from the marks of its parameters, to which those of its scopes are added, and from all marks."""
     chosen = call.prompt_labels.union(*(marks.chosen for marks in given.values()))
     chosen = chosen.union(*(given[name].labels for name in call.each))
     for scope in call.scopes:
@@ -154,15 +157,15 @@ def flow_of(
 
 
 def written_marks(call: Call, flow: Flow, others: Labels) -> Marks:
-    """What is true of what a call writes, by what flows into it and by other sources."""
+    """Marks of what a call writes, from what flows into it and from other sources."""
     labels = flow.read | others
     is_choice = call.output is not None and len(call.output.alternatives) > 1
     return Marks(labels, labels if is_choice else flow.chosen)
 
 
 def marks_since(call: Call, trust: ToolTrust, seen: Seen, *, is_done: bool) -> Marks:
-    """What is true of what a call has written, where labels were added since: by all that it may have read, as that
-    stands now.
+    """Marks of what a call has written, if labels were added since: from everything that it may have read, as it is
+    marked now.
     """
     given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
     failed = Marks(seen.marks(Reference(ERROR)).labels)  # of calls that could have changed it and did not
@@ -195,7 +198,7 @@ def parameter_at(at: str) -> str:
 
 
 def joined(marks: Iterable[Marks]) -> Marks:
-    """Of several."""
+    """Union of marks."""
     found = UNMARKED
     for one in marks:
         found |= one
@@ -207,14 +210,14 @@ def joined(marks: Iterable[Marks]) -> Marks:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why a call with effects does not start by itself: what others wrote would decide."""
+    """Why a call with effects does not start by itself: untrusted data would decide."""
 
     chosen: Labels = TRUSTED
-    """The sources of what had a say in whether it runs."""
+    """Sources of what had a say in whether the call runs."""
     given: Mapping[str, Labels] = field(default_factory=dict)
-    """Those of each parameter, and of each kind of its scopes, that decides."""
+    """Sources of each parameter, and of each kind of its scopes, that decides."""
     ways: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The calls that lead from each source to this one, the first of them first."""
+    """Calls that lead from each source to this one, the first of them first."""
 
     @property
     def labels(self) -> Labels:
@@ -227,7 +230,7 @@ class Doubt:
         return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `acts held --json` shows it; see `read`."""
+        """The doubt as `acts held --json` shows it."""
         return {
             "chosen": sorted(self.chosen),
             "parameters": {name: sorted(labels) for name, labels in self.given.items()},
@@ -236,13 +239,13 @@ class Doubt:
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Doubt:
-        """The inverse of `to_dict`."""
+        """Read what `to_dict` gives."""
         given = {name: frozenset(labels) for name, labels in said["parameters"].items()}
         return cls(frozenset(said["chosen"]), given, {label: tuple(calls) for label, calls in said["ways"].items()})
 
 
 def doubt(trust: ToolTrust, flow: Flow) -> Doubt | None:
-    """What keeps a call from starting, by what is said of its tool and what flows into it; None where nothing does."""
+    """Why a call may not start, by the trust of its tool and what flows into it; None if it may."""
     if not (flow and trust.effects):
         return None
     deciding = {name: labels for name, labels in sorted(flow.given.items()) if name not in trust.content}
@@ -250,12 +253,12 @@ def doubt(trust: ToolTrust, flow: Flow) -> Doubt | None:
 
 
 def refuses_untrusted(config: Mapping[str, Any]) -> bool:
-    """Whether such a call fails, by a valid `config`, and is not held."""
+    """Whether a call that untrusted data would decide on fails, by a valid `config`, instead of being held."""
     return (config.get("trust") or {}).get("otherwise") == "refuse"
 
 
 def shows_untrusted(config: Mapping[str, Any]) -> bool:
-    """Whether a model is shown what others wrote, although it can call what has effects (SPEC R16.3)."""
+    """Whether a model is shown untrusted data although it can call what has effects (SPEC R16.3)."""
     return (config.get("trust") or {}).get("show") == "value"
 
 
@@ -282,26 +285,26 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From a source to a call with effects."""
+    """A way from a source to a call with effects."""
 
     source: Source
     effect: int
     """The call."""
     calls: tuple[int, ...]
-    """Those between."""
+    """Calls between the source and the effect."""
     parameter: str | None
-    """What decides and comes from there; None where it has a say in whether the call runs."""
+    """Parameter that decides and comes from the source; None if the source has a say in whether the call runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """What may be true of a call."""
+    """Marks that a call may have."""
 
     flow: Flow = NOTHING
     out: Marks = UNMARKED
-    """Of what it writes."""
+    """Marks of what the call writes."""
     end: Marks = UNMARKED
-    """Of how it ends, where that is not by its answer."""
+    """Marks of how the call ends, if not by its answer."""
 
 
 class Proof:
@@ -321,7 +324,9 @@ class Proof:
 
     @property
     def ways(self) -> Iterator[Way]:
-        """One for each call with effects, parameter that decides and label, in the order of the calls."""
+        """Ways from sources to effects: one for each call with effects, parameter that decides, and label, in the order
+        of the calls.
+        """
         for call in self._calls.values() if self._found else ():
             found = doubt(self._trust(call), self._found[call.index].flow)
             for name, labels in found.given.items() if found is not None else ():
@@ -331,20 +336,20 @@ class Proof:
 
     @property
     def endorsed(self) -> Iterator[tuple[Call, Labels]]:
-        """The calls whose answers are trusted although they read what others wrote, and who."""
+        """Calls whose answers are trusted although they read untrusted data, and the sources of that."""
         for index, found in self._found.items():
             call = self._calls[index]
             if found.flow.read and endorses(call, self._trust(call)):
                 yield call, found.flow.read
 
     def _settle(self) -> None:
-        """Go on until nothing changes: labels only grow."""
+        """Update all calls until nothing changes: labels only grow."""
         before: list[object] = []
         while before != (after := [self._update(call) for call in self._calls.values()]):
             before = after
 
     def _update(self, call: Call) -> object:
-        """Look at a call anew; returns what is known of it."""
+        """Update the marks of a call; return them."""
         given: dict[str, Marks] = defaultdict(lambda: UNMARKED)
         left_out = TRUSTED
         for at, expression in call.reads:
@@ -360,7 +365,7 @@ class Proof:
         return found
 
     def _of(self, call: Call, expression: Expression) -> Marks:
-        """Of what an expression may read: any of its alternatives, where those before it are not there."""
+        """Marks of everything that an expression may read: any of its alternatives, if those before it are missing."""
         found = joined(self._at(call, place) for place in expression.references)
         before = [place for group in expression.alternatives[:-1] for place in group]
         before += [place for place in expression.references if place.kind == ERROR]
@@ -370,14 +375,14 @@ class Proof:
         return found | Marks(labels, labels)
 
     def _absence(self, call: Call, place: Reference) -> Labels:
-        """Of whatever may have kept a value from being there."""
+        """Labels of whatever may have kept a value from being there."""
         if place.kind == ERROR:
             return self._everything.labels
         ends = (self._found[index].end.labels for index in self._writers_at(call, place))
         return self._at(call, place).labels.union(*ends)
 
     def _at(self, call: Call, place: Reference) -> Marks:
-        """Of all that may reach a place."""
+        """Marks of everything that may affect a place."""
         messages = joined(one.marks for one in self._messages_at(call, place))
         return messages | joined(self._found[index].out for index in self._writers_at(call, place))
 
@@ -432,7 +437,7 @@ class Proof:
 
 
 def _places(call: Call, parameter: str | None) -> Iterator[Reference]:
-    """What a call reads, by one parameter or kind of its scopes where one is named."""
+    """Places that a call reads, of one parameter or kind of its scopes if one is named."""
     for at, expression in call.reads:
         if parameter in (None, parameter_at(at)):
             yield from expression.references

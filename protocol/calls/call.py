@@ -52,11 +52,11 @@ class Call:
     method: Method = Method.SET
     instance: str | None = None
     gather: bool = False
-    """Whether it reads in every instance (SPEC R10.4)."""
+    """Whether the call reads in every instance (SPEC R10.4)."""
     each: tuple[str, ...] = ()
-    """The parameters for each of whose elements it is carried out (SPEC R4.10)."""
+    """Parameters that hold lists; the call runs once for each of their elements (SPEC R4.10)."""
     prompt_labels: Labels = TRUSTED
-    """The sources of who chose it: of what the model that wrote it was shown (SPEC R16.3), or as it says itself."""
+    """Sources of what the model that wrote the call was shown (SPEC R16.3), or those that the call names itself."""
 
     @property
     def tool(self) -> str:
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def written(self) -> tuple[Reference, ...]:
-        """The places that it may write, of all alternatives."""
+        """Places that the call may write to, of all alternatives."""
         return self.output.references if self.output is not None else ()
 
     @property
@@ -75,7 +75,7 @@ class Call:
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether it is a solution's call that runs once in each instance (SPEC R10.1)."""
+        """Whether the call is one of a solution that runs once in each instance (SPEC R10.1)."""
         return self.instance == EVERYWHERE
 
     @property
@@ -100,7 +100,7 @@ class Call:
 
     @cached_property
     def meta_properties(self) -> Mapping[str, Any]:
-        """All else, with what the tool's schema pins filled in."""
+        """Meta-properties, with those that the tool's schema pins filled in."""
         return {key: value for key, value in self.properties.items() if key.startswith("_")}
 
     @cached_property
@@ -158,7 +158,7 @@ class Call:
 
 
 def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
-    """What keeps a call from being read at all."""
+    """Problems that keep a call from being read at all."""
     if not isinstance(raw, dict):
         return [Problem(pointer(*at), "a call must be an object")]
     if raw.get("_tool") is None:
@@ -171,7 +171,7 @@ def shape_problems(raw: Any, *at: str | int) -> list[Problem]:
 
 
 def read_expressions(raw: Mapping[str, Any], *at: str | int) -> tuple[tuple[Read, ...], list[Problem]]:
-    """What the parameters read, and the strings inside them that do not parse (SPEC R2.2, R2.6)."""
+    """Expressions in the parameters, and problems of the strings that do not parse (SPEC R2.2, R2.6)."""
     reads: list[Read] = []
     problems: list[Problem] = []
     for key, value in raw.items():
@@ -273,13 +273,13 @@ def element_of(index: int) -> int | None:
 
 
 def elements_of(call: Call, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What each element is carried out with, from resolved parameters without `list_problems`."""
+    """Parameters of each element, from resolved parameters without `list_problems`."""
     lists = zip(*(parameters[name] for name in call.each), strict=True)
     return [{**parameters, **dict(zip(call.each, values, strict=True))} for values in lists]
 
 
 def list_problems(call: Call, parameters: Mapping[str, Any]) -> Iterator[Problem]:
-    """What keeps resolved parameters from having elements: all lists of a call must be equally long."""
+    """Problems of the lists that `_each` names: they must be lists of one length."""
     first = parameters.get(call.each[0])
     for name in call.each:
         value = parameters.get(name)
@@ -329,7 +329,7 @@ QUESTION: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """What a person decides on."""
+    """Calls that need a person's approval, by the name of their tool or code and by the places that they read."""
 
     names: frozenset[str] = frozenset()
     places: tuple[Reference, ...] = ()
@@ -355,7 +355,7 @@ def asks(call: Call) -> bool:
 
 
 def read_approvals(config: Mapping[str, Any]) -> Approvals:
-    """What a valid `config` says."""
+    """Approvals that a valid `config` asks for."""
     entries = config.get("approve") or ()
     return Approvals(
         names=frozenset(entry for entry in entries if not is_expression(entry)),
@@ -364,7 +364,7 @@ def read_approvals(config: Mapping[str, Any]) -> Approvals:
 
 
 def approval_problems(entries: Any, known: Container[str], remedy: Callable[[str], str], *at: str) -> Iterator[Problem]:
-    """The names that no tool and no code has: such an entry would hold nothing."""
+    """Entries of `approve` that name no known tool or code, so that no call would be held for them."""
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, str) and entry not in ("", EVERYTHING) and not is_expression(entry) and entry not in known:
             cause = UnknownName(entry, tuple(listed(known)))

@@ -37,13 +37,13 @@ class NoSchema(Cause):
 
 @dataclass(frozen=True)
 class Declared:
-    """The tools that a document declares; of several declarations of a name only the last counts."""
+    """Tools that a document declares; of several declarations of one name only the last counts."""
 
     tools: dict[str, Tool] = field(default_factory=dict)
-    """Those that it gives a schema."""
+    """Tools that are declared with a schema, by name."""
     places: dict[str, Path] = field(default_factory=dict)
-    """All of them, in order, with where each stands. One that is not in `tools` is a bare name: it has the schema of
-    the activity that is registered under it (SPEC R12.2).
+    """Where each tool is declared, in order. A name that is not in `tools` is bare: it has the schema of the activity
+    that is registered under it (SPEC R12.2).
     """
 
 
@@ -185,7 +185,7 @@ def contradictions(tool: Tool, signature: Tool) -> Iterator[Problem]:
 
 
 def _parameters(tool: Tool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What is said of each parameter of every call, and the schemas that say it."""
+    """The schema of each parameter, by name, and the schemas of the tool that name parameters."""
     parts = conjuncts((tool.document,), tool.document)
     named: dict[str, list[Any]] = {}
     for part in parts:
@@ -257,8 +257,8 @@ class Toolbox:
         return Runner(Executor.LATENT, tool)
 
     def choice_problems(self, tool: Tool | None, properties: Mapping[str, Any]) -> Iterator[Problem]:
-        """What is wrong with a completed call's choice of its code: its tool's schema has to name the property by which
-        it chooses, and it chooses once (SPEC R4.2, R4.2a).
+        """Problems of a completed call's choice of its code: its tool's schema has to name the property by which it
+        chooses, and it chooses once (SPEC R4.2, R4.2a).
         """
         chosen = [key for key in ("_activity", "_delegate") if properties.get(key)]
         if tool is not None:
@@ -295,7 +295,7 @@ class Toolbox:
                         yield Problem(problem.pointer, message)
 
     def refusals(self, tool: str, runner: Runner) -> Iterator[Problem]:
-        """What of a call is not allowed: its tool, or its code where that has another name (SPEC R4.2a)."""
+        """Problems of a call whose tool, or code of another name, is not allowed (SPEC R4.2a)."""
         if self.allow is None:
             return
         if tool not in self.allow:
@@ -349,7 +349,7 @@ class Contract:
 
     @cached_property
     def mark(self) -> str:
-        """What a run keeps of it: its digest, and the scopes that it asks for, separated by spaces."""
+        """Text that a run stores for the contract: its digest and the scopes that it asks for, separated by spaces."""
         return " ".join((self.digest, *sorted(self.scopes)))
 
     @cached_property
@@ -360,18 +360,19 @@ class Contract:
 
     @cached_property
     def tool(self) -> Tool:
-        """The same as a tool."""
+        """The contract as a tool, to check calls against it."""
         return Tool(self.name, self.schema)
 
     def is_of(self, mark: str) -> bool:
-        """Whether calls with this mark were checked under it."""
+        """Whether calls with this mark were checked under this contract."""
         return mark.partition(" ")[0] == self.digest
 
     def problems(
         self, properties: Mapping[str, Any], mark: str, *, lenient: bool = False, is_secret: bool = True
     ) -> list[Problem]:
-        """What it has against a call that was checked under the contract of a mark: completed properties, with resolved
-        parameters, or with stand-ins for expressions where it is `lenient`. Values are shown unless they are secret.
+        """Problems of a call that was checked under the contract of `mark`, by this contract. `properties` are
+        complete, with resolved parameters, or with stand-ins for expressions if `lenient`. Values are shown unless they
+        are secret.
         """
         if self.is_of(mark):
             return []
@@ -380,7 +381,7 @@ class Contract:
         return [*found, *self._missing_scopes(properties, mark)]
 
     def _missing_scopes(self, properties: Mapping[str, Any], mark: str) -> Iterator[Problem]:
-        """The scopes that it asks for, the contract of a mark did not, and the call does not give."""
+        """Problems for scopes that this contract needs, the contract of `mark` did not, and the call does not give."""
         digest, *asked = mark.split(" ")
         given = {str(scope).lstrip("†").split(".")[0] for scope in properties.get("_scopes", ())}
         if digest != SEVERAL and (missing := self.scopes - given - {*asked}):
@@ -394,7 +395,7 @@ def merged(marks: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str
 
 
 def digest_of(data: bytes) -> str:
-    """A digest for people: 12 hexadecimal digits."""
+    """Digest for people: the first 12 hexadecimal digits of SHA-256."""
     return sha256(data).hexdigest()[:_DIGITS]
 
 
@@ -404,9 +405,10 @@ def digest_of(data: bytes) -> str:
 def delegate_context(
     own: Sequence[Message], scoped: Iterable[Message], parameters: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Its own messages, then the scoped messages of the parent, then the call's parameters as input (SPEC R9.2).
+    """Context of a delegate: its own messages, then the scoped messages of the parent, then the call's parameters as
+    input (SPEC R9.2).
 
-    `scoped` comes from `Execution.scoped_messages`; provenance and routing are in none of it (SPEC R1.4).
+    `scoped` comes from `Execution.scoped_messages`; no message has provenance or routing (SPEC R1.4).
     """
     context = [shown(message) for message in own]
     context.extend(dict(message) for message in scoped)
@@ -418,8 +420,8 @@ def delegate_context(
 def child_context(
     own: Sequence[Message], scoped: Iterable[Message], parameters: Mapping[str, Any], labels: Labels
 ) -> list[dict[str, Any]]:
-    """The same for a run of its own, where each message names its sources: its own what they say, the others `labels`
-    and what its own promises say (SPEC R16.2).
+    """Context of a delegate that is answered by a child run, each message with its sources: the delegate's own messages
+    keep theirs, all others get `labels` and what the delegate's promises name (SPEC R16.2).
     """
     given = labels.union(*(marks_of(message).labels for message in own if is_promise(message)))
     context = delegate_context(own, scoped, parameters)
@@ -461,9 +463,9 @@ def input_schema(own: Sequence[Message]) -> Any:
 
 
 def input_misfit(definition: Mapping[str, Any], call: Call) -> list[Problem]:
-    """What a delegate's declared input schema says against a call's parameters, expressions standing for any value.
+    """Problems of a call's parameters by the input schema that its delegate declares; expressions stand for any value.
 
-    By default that is no error: the delegate's model bridges the gap. With `config.resolve: "upfront"` it is one
+    By default they are no errors, since the delegate's model bridges the gap; with `config.resolve: "upfront"` they are
     (SPEC R9.2). The definition is a valid one; the pointers lead into the call.
     """
     schema = input_schema(definition.get("context", ()))

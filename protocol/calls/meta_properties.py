@@ -97,29 +97,29 @@ def _text_problems(value: Any, _: Mapping[str, Any], *at: str | int) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class MetaProperty:
-    """A row of the table."""
+    """One meta-property: how it is checked, read, offered to models and explained to them."""
 
     name: str
     role: Role
     problems: Check | None = _text_problems
-    """What is wrong with a value (SPEC R2.5, R3.2, R8.1)."""
+    """Finds what is wrong with a value (SPEC R2.5, R3.2, R8.1)."""
     field: str = ""
     """The attribute of `Call` that holds what a value means; none where nobody asks."""
     parse: Callable[[Any], Any] = str
-    """What a value without problems means."""
+    """Turns a value without problems into its meaning."""
     offered: Offered | None = None
     is_filled_in: bool = False
     """Whether a tool's schema fills it in where a call leaves it out (SPEC R4.1)."""
     excludes: str = ""
     """The property that cannot stand beside it."""
     text: str = ""
-    """What a model is told of it where some tool shows it (SPEC R12.5)."""
+    """Explanation for models, in requests where a tool has the property (SPEC R12.5)."""
     older: str = ""
     """A name that it had, which is accepted in calls and in tools (SPEC R8.1)."""
 
 
 def kind_found(value: Any) -> str:
-    """What stands where a text should."""
+    """Words for an error about a value that should be a text."""
     return f"found: {type_name(value) if value != '' else 'an empty text'}"
 
 
@@ -262,7 +262,7 @@ META_PROPERTIES: Final = (
     ),
     MetaProperty(TRUST, Role.LABELS, problems=_label_problems, field="prompt_labels", parse=frozenset),
 )  # fmt: skip
-"""In the order in which a model is told of them, and in which they are filled in."""
+"""All meta-properties, in the order in which they are explained to a model and filled in."""
 
 
 def _of(*roles: Role) -> tuple[str, ...]:
@@ -273,16 +273,16 @@ BY_NAME: Final[Mapping[str, MetaProperty]] = {one.name: one for one in META_PROP
 ALIASES: Final[Mapping[str, str]] = {one.older: one.name for one in META_PROPERTIES if one.older}
 """Older names of meta-properties."""
 WHO: Final = _of(Role.TOOL, Role.CODE)
-"""Those that say who runs a call."""
+"""Names of the meta-properties that say who runs a call."""
 RECORDS: Final = _of(Role.RECORD)
-"""Texts that are kept with a call."""
+"""Names of the meta-properties that hold texts for the log."""
 WITHHELD: Final = _of(Role.RECORD, Role.LABELS)
-"""Those that no code is given, and that every tool admits."""
+"""Names of the meta-properties that are given to no code and admitted by every tool."""
 FILLED_IN: Final = tuple(one.name for one in META_PROPERTIES if one.is_filled_in)
 
 
 def meta_problems(properties: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the meta-properties of a completed call."""
+    """Problems of the meta-properties of a completed call."""
     for name, value in properties.items():
         if (one := BY_NAME.get(name)) is not None and one.problems is not None:
             yield from one.problems(value, properties, *at, name)
@@ -403,7 +403,9 @@ class _Writing:
         return [name for name in names if name != RESULT or asks or not self.is_awaited]
 
     def _one_of(self, values: Iterable[Any]) -> dict[str, Any]:
-        """That the parameters are one of some objects; the double `not` keeps it from evaluating properties."""
+        """Schema of calls whose parameters are one of some objects; the double `not` keeps it from evaluating
+        properties.
+        """
         shapes = [
             {
                 "properties": {name: {"const": item} for name, item in value.items()},

@@ -28,7 +28,7 @@ from .tools import Tool
 
 
 def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> list[Problem]:
-    """What a kind's schema says against an operation on the kind's value. The values written are not told."""
+    """Problems of an operation by the schema of its kind. Messages do not quote the values written."""
     path = _keyed(operation.place.path, root)
     container = _written_into(operation)
     if container is not None and not schema.admits(path, container):
@@ -44,7 +44,7 @@ def write_problems(schema: CompiledSchema, operation: Operation, root: Any) -> l
 
 
 def _written_into(operation: Operation) -> str | None:
-    """The type of what a write adds to, where it does not replace it."""
+    """Type of the container that a write adds to; None if it replaces what is there."""
     match operation.method, operation.value:
         case ((Method.MERGE | Method.ASSIGN), dict()):
             return "object"
@@ -75,7 +75,7 @@ def _pieces(operation: Operation, root: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _leaves(value: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """What stands in an object and is none itself."""
+    """Leaves of nested objects, each with its path."""
     if not isinstance(value, dict):
         yield at, value
         return
@@ -244,7 +244,7 @@ def element_writes(whole: Write) -> Iterator[Write]:
 
 
 def kind_problems(fold: Fold, operation: Operation) -> list[Problem]:
-    """What a kind's schema says against an operation (SPEC R4.6)."""
+    """Problems of an operation by the schema of its kind, if it has one (SPEC R4.6)."""
     schema = fold.schema(operation.place.kind)
     if schema is MISSING:
         return []
@@ -330,7 +330,7 @@ class Alternative:
 
     @property
     def name(self) -> str:
-        """As a model names it."""
+        """Name of the alternative for a model: its places without daggers."""
         return " && ".join(str(place).removeprefix(DAGGER) for place in self.places)
 
 

@@ -112,13 +112,13 @@ class Tool:
 
     @cached_property
     def description(self) -> str | None:
-        """What it is said to be: by its declaration, else by the signature that this one adds to."""
+        """Description from the declaration, else from the signature that the declaration adds to."""
         parts = conjuncts((self.document,), self.document)
         return next((said for part in parts if isinstance(said := part.get("description"), str)), None)
 
     @cached_property
     def trust(self) -> ToolTrust:
-        """What it says of itself (SPEC R16.1)."""
+        """Trust that the tool declares for itself (SPEC R16.1)."""
         return ToolTrust.read(self.declaration.get(TRUST))
 
     @cached_property
@@ -176,24 +176,26 @@ class Tool:
 
     @cached_property
     def compiled_output(self) -> CompiledSchema | None:
-        """What is said of plain values, ready to be applied."""
+        """Schema of plain results, compiled; None if the tool promises nothing of them."""
         schema = self._promised(None, "always", "sometimes")
         return compiled(schema) if schema is not None else None
 
     @cached_property
     def compiled_choice(self) -> CompiledSchema | None:
-        """What is said of values that are bound to a path, ready to be applied."""
+        """Schema of results that an `Output` or a `Message` binds to a path, compiled; None if the tool promises
+        nothing of them.
+        """
         schema = self._promised(None)
         return compiled(schema) if schema is not None else None
 
     @property
     def gives_result(self) -> bool:
-        """Whether it says of its results more than that they are null."""
+        """Whether the tool promises results other than null."""
         said = self.compiled_output.document if self.compiled_output is not None else None
         return isinstance(said, dict) and said.get("type") != "null" and said.get("const", MISSING) is not None
 
     def _promised(self, *plain: str | None) -> Schema | None:
-        """What is said of results, by the parts that are marked in one of these ways (see `PLAIN`)."""
+        """Schema of results from those parts of `_output` that are marked in one of the given ways (see `PLAIN`)."""
         said = self._schemas_for(RESULT) if self.is_held else []
         promises = [part for part in said if (part.get(PLAIN) if isinstance(part, dict) else None) in plain]
         promise = all_of(promises) if promises else None
@@ -206,7 +208,7 @@ class Tool:
         return path
 
     def _schemas_for(self, key: str) -> list[Schema]:
-        """What the schema, with all that it joins, says of a meta-property by its names."""
+        """Schemas that the tool applies to a meta-property of every call, under its current and older name."""
         parts = conjuncts((self.document,), self.document)
         names = (key, *(alias for alias, name in ALIASES.items() if name == key))
         return [part["properties"][name] for part in parts for name in names if name in part.get("properties", ())]
@@ -306,7 +308,7 @@ class Tool:
 
     @cached_property
     def pins_by_parameters(self) -> bool:
-        """Whether what it says of them hangs on the parameters: it stands in `anyOf`, `if` and the like."""
+        """Whether the pins of meta-properties depend on parameters: they are in `anyOf`, `if` and the like."""
         always = {id(part) for part in conjuncts((self.document,), self.document)}
         return any(_pins(part) for part in self._applied if id(part) not in always)
 

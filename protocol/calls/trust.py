@@ -23,7 +23,7 @@ _KEYS: Final = ("effects", "result", "content")
 
 @dataclass(frozen=True, slots=True)
 class ToolTrust:
-    """What is said of a tool. It says nothing where it is false."""
+    """Trust declared for a tool. It is false where nothing is declared."""
 
     effects: bool = False
     """Whether calling it changes something outside."""
@@ -32,11 +32,11 @@ class ToolTrust:
     content: frozenset[str] = frozenset()
     """The parameters, and scopes, that decide nothing; all others do."""
     endorses: bool = False
-    """Of an operator's delegate: whether its answer is trusted whatever it has read (SPEC R16.3)."""
+    """Whether an operator's delegate gives trusted answers whatever it has read (SPEC R16.3)."""
 
     @classmethod
     def read(cls, said: Any) -> ToolTrust:
-        """What a valid `_trust` says."""
+        """Read a valid `_trust`."""
         if not said:
             return NOTHING
         result, content = (frozenset(said.get(key) or ()) for key in ("result", "content"))
@@ -44,7 +44,9 @@ class ToolTrust:
 
     @classmethod
     def together(cls, said: Iterable[ToolTrust]) -> ToolTrust:
-        """What several say of one call: a parameter is content where all say so that speak of effects."""
+        """Trust of one call from several declarations: a parameter is content only if each declaration with effects
+        lists it.
+        """
         found = [one for one in said if one]
         acting = [one.content for one in found if one.effects]
         content = frozenset.intersection(*acting) if acting else frozenset[str]()
@@ -55,7 +57,7 @@ class ToolTrust:
         return self.effects or bool(self.result) or self.endorses
 
     def to_dict(self) -> dict[str, Any]:
-        """As a tool says it."""
+        """The declaration as a tool's `_trust`."""
         return {
             **({"effects": True} if self.effects else {}),
             **({"result": sorted(self.result)} if self.result else {}),
@@ -68,7 +70,7 @@ NOTHING: Final = ToolTrust()
 
 
 def tool_trust_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
-    """What is said of a call, by the names of its tool and, last, of its code: that alone may endorse."""
+    """Trust of a call by the names of its tool and, last, of its code; only the code may endorse."""
     if not said:
         return NOTHING
     together = ToolTrust.together(said[name] for name in dict.fromkeys(names) if name in said)
@@ -77,7 +79,7 @@ def tool_trust_of(said: Mapping[str, ToolTrust], *names: str) -> ToolTrust:
 
 
 def endorsement_problems(definition: Mapping[str, Any], *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the `_endorses` of a request definition: a trusted answer is one of few."""
+    """Problems of the `_endorses` of a request definition: a trusted answer is one of few."""
     said, schema = definition.get(ENDORSES, False), definition.get("schema")
     if not isinstance(said, bool):
         yield Problem(pointer(*at, ENDORSES), "must be true or false")
@@ -94,7 +96,7 @@ def _has_few_values(schema: Any) -> bool:
 
 
 def trust_problems(said: Any, *at: str | int) -> Iterator[Problem]:
-    """What is wrong with the `_trust` of a tool."""
+    """Problems of the `_trust` of a tool."""
     if not isinstance(said, Mapping):
         yield Problem(pointer(*at), 'must be an object, such as {"effects": true, "result": ["mail"]}')
         return
@@ -126,27 +128,27 @@ _OPERATOR_KEYS: Final = ("effects", _RESULT, "content")
 
 @dataclass(frozen=True)
 class OperatorTrust:
-    """What an operator says, by name or by the beginning of names."""
+    """Trust declared by the operator, by name or by the beginning of names."""
 
     said: Mapping[str, ToolTrust] = field(default_factory=dict)
 
     @classmethod
     def read(cls, value: Any) -> OperatorTrust:
-        """From a valid document (see `operator_problems`), or from what `to_dict` has given."""
+        """Read a valid document (see `operator_problems`), or what `to_dict` gives."""
         return cls({name: ToolTrust.read(_as_tools_say_it(said)) for name, said in value.items()})
 
     def __bool__(self) -> bool:
         return bool(self.said)
 
     def __or__(self, other: OperatorTrust) -> OperatorTrust:
-        """What both say."""
+        """Combine the declarations of two operators."""
         if not (self and other):
             return self or other
         names = (*self.said, *(name for name in other.said if name not in self.said))
         return OperatorTrust({name: ToolTrust.together(_by(name, self, other)) for name in names})
 
     def of(self, name: str) -> ToolTrust:
-        """What is said of a tool, an activity or a delegate."""
+        """Trust that the operator declares for a tool, an activity or a delegate."""
         return ToolTrust.together(said for entry, said in self.said.items() if _stands_for(entry, name))
 
     def unknown(self, names: Iterable[str]) -> Iterator[str]:
@@ -155,7 +157,7 @@ class OperatorTrust:
         return (entry for entry in self.said if not any(_stands_for(entry, name) for name in there))
 
     def to_dict(self) -> dict[str, Any]:
-        """The inverse of `read`."""
+        """The declarations as a document, which `read` reads."""
         return {
             name: {_RESULT if k == "result" else k: v for k, v in said.to_dict().items()}
             for name, said in self.said.items()
@@ -163,7 +165,7 @@ class OperatorTrust:
 
 
 def operator_problems(value: Any) -> Iterator[Problem]:
-    """What keeps a document from being what an operator says of tools."""
+    """Problems of an operator's document on trust."""
     if not isinstance(value, Mapping):
         yield Problem(
             "", 'must be an object, such as {"send_mail": {"effects": true}, "crm.*": {"untrusted": ["crm"]}}'

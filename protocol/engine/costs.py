@@ -11,7 +11,7 @@ from .. import limits
 from ..limits import MOST
 
 CURRENCY: Final = "USD"
-"""In which all prices and amounts are."""
+"""Currency of all prices and amounts."""
 _NANO: Final = 10**9
 
 
@@ -28,13 +28,13 @@ def dollars_of(amount: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a request may take at most."""
+    """Upper bound for the cost of a request."""
 
     tokens: int
     nanodollars: int | None = None
-    """None where no price is known."""
+    """Price; None where it is not known."""
     output: int = 0
-    """How many of the tokens are of the answer."""
+    """Tokens of the answer among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,29 @@ class Cost:
     """What some requests to models have cost, together."""
 
     requests: int = 0
-    """How many were answered, or lost on the way."""
+    """Requests that were answered, or lost on the way."""
     tokens: int = 0
-    """What counts against `config.tokens`."""
+    """Tokens that count against `config.tokens`."""
     estimated: int = 0
-    """Those of them that are an estimate: nobody has reported the usage of their requests."""
+    """Tokens among them that are estimated: no usage was reported for their requests."""
     input: int = 0
-    """As providers report it, and so is what follows."""
+    """Input tokens as providers report them; so are the next two."""
     output: int = 0
     cached: int = 0
     """How many tokens of the input were read from a provider's cache."""
     nanodollars: int = 0
-    """What those of the requests cost whose price is known."""
+    """Price of the requests whose price is known."""
     unpriced: int = 0
-    """How many of the requests are others."""
+    """Requests without a known price."""
     seconds: float = 0.0
-    """How long was waited for answers, one after the other."""
+    """Seconds of waiting for answers, one after the other."""
 
     @classmethod
     def of_request(
         cls, usage: Any, estimate: Estimate, losses: int = 0, seconds: float = 0.0, amount: int | None = None
     ) -> Self:
-        """Of one request: what was reported, and its price in nanodollars, else the estimate; attempts that were lost
-        before are charged whole. Where what was reported is not all, as much output counts as there may be.
+        """Cost of one request: the reported usage and its price in nanodollars, else the estimate. Attempts that were
+        lost before are charged whole. If the reported usage is incomplete, the output counts with its maximum.
         """
         is_whole = is_all(usage)
         counts = reported(usage) if is_whole or estimate.output else None
@@ -83,7 +83,7 @@ class Cost:
 
     @classmethod
     def read(cls, packed: Mapping[str, Any]) -> Self:
-        """The inverse of `pack`, also of what a worker has written that is not trusted."""
+        """Read what `pack` gives; a worker that is not trusted may have written it."""
         input_, output, cached = reported(packed.get("usage")) or (0, 0, 0)
         requests, seconds = _count(packed.get("requests"), 1), packed.get("seconds")
         return cls(
@@ -99,7 +99,7 @@ class Cost:
         )
 
     def pack(self) -> dict[str, Any]:
-        """As the log has it."""
+        """The cost as it is stored in the log."""
         return {
             "requests": self.requests,
             "tokens": self.tokens,
@@ -111,15 +111,15 @@ class Cost:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON: `money` is a decimal number in `currency`, null where no price is known; `unpriced` is there where
-        it leaves requests out, `estimated` where tokens are an estimate.
+        """The cost as JSON. `money` is a decimal number in `currency`, null where no price is known; `unpriced` is
+        present if it leaves requests out, `estimated` if tokens are estimated.
         """
         shown = {key: value for key, value in self.pack().items() if key != "nanodollars"}
         return {**shown, "money": self.money, "currency": CURRENCY}
 
     @property
     def money(self) -> str | None:
-        """What was paid, in dollars, as a decimal number; None where no price is known."""
+        """Amount in dollars as a decimal number; None where no price is known."""
         return dollars_of(self.nanodollars) if self.unpriced < self.requests or not self.requests else None
 
     def __add__(self, other: Cost) -> Cost:
@@ -138,7 +138,7 @@ def reported(usage: Any) -> tuple[int, int, int] | None:
 
 
 def is_all(usage: Any) -> bool:
-    """Whether what was reported of a request is all that it takes."""
+    """Whether a reported usage covers the whole request."""
     return not (isinstance(usage, Mapping) and usage.get("is_whole") is False)
 
 

@@ -31,46 +31,46 @@ from ..trust import Doubt, marks_since
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a call was held with."""
+    """Parameters and scoped values that a held call was shown with."""
 
     parameters: Mapping[str, Any]
     scopes: Mapping[str, Any]
-    """Kind to value, as code gets it."""
+    """Scoped values by kind, as code gets them."""
     messages: Sequence[Mapping[str, Any]] = ()
-    """The same as messages, for a delegate or a model: schemas and texts ride along (SPEC R8.3)."""
+    """The scoped values as messages for a delegate or a model, with schemas and texts (SPEC R8.3)."""
 
 
 class Verdict(StrEnum):
-    """What a person says of a held call."""
+    """Decision of a person on a held call."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
     ANSWERED = "answered"
-    """It was a question, and this is its result."""
+    """The call was a question, and this is its result."""
     REPLACED = "replaced"
-    """It ends as skipped, and other calls stand in for it."""
+    """The call ends as skipped, and other calls replace it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What was decided of a held call."""
+    """Decision on a held call, with what goes with it."""
 
     verdict: Verdict
     parameters: Mapping[str, Any] | None = None
-    """Those that it is to run with, where they were changed."""
+    """Parameters to run with, if the person changed them."""
     scopes: tuple[str, ...] | None = None
-    """Those that it is to run with, where they were narrowed."""
+    """Scopes to run with, if the person narrowed them."""
     reason: str = ""
     """Why it was rejected."""
     answer: Any = None
     """The result of a question."""
     amendment: Mapping[str, Any] | None = None
-    """The calls that stand in for it, as they were handed in."""
+    """Calls that replace it, as they were submitted."""
 
 
 def scope_problems(given: Any, call: Call, snapshot: Snapshot) -> Iterator[Problem]:
-    """What keeps scopes from being narrower ones for a held call: each is one of its own or lies in one of those, and
-    is there in what was shown. What a `_gather` call reads of a kind is given whole or not at all.
+    """Problems of the scopes that a person gives a held call: each must be one of its own scopes or lie in one, and be
+    present in what was shown. What a `_gather` call reads of a kind is given whole or not at all.
     """
     if not isinstance(given, list):
         yield Problem("", "must be a list of kinds and references")
@@ -96,7 +96,7 @@ def scope_problems(given: Any, call: Call, snapshot: Snapshot) -> Iterator[Probl
 
 
 def narrowed(snapshot: Snapshot, call: Call, scopes: Sequence[str]) -> Snapshot:
-    """What a call was held with, with narrower scopes (see `scope_problems`)."""
+    """The snapshot with narrower scopes (see `scope_problems`)."""
     chosen = [read_scope(text) for text in scopes]
     parted = _parted(call.scopes, chosen)
     parts = sliced(snapshot.scopes, [scope for scope in chosen if scope.kind in parted])
@@ -137,7 +137,7 @@ class Status(StrEnum):
 
 
 CallStatus = Literal["waiting", "held", "running", "done", "failed", "skipped", "sent", "latent"]
-"""The same as texts, for those who read results."""
+"""Statuses of a call as texts, for users who read results."""
 
 TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
     Status.WAITING: frozenset(
@@ -153,7 +153,7 @@ TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
     Status.LATENT: frozenset(),
 }
 FINAL: Final = frozenset(status for status, following in TRANSITIONS.items() if not following)
-"""How a call can end."""
+"""Statuses in which a call has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +176,15 @@ class CallEnded:
     error: Mapping[str, Any] | None = None
     reason: str | None = None
     cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost (see `decisions.Success`)."""
+    """Cost of asking models for the call (see `Success`)."""
     missed: tuple[str, ...] = ()
-    """What was promised, did not come in time, and what the call had to do without (SPEC R11.6)."""
+    """Promised places that did not get a value in time and that the call had to do without (SPEC R11.6)."""
     ruling: Ruling | None = None
-    """What was decided of the call, where it has ended by that."""
+    """Decision by which the call has ended, if any."""
     is_rescued: bool = False
-    """Whether it has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    """Whether the call failed and wrote its error to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
-    """The sources of what it has read and of its result, where others write to them (SPEC R16.2)."""
+    """Sources of what the call read and of its result, where others write to them (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +194,12 @@ class ElementEnded:
     kind: ClassVar = "element"
     call: int
     element: int
-    """Its number (see `calls.elements`)."""
+    """Number of the element (see `calls.call`)."""
     status: Status
     message: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     value: Any = None
-    """Its result: the call writes it, with the others."""
+    """Result of the element; the call writes all results together."""
     cost: Mapping[str, Any] | None = None
 
 
@@ -211,9 +211,9 @@ class CallHeld:
     status: ClassVar = Status.HELD
     call: int
     snapshot: Snapshot
-    """What it will run with."""
+    """Parameters and scoped values that the call will run with."""
     doubt: Doubt | None = None
-    """Why it waits, where it is for what others wrote (SPEC R16.4)."""
+    """Why the call waits, if it is because of untrusted data (SPEC R16.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +228,18 @@ class CallDecided:
 
 @dataclass(frozen=True, slots=True)
 class FanOutBegun:
-    """A call is carried out for each element of its lists since this entry (SPEC R4.10)."""
+    """A call runs for each element of its lists since this entry (SPEC R4.10)."""
 
     kind: ClassVar = "each"
     status: ClassVar = Status.RUNNING
     call: int
     snapshot: Snapshot
-    """What its elements are carried out with."""
+    """Parameters and scoped values that the elements run with."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildStarted:
-    """A run was started that is to answer a call (SPEC R9.3)."""
+    """A child run was started to answer a call (SPEC R9.3)."""
 
     kind: ClassVar = "child"
     status: ClassVar = Status.RUNNING
@@ -249,29 +249,27 @@ class ChildStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallGivenBack:
-    """No code has come yet that admits a call: since this entry it waits for that (SPEC R17.3)."""
+    """No worker with code that admits the call has come yet: the call waits for one since this entry (SPEC R17.3)."""
 
     call: int
     reason: str
-    """What the first code that did not admit it had against it."""
+    """Why the first code that was tried did not admit the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallsUndone:
-    """Calls are carried out again: what the log says before this entry of their ends, and what they have written,
-    counts no more (SPEC R11.8).
-    """
+    """Calls run again: earlier entries about their ends, and what they wrote, no longer count (SPEC R11.8)."""
 
     calls: tuple[int, ...]
     keeping: tuple[int, ...] = ()
-    """Those of them of which only the elements that failed are."""
+    """Calls among them of which only the failed elements run again."""
     stale: tuple[int, ...] = ()
-    """Calls that had begun and are not carried out again, although they have read what may be written now."""
+    """Calls that had begun and do not run again, although they read places that may be written now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromisesGivenUp:
-    """What is promised and has not come is not waited for any more (SPEC R11.6)."""
+    """Promised input that has not come is no longer waited for (SPEC R11.6)."""
 
 
 Event = (
@@ -287,12 +285,12 @@ Event = (
     | PromisesGivenUp
 )
 Wrote = MessageAdded | CallEnded | ElementEnded
-"""What an entry says of a call that has written, or ended."""
+"""Events that carry a message that a call wrote."""
 
 
 def relabelled(event: Wrote, call: Call, trust: ToolTrust, fold: Fold, elsewhere: Labels = TRUSTED) -> Wrote:
-    """What a call has written, or how it has ended, with the sources that are known since the log was written. A gather
-    call has those from `elsewhere`, too: of all results that it may have read in other lanes.
+    """The event with the sources that are known since the log was written. A gather call also gets those from
+    `elsewhere`: of all results that it may have read in other lanes.
     """
     is_done = isinstance(event, CallEnded) and event.status is Status.DONE and not event.is_rescued
     marks = marks_since(call, trust, fold, is_done=is_done)
@@ -311,9 +309,8 @@ def relabelled(event: Wrote, call: Call, trust: ToolTrust, fold: Fold, elsewhere
 
 
 def effective_events(events: Sequence[object]) -> list[bool]:
-    """Of each event of a lane, in order, whether it counts after the last of them.
-
-    Of a call of which only the elements that failed were carried out again, what it was given and the others stay.
+    """Say for each event of a lane, in order, whether it still counts after the last one. If only the failed elements
+    of a call ran again, its parameters and the other elements still count.
     """
     undoing = {n: event for n, event in enumerate(events) if isinstance(event, CallsUndone)}
     last = {call: n for n, event in undoing.items() for call in event.calls}
@@ -327,7 +324,7 @@ def effective_events(events: Sequence[object]) -> list[bool]:
 
 
 def _is_undone(event: object) -> bool:
-    """Whether an event of a call counts no more where only the elements that failed are carried out again."""
+    """Whether an event no longer counts where only the failed elements of its call run again."""
     failed = isinstance(event, ElementEnded) and event.status is Status.FAILED
     return failed or isinstance(event, MessageAdded | CallEnded | CallGivenBack)
 
@@ -337,34 +334,34 @@ def _is_undone(event: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A call's executor returned a value: plain, or an `Output` or a `Message` where it may choose."""
+    """A call's code returned a value: plain, or an `Output` or a `Message` where it may choose a place."""
 
     value: Any
     cost: Mapping[str, Any] | None = None
-    """What asking models has cost (SPEC R13.3): `tokens` to be charged, and where known `model`, `usage`, `seconds`, or
-    `calls`, how many a child run has started.
+    """Cost of asking models (SPEC R13.3): `tokens` to be charged, and where known `model`, `usage`, `seconds`, or
+    `calls`, the number that a child run has started.
     """
     labels: Labels = TRUSTED
-    """The sources of what a child run has read, beside those of what it was given (SPEC R16.2)."""
+    """Sources of what a child run read, besides those of what it was given (SPEC R16.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call's executor raised or timed out. `type` and `message` are for readers: no secrets, no traceback."""
+    """A call's code raised or timed out. `type` and `message` are for readers: no secrets, no traceback."""
 
     type: str
     message: str
     cost: Mapping[str, Any] | None = None
-    """As in `Success`."""
+    """See `Success`."""
     is_for_no_alternative: bool = False
-    """Whether none of the call's alternatives takes it: no code came that admits the call (SPEC R17.3)."""
+    """Whether the error goes to none of the call's alternatives: no code came that admits the call (SPEC R17.3)."""
     labels: Labels = TRUSTED
-    """As in `Success`."""
+    """See `Success`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A call that can be carried out now, with its parameters resolved."""
+    """A call that can run now, with its parameters resolved."""
 
     call: Call
     parameters: Mapping[str, Any]
@@ -372,18 +369,18 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A call that could be carried out now, but that a person decides on first (SPEC R14.1)."""
+    """A call that could run now, but needs a decision by a person first (SPEC R14.1)."""
 
     call: Call
     parameters: Mapping[str, Any]
     snapshot: Snapshot
     doubt: Doubt | None = None
-    """Why, where it is for what others wrote (SPEC R16.4)."""
+    """Why the call is held, if it is because of untrusted data (SPEC R16.4)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """A call that is carried out once for each element, to be written down before any begins (SPEC R4.10)."""
+    """A call that runs once for each element; this is recorded before any element begins (SPEC R4.10)."""
 
     call: Call
     parameters: Mapping[str, Any]
@@ -391,7 +388,7 @@ class FanOut:
 
     @property
     def elements(self) -> int:
-        """For how many."""
+        """Number of elements."""
         return len(self.parameters[self.call.each[0]])
 
 
@@ -405,21 +402,21 @@ class Outcome:
     error: Mapping[str, Any] | None = None
     reason: str | None = None
     cost: Mapping[str, Any] | None = None
-    """What asking models for it has cost, as in `Success`."""
+    """Cost of asking models for it (see `Success`)."""
     value: Any = None
-    """The result of an element: the call writes it, with the others."""
+    """Result of an element; the call writes all results together."""
     is_rescued: bool = False
-    """Whether the call has failed and has written that to the last of its alternatives (SPEC R4.4)."""
+    """Whether the call failed and wrote its error to the last of its alternatives (SPEC R4.4)."""
     labels: Labels = TRUSTED
-    """The sources of what it has read and of its result (SPEC R16.2)."""
+    """Sources of what the call read and of its result (SPEC R16.2)."""
 
     @property
     def said(self) -> Labels:
-        """The sources that its code has named."""
+        """Sources that the call's code named."""
         return TRUSTED.union(*(message.get(TRUST) or () for message in self.messages))
 
     def marked(self, marks: Marks) -> Outcome:
-        """The same with what is true of it (SPEC R16.2)."""
+        """The outcome with its sources added to the messages (SPEC R16.2)."""
         if not marks:
             return self
         said = {TRUST: sorted(marks.labels), **({CHOSEN: sorted(marks.chosen)} if marks.chosen else {})}
@@ -427,7 +424,7 @@ class Outcome:
 
     @property
     def events(self) -> Iterator[Wrote]:
-        """The same as entries of the log: each message is one, and the last says how the call ended."""
+        """Events for the log: one for each message, of which the last says how the call ended."""
         call, messages = call_of(self.index), self.messages
         for message in messages[:-1]:
             yield MessageAdded(message, call)

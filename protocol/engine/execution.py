@@ -60,11 +60,11 @@ Gather = Callable[[Call], Mapping[str, Fold] | None]
 REJECTED: Final = "Rejected"
 """The type of the error of a call that was rejected (SPEC R14.2)."""
 UNTRUSTED: Final = "Untrusted"
-"""That of a call with effects that others would decide on (SPEC R16.4)."""
+"""The type of the error of a call with effects that untrusted data would decide on (SPEC R16.4)."""
 
 
 class _LaneOptions(TypedDict, total=False):
-    """See `LaneConfig`."""
+    """Fields of `LaneConfig` that no plan sets."""
 
     approvals: Approvals
     limits: Limits
@@ -103,11 +103,11 @@ class Execution(CallStatuses):
         return cls(lane.calls, lane.graph, fold, config, gather)
 
     def decide(self, date: str, *, most: int | None = None) -> list[Decision]:
-        """Everything that can be done now and was not decided before, in the order listed; at most so many, and no more
-        once schemas have taken a step's work.
+        """Decide all that can be done now and was not decided before, in the order listed; at most `most` decisions,
+        and no more once schemas have taken a step's work.
 
-        `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution. Where a decision hangs on
-        checks that are made elsewhere first, it and those behind it are left for later.
+        `date` (ISO 8601, UTC) goes into the messages of outcomes that need no execution. If a decision depends on
+        checks that are made in another process first, it and those after it are left for later.
         """
         self._note_arrivals()
         self._look_again()
@@ -135,7 +135,7 @@ class Execution(CallStatuses):
 
     @property
     def gathering(self) -> tuple[Call, ...]:
-        """The gather calls that the next `decide` looks at: it needs what `gather` gives for them (SPEC R10.4), as does
+        """Gather calls that the next `decide` looks at: it needs what `gather` gives for them (SPEC R10.4), as does
         `finish` for one that has begun.
         """
         candidates = (self._calls[index] for index in sorted(self._candidates))
@@ -143,8 +143,8 @@ class Execution(CallStatuses):
         return tuple(call for call in waiting if call.gather and call.index not in self._decided)
 
     def missed(self, outcome: Outcome) -> tuple[Reference, ...]:
-        """The promised places that were given up and that a call had to do without (SPEC R11.6): it was skipped for
-        them, or its scopes lack what they require.
+        """Promised places that were given up and that a call had to do without (SPEC R11.6): it was skipped for them,
+        or its scopes lack what they require.
         """
         if not self._given_up:
             return ()
@@ -165,7 +165,7 @@ class Execution(CallStatuses):
         return gathered.scoped(call.scopes) if gathered is not None else scoped(self._fold, call.scopes)
 
     def scoped_messages(self, call: Call) -> list[dict[str, Any]]:
-        """What a delegate is given of the context (SPEC R9.2); of a latent call all that its model sees, which is the
+        """Messages of the context for a delegate (SPEC R9.2); for a latent call all that its model sees, which is the
         whole context with the scopes last (SPEC R8.3).
         """
         if call.index in self._snapshots:
@@ -181,8 +181,8 @@ class Execution(CallStatuses):
         return tuple(alternative(group, call.method, self._fold) for group in groups) if len(groups) > 1 else ()
 
     def sees_what_is_there(self, start: Start) -> bool:
-        """Whether what a call is started with is what it would be by the values as they are now: nothing was kept for
-        it before, and nothing that it reads has changed since that was decided.
+        """Whether a call starts with the values as they are now: it was not held before, and nothing that it reads has
+        changed since it was decided.
         """
         call = start.call
         if call.index in self._snapshots or call.gather:
@@ -193,22 +193,22 @@ class Execution(CallStatuses):
             return False
 
     def finish(self, index: int, result: Success | Failure, date: str) -> Outcome:
-        """What a call's result means: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
+        """Outcome of a call with this result: the messages to append, or the error (SPEC R4.4-R4.6, R7.2)."""
         outcome = self._outcome(self._calls[index], result, date, self._fold)
         return self._marked(replace(outcome, cost=result.cost), result.labels)
 
     def labels_given(self, call: Call) -> Labels:
-        """The sources of all that a call which has begun was given; none where a person has let it (SPEC R16.4)."""
+        """Sources of all that a call which has begun was given; none if a person has approved it (SPEC R16.4)."""
         own = self._calls[call_of(call.index)]
         return TRUSTED if own.index in self._rulings else self._flows.into(own, self._seen(own), has_begun=True).read
 
     def trust_of(self, call: Call) -> ToolTrust:
-        """What is said of a call (SPEC R16.1)."""
+        """Trust of a call, by its tool and its code (SPEC R16.1)."""
         return self._config.trust_of(call)
 
     def undecided_by(self, call: Call) -> Flow:
-        """What others wrote of all that a call is started with, as far as it decides nothing by what is said here. Who
-        carries it out may say more of its tool (SPEC R16.1); nothing where a person has let it.
+        """Sources of the untrusted values that a call starts with and that decide nothing by the trust known here; the
+        worker that runs it may know more of its tool (SPEC R16.1). Nothing if a person has approved the call.
         """
         own = self._calls[call_of(call.index)]
         flow = self._flows.into(own, self._seen(own)) if own.index not in self._rulings else NOTHING
@@ -219,7 +219,7 @@ class Execution(CallStatuses):
         return Flow(TRUSTED, given, TRUSTED.union(*given.values()))
 
     def _marked(self, outcome: Outcome, answered: Labels = TRUSTED) -> Outcome:
-        """An outcome with the sources of all that it hangs on (SPEC R16.2); `answered` are those of its answer."""
+        """The outcome with the sources of all that it depends on (SPEC R16.2); `answered` are those of its answer."""
         call = self._calls[call_of(outcome.index)]
         is_said = (
             self._config.trust or self._labels or self._fold.is_marked or call.prompt_labels or call.gather or answered
@@ -240,8 +240,8 @@ class Execution(CallStatuses):
         return replace(outcome, reason=elements.reason) if elements is not None and is_done else outcome
 
     def _look_again(self) -> None:
-        """Find the calls that can be decided by what has settled: once for all of it, since many places may stand in
-        one expression.
+        """Find the calls that can be decided now that places have settled: once for all of them, since one expression
+        may have many places.
         """
         for reader, expressions in self._touched.items():
             call, ready = self._calls[reader], self._ready.setdefault(reader, set())
@@ -274,7 +274,9 @@ class Execution(CallStatuses):
         return self._start(call, date, here)
 
     def _decide_ruled(self, call: Call, ruling: Ruling, date: str, here: Fold) -> Decision:
-        """Of a call that was held and decided on: what was shown is what runs, whatever came since (SPEC R14.2)."""
+        """Decide a call that a person has decided on: it runs with what was shown, whatever was written since (SPEC
+        R14.2).
+        """
         if ruling.verdict is Verdict.REJECTED:
             return self._outcome(call, Failure(REJECTED, ruling.reason), date, here)
         if ruling.verdict is Verdict.ANSWERED:
@@ -284,7 +286,7 @@ class Execution(CallStatuses):
         return self._config.invalid(call, ruling.parameters, date) or self._begin(call, ruling.parameters, date, here)
 
     def _decide_elements(self, call: Call, elements: Elements, date: str, here: Fold) -> Decision | None:
-        """Of a call that is carried out for each element, or of an element (SPEC R4.10)."""
+        """Decide a call with `_each`, or one of its elements (SPEC R4.10)."""
         if element_of(call.index) is None:
             is_over = elements.left or self.status(call.index) is not Status.RUNNING
             return None if is_over else self._outcome(call, elements.result(self._config.limits), date, here)
@@ -298,7 +300,7 @@ class Execution(CallStatuses):
         return self._config.invalid(call, parameters, date) or Start(call, parameters)
 
     def _decide_gathering(self, call: Call, date: str, here: Fold) -> Decision | None:
-        """Of a call that reads in every instance (SPEC R10.4)."""
+        """Decide a call that reads in every instance (SPEC R10.4)."""
         gathered = self._gathered(call)
         if gathered is None:
             return None
@@ -308,7 +310,7 @@ class Execution(CallStatuses):
             return Outcome(call.index, Status.SKIPPED, reason=str(missing))
 
     def _gathered(self, call: Call) -> Gathered | None:
-        """What a gather call reads, where every instance has settled it."""
+        """The values that a gather call reads, once every instance has settled them."""
         folds = self._gather(call)
         return Gathered(self._fold, folds, self._config.added_sources) if folds is not None else None
 
@@ -324,7 +326,7 @@ class Execution(CallStatuses):
         return f"{reason}; {there}" if there else reason
 
     def _why(self, call: Call, expression: Expression) -> str:
-        """What became of the calls that were to bring a value, the first few of them."""
+        """How the calls that were to write a value ended, the first few of them."""
         places = [place for place in expression.references if place.kind != ERROR]
         if not places:
             return "" if self._fold.exists(_ERRORS) else ": no call listed before it has failed"
@@ -336,7 +338,9 @@ class Execution(CallStatuses):
         return f": {', '.join(ended[:MOST_NAMED])}{more}" if ended else ""
 
     def _start(self, call: Call, date: str, here: Fold, gathered: Gathered | None = None) -> Decision:
-        """Resolve and validate just before execution (SPEC R4.1); `here` is what a result finds that is known."""
+        """Resolve and validate just before execution (SPEC R4.1); a result that is already known is held against
+        `here`.
+        """
         allowance = Allowance(gathered or self._fold, self._config.limits)
         try:
             parameters = call.resolved(allowance)
@@ -358,7 +362,7 @@ class Execution(CallStatuses):
         return self._begin(call, parameters, date, here)
 
     def _doubt(self, call: Call, seen: Seen) -> Doubt | None:
-        """What keeps a call from starting by itself, with the ways to it (SPEC R16.4)."""
+        """Why a call may not start by itself, with the ways on which the sources reach it (SPEC R16.4)."""
         trust = self._config.trust_of(call)
         found = doubt(trust, self._flows.into(call, seen)) if trust.effects else None
         if found is None:
@@ -366,7 +370,7 @@ class Execution(CallStatuses):
         return replace(found, ways={one: self._flows.way(call, one, self._calls) for one in found.labels})
 
     def _snapshot(self, call: Call, parameters: Mapping[str, Any]) -> Snapshot:
-        """All that a call is carried out with."""
+        """Parameters and scoped values of a call."""
         messages = () if call.runner.executor is Executor.ACTIVITY else self.scoped_messages(call)
         return Snapshot(parameters, self.scoped(call), messages)
 

@@ -30,7 +30,7 @@ class TickError:
     instance: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The error as JSON."""
         return {
             "call": dict(self.call) if self.call is not None else None,
             "error": {"type": self.type, "message": self.message, "pointer": self.pointer},
@@ -39,41 +39,42 @@ class TickError:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecorded:
-    """A request of the current tick was written down; it is asked from now on."""
+    """The request of the current tick is in the log; the model can be asked."""
 
     messages: Sequence[Mapping[str, Any]]
-    """The chat messages that it adds to those of the requests before."""
+    """Chat messages that the request adds to those of the requests before."""
     config: Mapping[str, Any]
-    """The settings that the model is sent."""
+    """Settings that are sent to the model."""
     estimate: int
-    """What it may cost, in tokens."""
+    """Estimated cost in tokens."""
     digest: str
     schema: Any = None
-    """Where it is another one than that of the request before."""
+    """Schema of the answer, if it differs from the request before."""
     nanodollars: int | None = None
-    """What it may cost in money, where the price is known."""
+    """Estimated cost in money, if the price is known."""
     repeats: Mapping[str, Any] | None = None
-    """What the tick before has come to, as a `digest`, and how many `times` in a row; None where it had no calls."""
+    """Result of the tick before, as a `digest`, and how many `times` it came in a row; None if that tick had no calls.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PartCame:
-    """An answer that is being written has come so far, and calls of it run (SPEC R13.8)."""
+    """A further part of an answer has come while it is written, and calls of it run (SPEC R13.8)."""
 
     text: str
-    """What was added."""
+    """Text that was added."""
     first: int
-    """The index of the call that stands first in it."""
+    """Index of the first call in the answer."""
     runs: int
-    """How many calls run so far, over all instances."""
+    """Number of calls that run so far, over all instances."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputGrew:
-    """An output that is a text has come so far in the answer that is being written (SPEC R13.12)."""
+    """A further part of an output that is a text has come while the answer is written (SPEC R13.12)."""
 
     at: int
-    """In which place the text stands that was added, in characters: what came before, up to there, stays."""
+    """Position of the added text in the output, in characters: what came before that position stays."""
     text: str
 
 
@@ -83,7 +84,7 @@ class UsageCame:
 
     usage: Mapping[str, Any]
     nanodollars: int | None = None
-    """What the request may cost at most by that, where the price is known."""
+    """Upper bound for the cost of the request by that usage, if the price is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,13 @@ class Answered:
     first: int
     runs: int
     errors: Sequence[TickError]
-    """What is not valid in it."""
+    """Errors in the answer."""
     cost: Mapping[str, Any]
-    """What the request has cost (see `Cost`)."""
+    """Cost of the request (see `Cost`)."""
     known: int | None = None
-    """The tokens of the request and its answer, where the next request begins with these and goes to the same model."""
+    """Tokens of the request and its answer, if the next request begins with these and goes to the same model."""
     provider_data: str | None = None
-    """What the provider said besides, a JSON text that is sent back to the model that said it and shown to nobody."""
+    """Further data of the provider, a JSON text that is sent back to the same model and shown to nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +134,9 @@ class TickClosed:
     """All calls of the current tick have ended."""
 
     errors: int
-    """How many there were."""
+    """Number of errors in the tick."""
     set_aside: str | None
-    """Why an output was not accepted."""
+    """Why the output was not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,16 @@ class LoopEnded:
     """An output was accepted, or a limit was reached."""
 
     status: str
-    """Of the run: `completed` or `failed`."""
+    """Status of the run: `completed` or `failed`."""
     reason: str | None
     output: Any
     lost: int = 0
-    """So many attempts at the current request may have cost what it was estimated to: their answers are not known."""
+    """Attempts at the current request whose answers are not known; each may have cost what was estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopExtended:
-    """A loop, also one that has ended, may ask so many times more (SPEC R13.3)."""
+    """A loop, even one that has ended, may run this many further ticks (SPEC R13.3)."""
 
     ticks: int
 
@@ -179,7 +180,7 @@ class BrokenLog(ProtocolError):
 
 
 class Stage(StrEnum):
-    """What the log has come to in the current tick."""
+    """Stage of the current tick, by the log."""
 
     NEW = "new"
     """Its request is to be composed."""
@@ -221,7 +222,7 @@ TRANSITIONS: Final[Mapping[Stage, Mapping[type[Any], Stage | None]]] = {
     _S.RAN: {Planned: _S.PLANNED, TickClosed: _S.NEW, LoopEnded: _S.ENDED, LoopExtended: _S.RAN},
     _S.ENDED: {LoopExtended: None},
 }
-"""To which stage an event leads; None is the one in which the loop ended. Another event breaks the log."""
+"""The stage after an event; None is the stage in which the loop ended. Any other event breaks the log."""
 
 _FREE: Final = Cost()
 _NO_ESTIMATE: Final = Estimate(0)
@@ -233,32 +234,32 @@ class Tick:
 
     number: int
     estimate: Estimate = _NO_ESTIMATE
-    """What its request may cost, reported usage aside (SPEC R13.3)."""
+    """Estimated cost of the request, without reported usage (SPEC R13.3)."""
     reported: UsageCame | None = None
-    """What was reported of its request while that was under way."""
+    """Usage that was reported while the request was under way."""
     digest: str = ""
     repeats: Mapping[str, Any] | None = None
-    """What the tick before has come to, as its request has it."""
+    """Result of the tick before, as recorded with the request."""
     text: str = ""
-    """What of its answer has come while that is being written."""
+    """Part of the answer that has come so far."""
     output: str = ""
-    """What of its output, where that is a text."""
+    """Part of the output that has come so far, if it is a text."""
     solution: Mapping[str, Any] | None = None
     """The message of its solution."""
     invalid: tuple[TickError, ...] = ()
-    """What is wrong with it."""
+    """Errors in the solution."""
     plan: Planned | None = None
-    """Its calls, where they wait for an approval, or were approved."""
+    """Calls of the tick that wait for an approval, or were approved."""
     cost: Cost = _FREE
-    """What its requests have cost."""
+    """Cost of the requests of the tick."""
     known: int | None = None
-    """The tokens of its last request and the answer to it, where the next one goes on from these (SPEC R13.3)."""
+    """Tokens of the last request and its answer, if the next request continues from these (SPEC R13.3)."""
     first: int = 0
     """The index of its first call."""
     runs: int = 0
-    """How many of them run, over all instances."""
+    """Number of calls that run, over all instances."""
     errors: int = 0
-    """How many errors it has caused."""
+    """Number of errors in the tick."""
     set_aside: str | None = None
     """Why its output was not accepted."""
 
@@ -272,9 +273,9 @@ class Loop:
     ended: LoopEnded | None = None
     """How it has ended."""
     added_ticks: int = 0
-    """How many a person has added to its limit."""
+    """Ticks that people have added to the limit."""
     granted: int = 0
-    """Ticks below that one were added by a person."""
+    """First tick that people did not add."""
     _before_end: Stage = Stage.NEW
     _delegated: Cost = _FREE
     _delegated_calls: int = 0
@@ -296,27 +297,27 @@ class Loop:
 
     @property
     def spent(self) -> int:
-        """The tokens of that."""
+        """Tokens that the loop has spent (see `cost`)."""
         return self.cost.tokens
 
     @property
     def cost(self) -> Cost:
-        """What the ticks have cost, and what their calls have asked for."""
+        """Cost of the ticks, and of the models that their calls have asked."""
         return sum((tick.cost for tick in self.ticks), self._delegated)
 
     @property
     def open_cost(self) -> Cost:
-        """What the request may have cost at most that is in the log and whose answer is not."""
+        """Upper bound for the cost of a request that is in the log without its answer."""
         return self._lost(1) if self.is_asking else _FREE
 
     @property
     def delegated(self) -> tuple[Cost, int]:
-        """What its calls have asked models for, and how many calls their child runs have started."""
+        """Cost of the models that calls have asked, and the number of calls that child runs have started."""
         return self._delegated, self._delegated_calls
 
     @property
     def own_cost(self) -> Cost:
-        """What its own requests have cost."""
+        """Cost of the loop's own requests."""
         return sum((tick.cost for tick in self.ticks), _FREE)
 
     @property
@@ -326,17 +327,17 @@ class Loop:
 
     @property
     def claimed(self) -> Cost:
-        """The same, and what the one may take whose answer is being written."""
+        """Cost of the loop's own requests, with the upper bound for one whose answer is being written."""
         return self.own_cost + (self.open_cost if self.stage is Stage.OPEN else _FREE)
 
     @property
     def calls(self) -> int:
-        """How many calls its solutions have started, and those of the child runs that have answered them."""
+        """Calls that the solutions have started, with those of the child runs that answered them."""
         return self.own_calls + self._delegated_calls
 
     @property
     def own_calls(self) -> int:
-        """How many calls its solutions have started."""
+        """Calls that the solutions have started."""
         return sum(tick.runs for tick in self.ticks)
 
     @property
@@ -355,11 +356,11 @@ class Loop:
         return [tick.number for tick in self.ticks if tick.solution is not None]
 
     def charge(self, cost: Cost, calls: int = 0) -> Loop:
-        """A call has ended for which models were asked: by a delegate, or by a child run that started so many calls."""
+        """Add the cost of a call that asked models: a delegate, or a child run that started `calls` calls."""
         return replace(self, _delegated=self._delegated + cost, _delegated_calls=self._delegated_calls + calls)
 
     def apply(self, event: LoopEvent) -> Loop:
-        """The loop behind an event of its log. Raises `BrokenLog` where it cannot follow those before it."""
+        """The loop after an event of its log. Raises `BrokenLog` if the event cannot follow those before it."""
         kind, following = type(event), TRANSITIONS[self.stage]
         if kind not in following:
             raise BrokenLog(f"the log of a loop is broken: {kind.__name__} follows where it is {self.name}")
@@ -395,7 +396,7 @@ class Loop:
         return replace(self._in_tick(cost=self.tick.cost + lost), ended=event, _before_end=self.stage)
 
     def _lost(self, attempts: int) -> Cost:
-        """What so many attempts at the request may have cost at most whose answers are not known."""
+        """Upper bound for the cost of attempts whose answers are not known."""
         said = self.tick.reported
         usage, amount = (said.usage, said.nanodollars) if said is not None else (None, None)
         return Cost.of_request(usage, self.tick.estimate, attempts - 1, amount=amount)
@@ -446,7 +447,7 @@ class LoopLimits:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], most: Mapping[str, Any] = MappingProxyType({})) -> LoopLimits:
-        """The limits that a valid `config` sets, where an operator allows at `most` so much (SPEC R4.2a)."""
+        """Limits that a valid `config` sets, each at most what an operator allows in `most` (SPEC R4.2a)."""
         own_names = (name for name in cls.__slots__ if name != "all_ticks")
         limits = cls(**{name: config[name] for name in own_names if config.get(name) is not None})
         if limits.money is not None:

@@ -43,39 +43,39 @@ from .loop import TickError
 
 @dataclass
 class Elements:
-    """The elements of one call that is carried out for each."""
+    """Elements of a call with `_each`: their parameters, and their results so far."""
 
     calls: Mapping[int, Call]
-    """By their numbers (see `calls.call`): the call itself under the number of the element."""
+    """Elements by number (see `calls.call`), each as the call itself under that number."""
     given: list[dict[str, Any]]
     results: list[Any]
-    """In order; None where there is none yet, or no more."""
+    """Results in order; None for an element without one."""
     left: int
     failed: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    """The errors of those that have failed."""
+    """Errors of the failed elements."""
 
     @classmethod
     def of(cls, call: Call, parameters: Mapping[str, Any]) -> Elements:
-        """Those of a call with resolved parameters without `unfit`."""
+        """Make the elements of a call from resolved parameters without `unfit`."""
         given = elements_of(call, parameters)
         numbers = (element_index(call.index, element) for element in range(len(given)))
         calls = {number: replace(call, index=number) for number in numbers}
         return cls(calls, given, [None] * len(given), len(given))
 
     def parameters(self, index: int) -> dict[str, Any]:
-        """What an element is carried out with."""
+        """Parameters of an element."""
         return self.given[_at(index)]
 
     def end(self, index: int, status: Status, value: Any, error: Mapping[str, Any] | None) -> None:
-        """Take note of how an element has ended."""
+        """Record how an element has ended."""
         self.left -= 1
         self.results[_at(index)] = value
         if status is Status.FAILED:
             self.failed[_at(index)] = error or {}
 
     def result(self, limits: Limits) -> Success | Failure:
-        """What the call comes to when all have ended: the results in order, null for those that failed. It has failed
-        where all have.
+        """Result of the call when all elements have ended: their results in order, null for those that failed. The call
+        has failed if all have.
         """
         if self.failed and len(self.failed) == len(self.results):
             if all(error.get("type") == CONTRACT_CHANGED for error in self.failed.values()):
@@ -119,35 +119,35 @@ _DEFAULT: Final = Limits()
 
 @dataclass(frozen=True)
 class LaneConfig:
-    """What the calls of a lane are carried out by, beside what they wait for."""
+    """Everything besides the order of calls that decides how the calls of a lane run and end."""
 
     tools: Mapping[str, Tool]
     returns: Mapping[str, Tool] = field(default_factory=dict)
-    """The tools that activities are, by name: what those say of results counts where a call's own tool says nothing."""
+    """Tools made from activities, by name: their promises on results count where a call's own tool promises nothing."""
     instance: str | None = None
     trust: Mapping[str, ToolTrust] = field(default_factory=dict)
-    """What is said of tools and code, by name (SPEC R16.1)."""
+    """Trust of tools and code, by name (SPEC R16.1)."""
     refuses_untrusted: bool = False
-    """Whether a call with effects fails where others would decide, and is not held (SPEC R16.4)."""
+    """Whether a call with effects fails, and is not held, if untrusted data would decide on it (SPEC R16.4)."""
     added: Mapping[str, ToolTrust] = field(default_factory=dict)
-    """What of `trust` was not said when the run was submitted: calls may have begun without it."""
+    """Part of `trust` that was added after the run was submitted: calls may have begun without it."""
     added_sources: Labels = TRUSTED
-    """Of results in any lane, by what was not said when the run was submitted: the log may not name them."""
+    """Sources of results in any lane by the trust in `added`: the log may lack them."""
     approvals: Approvals = NONE
     """Which calls are held."""
     limits: Limits = _DEFAULT
-    """What one call is given at most."""
+    """Limits for what one call is given."""
     defers_errors: bool = False
-    """Whether what a failed call says is in its outcome alone: in a loop the message comes at the end of the tick
-    (SPEC R13.1).
+    """Whether the error of a failed call goes only into its outcome: in a loop the message is written at the end of the
+    tick (SPEC R13.1).
     """
 
     def trust_of(self, call: Call) -> ToolTrust:
-        """What is said of a call, by its tool and by its code."""
+        """Trust of a call, by its tool and its code."""
         return tool_trust_of(self.trust, call.tool, call.runner.name)
 
     def outcome(self, call: Call, result: Success | Failure, date: str, fold: Fold) -> Outcome:
-        """What a result means where a fold says what is there."""
+        """Outcome of a result, with the values in `fold` as they are now."""
         if isinstance(result, Failure) and result.is_for_no_alternative:
             return self.failed(call, result, date)
         if element_of(call.index) is not None:
@@ -177,8 +177,8 @@ class LaneConfig:
         return Outcome(call.index, Status.FAILED, () if self.defers_errors else (message,), error=error)
 
     def invalid(self, call: Call, parameters: Mapping[str, Any], date: str) -> Outcome | None:
-        """How a call ends whose resolved parameters its tool refuses, or which cannot be carried out for each element
-        of them.
+        """Outcome of a call whose resolved parameters its tool refuses, or whose lists have no elements to run for;
+        None if the parameters are valid.
         """
         if call.each and element_of(call.index) is None:
             failure = unfit(call, parameters, self.limits)
@@ -193,7 +193,7 @@ class LaneConfig:
         return self.failed(call, Failure("InvalidParameters", "; ".join(map(str, problems))), date)
 
     def _element_outcome(self, call: Call, result: Success | Failure, date: str) -> Outcome:
-        """What the result of an element means: it is written with those of the others."""
+        """Outcome of an element's result: it is written with those of the others."""
         if isinstance(result, Failure) or call.output is None:
             return self.failed(call, result, date) if isinstance(result, Failure) else Outcome(call.index, Status.SENT)
         if isinstance(result.value, (Output, Message)):
@@ -206,10 +206,8 @@ class LaneConfig:
         return Outcome(call.index, Status.DONE, value=result.value)
 
     def _verify_result(self, call: Call, result: Success, writes: list[Write]) -> None:
-        """Hold a value against what its tool promises, or the activity's annotation (SPEC R4.6): of a call with
-        `_each` each element of it.
-
-        Raises `OutputError`.
+        """Check a result against the tool's `_output`, or the activity's annotation (SPEC R4.6); for a call with
+        `_each` element by element. Raises `OutputError`.
         """
         tool = self.tools.get(call.tool)
         if (tool is None or tool.compiled_output is None) and call.runner.executor is Executor.ACTIVITY:
@@ -220,7 +218,7 @@ class LaneConfig:
             verify_result(tool, result.value, writes)
 
     def _rescued(self, call: Call, output: Expression, failure: Failure, date: str, fold: Fold) -> Outcome:
-        """An exception as the result of the last of several alternatives, if its place admits it (SPEC R4.4)."""
+        """Outcome of an exception: a result for the last of several alternatives, if that admits it (SPEC R4.4)."""
         writes = failure_writes(output, _error(failure))
         if not writes:
             return self.failed(call, failure, date)
@@ -304,7 +302,7 @@ def output_labels(output: Any, fold: Fold) -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class OutputVerdict:
-    """What an output comes to when its tick's calls have ended: accepted, or set aside for these errors."""
+    """Verdict on an output when its tick's calls have ended: accepted, or set aside for these errors."""
 
     output: Any = None
     errors: tuple[TickError, ...] = ()

@@ -90,7 +90,7 @@ def premature(layout: CheckedPlan) -> Iterator[Problem]:
 
 
 class _Sight:
-    """Which of some calls write at a place that another reads."""
+    """Finds the calls that write at a place that another call reads."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls = calls
@@ -111,8 +111,8 @@ _NOT_LOOKED_AT: Final = "not looked at, since so many of the other calls are wro
 
 @dataclass(frozen=True, slots=True)
 class AnswerError:
-    """What is wrong with an answer. `call` is the call that it is about, as it was written, None for the rest; the
-    pointer leads into the answer.
+    """An error in an answer. `call` is the call that it is about, as written, None for the rest; `pointer` leads into
+    the answer.
     """
 
     call: Mapping[str, Any] | None
@@ -131,16 +131,18 @@ class Answer:
     """A model's answer as it was read."""
 
     solution: Mapping[str, Any]
-    """What was written, `calls` and `output` always there; without what only the wire requires."""
+    """The answer as a solution, always with `calls` and `output`; without parts that only the provider's format
+    requires.
+    """
     layout: CheckedPlan
-    """Of the calls that may run. The index of each is where it stands, counted from that of the first."""
+    """Plan of the calls that may run. Their indexes are consecutive from the index of the first call."""
     positions: tuple[int, ...]
-    """Where in the solution's calls each of those stands."""
+    """Position of each of those calls among the solution's calls."""
     output: Any
     """The output, references in it unresolved; None where there is none yet, or where it is invalid."""
     errors: tuple[AnswerError, ...] = ()
     findings: tuple[str, ...] = ()
-    """What is worth knowing of it and is no error."""
+    """Findings: worth knowing, but no errors."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -173,7 +175,7 @@ def read_answer(
 
 
 def _read_object(request: Request, answer: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The object that an answer is, of which parts may be unfit to be kept. Raises `Unreadable`."""
+    """The answer as an object; parts of it may be unfit to be stored. Raises `Unreadable`."""
     if isinstance(answer, str):
         return find_answer(answer, is_lenient=True)
     value = plain(answer, request.known.limits)
@@ -260,7 +262,7 @@ class _Reading:
             yield from calls
 
     def _tried(self, calls: Mapping[int, Any], output: Any) -> tuple[CheckedPlan | None, list[Problem]]:
-        """The layout of calls that may all run; else what is wrong."""
+        """Plan of the calls if all may run; else the problems."""
         layout: CheckedPlan | None = None
         seen: CheckedPlan | None = None
         try:
@@ -295,7 +297,9 @@ class _Reading:
         return check_calls(submission, [], self.request.known, begun=self.begun)
 
     def _foreign(self, calls: Mapping[int, Any]) -> Iterator[Problem]:
-        """Calls that cannot be looked at: of tools that the request does not declare (SPEC R12.2), or too large."""
+        """Problems of calls that cannot be checked: of tools that the request does not declare (SPEC R12.2), or too
+        large.
+        """
         limits = self.request.known.limits
         for index, call in calls.items():
             at = ("solution", "calls", index)
@@ -310,7 +314,7 @@ class _Reading:
                 yield Problem(pointer(*at, "_tool"), f"the request declares no tool {name!r}; it declares: {known}")
 
     def _shape_problems(self, value: Mapping[str, Any]) -> Iterator[Problem]:
-        """What is wrong with the answer beside its calls and its output."""
+        """Problems of the answer outside its calls and its output."""
         composed = compose(self.request)
         expected = composed["properties"]
         for key in value.keys() - expected.keys():
@@ -343,8 +347,8 @@ class _Reading:
         return AnswerError(None, "InvalidAnswer", problem.message, place)
 
     def _corrected(self, problem: Problem, index: int, call: dict[str, Any], *, is_mended: bool) -> str:
-        """What is said of a call; where only a dagger is missing, the reference that was meant (SPEC R12.6b), and where
-        a text holds the JSON that was wanted, that.
+        """Error message for a call. If only a dagger is missing it gives the reference that was meant (SPEC R12.6b),
+        and if a text holds the JSON that was wanted it says so.
         """
         at = segments(problem.pointer)[3:]
         found = with_reference_meant(call, at) or (with_json_meant(call, at) if is_mended else None)
@@ -355,15 +359,15 @@ class _Reading:
         return why if fits else problem.message
 
     def _call_problems(self, index: int, call: Any) -> Sequence[Problem]:
-        """What the composed schema says against a call."""
+        """Problems of a call by the composed schema."""
         return _call_checkers(self.request)[call["_tool"]].problems(call, "solution", "calls", index)
 
     def _output_problems(self, output: Any) -> Sequence[Problem]:
-        """What the request's schema says against an output."""
+        """Problems of an output by the request's schema."""
         return list(misfit_problems(output, self.request.schema, "solution", "output"))
 
     def _corrected_output(self, problem: Problem, output: Any) -> str:
-        """What is said of an output; where a text holds the JSON that was wanted, that."""
+        """Error message for an output. If a text holds the JSON that was wanted it says so."""
         found = with_json_meant(output, segments(problem.pointer)[2:])
         if found is None:
             return problem.message
@@ -373,14 +377,14 @@ class _Reading:
 
 @lru_cache(maxsize=16)
 def _call_checkers(request: Request) -> Mapping[str, Checker]:
-    """What the composed schema says of the calls of each tool."""
+    """Checkers for the calls of each tool, from the composed schema."""
     compiled = CompiledSchema(compose(request))
     places = (("properties", "calls", "items", "anyOf", index) for index in range(len(request.tools)))
     return {name: compiled.checker(place) for name, place in zip(request.tools, places, strict=True)}
 
 
 def _call_of(problem: Problem) -> int | str | None:
-    """Which call a problem is about, by position; or `output`."""
+    """Position of the call that a problem is about, or `output`."""
     at = segments(problem.pointer)
     if at[:2] == ("solution", "calls") and len(at) > 2:
         return int(at[2])
@@ -408,5 +412,5 @@ def _place(problem: Problem) -> tuple[int, str]:
 
 
 def joined_messages(errors: Iterable[AnswerError]) -> str:
-    """What is wrong, in one line."""
+    """The messages of errors in one line."""
     return "; ".join(f"{error.pointer or '/'}: {error.message}" for error in errors)

@@ -53,7 +53,7 @@ from . import texts
 # an error. It passes values on by their references. Paths, sizes and fates it is told.
 
 UntrustedPaths = Mapping[tuple[str, ...], Labels]
-"""The places of a kind where what others wrote begins, each by its path, with who may have written it."""
+"""Places of a kind where untrusted data begins, by path, each with its sources."""
 _OWN_TYPES: Final = frozenset(
     {
         *("CancelledError", "ChildFailed", "Conflict", "ContractChanged", "ElementsFailed", "FileGone"),
@@ -70,8 +70,8 @@ _POINTER: Final = re.compile(r"/(calls(/\d{1,6})?|output)")
 
 
 class UntrustedPlaces:
-    """Where what others wrote begins, by all messages of a log: what comes for a promise has the sources that the
-    promise has named, and a place keeps those of all that was written there.
+    """Finds the places where untrusted data begins, from all messages of a log. What comes for a promise has the
+    sources that the promise named, and a place keeps those of all that was written there.
     """
 
     def __init__(self, messages: Sequence[Message], *, hides_names: bool = True) -> None:
@@ -91,7 +91,7 @@ class UntrustedPlaces:
         return is_any or str(place.path[0]) in self._named.get(place.kind, ())
 
     def hold(self, message: Message) -> bool:
-        """Whether something of a message's data is among them."""
+        """Whether a part of a message's data is untrusted."""
         operation = read_operation(message, "") if self._marked else None
         if operation is None or marks_of(message):
             return bool(marks_of(message))
@@ -99,7 +99,7 @@ class UntrustedPlaces:
         return any(_part(operation.value, path) is not MISSING for path in untrusted)
 
     def below(self, kind: str, instance: str | None) -> dict[tuple[str, ...], Labels]:
-        """The places of a kind, by their paths, as a reader in an instance finds them, or a global one."""
+        """Untrusted places of a kind, by path, for a reader in an instance, or a global one."""
         found: dict[tuple[str, ...], Labels] = {}
         for one in dict.fromkeys((None, instance)):
             for path, labels in self._marked[one].strange_below(kind) if one in self._marked else ():
@@ -107,7 +107,7 @@ class UntrustedPlaces:
         return found
 
     def at(self, place: Reference, instance: str | None) -> UntrustedPaths:
-        """The same of a value that was written at a place, from there on."""
+        """Untrusted places in a value that was written at a place, by path from that place."""
         own = whole_list(place)[1:]
         found: dict[tuple[str, ...], Labels] = {}
         for path, labels in self.below(place.kind, instance).items():
@@ -120,8 +120,8 @@ class UntrustedPlaces:
 def without(
     value: Any, place: Reference, untrusted: UntrustedPaths, is_named: Callable[[Reference], bool] = lambda _: True
 ) -> tuple[Any, list[str]]:
-    """What may be shown of the value at a place, or `MISSING` where nothing may; and a line for each part that is left
-    out, or for all those together whose names are not shown either. `untrusted` has paths from that place on.
+    """The part of a value that may be shown, or `MISSING` if nothing may, and a line for each part that is left out, or
+    one line for all parts whose names are hidden too. `untrusted` has paths from the value's place on.
     """
     lines: list[str] = []
     unnamed: list[tuple[int, Labels]] = []
@@ -157,8 +157,8 @@ def _part(value: Any, path: Sequence[str]) -> Any:
 
 
 def _names_said(message: Message, operation: Operation | None) -> Iterator[str]:
-    """The names at the top of its kind that a message says and that others did not choose: of its own data where
-    nobody else wrote it, of the place that a call was to write, of what a schema declares.
+    """Top-level names of a kind that a message names and that others did not choose: from its own data if nobody else
+    wrote it, from the place that a call was to write, from what a schema declares.
     """
     is_strange = bool(marks_of(message))
     schema = message.get("schema") if is_promise(message) or not (is_strange or is_written(message)) else None
@@ -171,7 +171,7 @@ def _names_said(message: Message, operation: Operation | None) -> Iterator[str]:
 
 
 def structure(schema: Any) -> Any:
-    """What a schema says of the shape of values, without any text of it but the names of properties."""
+    """The parts of a schema that describe the shape of values, without texts other than the names of properties."""
     if not isinstance(schema, Mapping):
         return schema if isinstance(schema, bool) else {}
     types = schema["type"] if isinstance(schema.get("type"), list) else [schema.get("type")]
@@ -190,7 +190,7 @@ def structure(schema: Any) -> Any:
 
 
 def told_type(type_: Any) -> str:
-    """The type of an error as it is told where others had a say in it."""
+    """Type of an error for a model, hidden if it is not the engine's own."""
     return type_ if type_ in _OWN_TYPES else _ANY_TYPE
 
 
@@ -204,9 +204,8 @@ def _removed(value: Any, path: Sequence[str]) -> Any:
 
 
 def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
-    """What is told of an error message: of those `keys`, where there are any, and of an instance which. Of one that
-    others had a say in, what it says is left out; of a long call all but what the error is about, since the model has
-    written it just before.
+    """Content of an error message for a model: the given `keys`, if any, and the instance. If it comes from untrusted
+    data its text is left out; a long call is cut to what the error is about, since the model has just written it.
     """
     data = message.get("data", shown(message))
     own = {"instance": message["_instance"]} if "_instance" in message else {}
@@ -219,7 +218,7 @@ def told_of_error(message: Message, *keys: str, hides: bool) -> Any:
 
 
 def _quoted(told: Mapping[str, Any]) -> Any:
-    """The call of an error as it is quoted."""
+    """The call of an error, cut if it is long."""
     call, error = told["call"], told.get("error")
     if len(json_text(copied(call))) <= limits.MOST_QUOTED:
         return call
@@ -249,7 +248,7 @@ def _hidden(data: Any, labels: Sequence[str]) -> dict[str, Any]:
 
 
 Identity = tuple[str, str | None]
-"""Under what data is known: its kind, and the instance that it belongs to."""
+"""Identity of data: its kind, and the instance that it belongs to."""
 _KIND: Final = re.compile(r"[^\W\d_][\w-]*")
 _MOST_BYTES: Final = Limits().call_bytes
 
@@ -260,8 +259,8 @@ def identity_of(message: Message) -> Identity:
 
 
 class Budget:
-    """How much data is shown: each value up to `show_bytes`, all of it up to a number of bytes; and how: each dagger
-    twice, so that what is copied into an answer stays a text, unless the answer is data in which nothing is read.
+    """Bounds how much data a model is shown: each value up to `show_bytes`, all of it up to a number of bytes. Each
+    dagger is doubled, so that a copied text stays a text, unless the answer is data in which nothing is read.
     """
 
     def __init__(
@@ -275,7 +274,7 @@ class Budget:
     ) -> None:
         self.show_bytes = show_bytes
         self.hidden = hidden
-        """Where what others wrote lies, where that is left out (SPEC R16.3)."""
+        """Untrusted places, if their values are left out (SPEC R16.3)."""
         self.by_schema = by_schema
         self._is_answer_data = is_answer_data
         self._most_bytes = self._left_bytes = most_bytes
@@ -283,7 +282,7 @@ class Budget:
     def without(
         self, value: Any, place: Reference, untrusted: Mapping[tuple[str, ...], Labels]
     ) -> tuple[Any, list[str]]:
-        """What may be shown of the value at a place, and a line for each part that is not (see `UntrustedPlaces`)."""
+        """The part of a value that may be shown, and a line for each part that is left out (see `UntrustedPlaces`)."""
         return without(value, place, untrusted, self.hidden.is_named) if self.hidden is not None else (value, [])
 
     def lines(self, value: Any, place: Reference) -> list[str]:
@@ -335,8 +334,8 @@ def _identity_lines(identity: Identity, messages: Sequence[Message], context: Co
 
 
 def _own(value: Any, shared: Any, hidden: Iterable[str]) -> tuple[Any, str]:
-    """What an instance has that all do not share, by the names at the top; `set` where it is instead of all that. Parts
-    that are not shown are not compared either.
+    """The part of an instance's value that the global value lacks, by top-level name, and the method: `set` if it
+    replaces the global value. Hidden parts are not compared.
     """
     if shared is MISSING:
         return value, ""
@@ -351,7 +350,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def written_blocks(messages: Iterable[Message], budget: Budget) -> Iterator[str]:
-    """What messages have written, each place by its path. What a later one replaces is left out."""
+    """Blocks of what messages have written, each place by its path, without what a later message replaces."""
     written = [one for one in messages if one.get("type") in DATA_TYPES and kind_of(one) != ERROR]
     for message, operation in _lasting(written):
         place = operation.place if operation is not None else Reference(kind_of(message))
@@ -418,8 +417,8 @@ def _is_replaced(
 
 
 def _introduction(messages: Sequence[Message], hidden: UntrustedPlaces | None = None) -> Iterator[str]:
-    """What is said of data beside its value: the newest description and the newest schema. Beside what others wrote
-    there are none: they may be theirs; of a promise there is its structure.
+    """Description and schema of data, the newest of each. Untrusted data has neither, since they may be untrusted too;
+    a promise has its structure.
     """
     said = [one for one in messages if hidden is None or not hidden.hold(one)]
     descriptions = [one["description"] for one in said if isinstance(one.get("description"), str)]

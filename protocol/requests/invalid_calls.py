@@ -48,11 +48,11 @@ Key = tuple[str | int, ...]
 def dependents(
     request: Request, context: Context, calls: Mapping[int, Any], refused: Mapping[int, Any]
 ) -> Iterator[Problem]:
-    """What is wrong with the calls, by position, that need a value which only refused calls were to write, or calls
-    that need such a value themselves. Some are left for the graph to find; none is named wrongly.
+    """Problems of the calls, by position, that need a value which only refused calls were to write, or that depend on
+    such calls. Some are left for the graph to find; none is named wrongly.
 
-    A call is looked at again only when the last call has gone that was to write something it reads: the work grows with
-    the calls, in whatever order they stand.
+    A call is looked at again only when the last call that was to write something it reads is gone: the work grows with
+    the calls, in whatever order they are listed.
     """
     gone, there = CountedPlaces(), CountedPlaces()
     causes = PlaceIndex[str]()
@@ -99,21 +99,21 @@ def _is_readable(call: Any) -> bool:
 
 
 class CountedPlaces:
-    """Places that some calls write."""
+    """Counts the calls that write at a place, above it and below it."""
 
     def __init__(self) -> None:
         self._at: Counter[Key] = Counter()
         self._above: Counter[Key] = Counter()
 
     def add(self, places: Iterable[Reference]) -> None:
-        """Add those of a call."""
+        """Add the places of a call."""
         for place in places:
             self._at[place.key] += 1
             for length in range(1, len(place.key) + 1):
                 self._above[place.key[:length]] += 1
 
     def remove(self, places: Iterable[Reference]) -> Iterator[tuple[Key, bool]]:
-        """Take some away; gives each key at which nothing is left, and each (with True) below which nothing is."""
+        """Remove places; yield each key at which nothing is left, and each (with True) below which nothing is."""
         for place in places:
             self._at[place.key] -= 1
             if not self._at[place.key]:
@@ -128,11 +128,11 @@ class CountedPlaces:
         return [str(key[0]) for key, count in self._above.items() if len(key) == 1 and count]
 
     def has_inside(self, place: Reference) -> bool:
-        """Whether one of them is the place or below it."""
+        """Whether one of the places is the given one or below it."""
         return self._above[place.key] > 0
 
     def has(self, place: Reference) -> bool:
-        """Whether one of them is the place, above it or below it."""
+        """Whether one of the places is the given one, above it or below it."""
         key = place.key
         return self.has_inside(place) or any(self._at[key[:length]] > 0 for length in range(1, len(key)))
 
@@ -150,7 +150,7 @@ class _Readers:
                     self._below.setdefault(key[:length], []).append(position)
 
     def of(self, emptied: tuple[Key, bool]) -> Iterable[int]:
-        """Those for whom something is missing now (see `CountedPlaces.remove`)."""
+        """Calls that lack something once a key is empty (see `CountedPlaces.remove`)."""
         key, is_written_whole = emptied
         return (self._below if is_written_whole else self._at).get(key, ())
 
@@ -170,7 +170,7 @@ def places_written(request: Request, call: Any) -> Iterator[Reference]:
 
 _OPERATORS: Final = re.compile(r"(\s*(?:\|\||&&)\s*)")
 _AROUND: Final = re.compile(r"</?\|?/?tool_calls?\|?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|```(?:json)?")
-"""What open models write around their calls."""
+"""Marks that open models write around their calls."""
 _FUNCTION: Final = re.compile(r"\s*<function=([^\s>]{1,200})>.*</function>\s*", re.DOTALL)
 _VISIBLE: Final = re.compile(r"\S")
 _DECODER: Final = json.JSONDecoder()
@@ -234,8 +234,8 @@ def may_have_slips(request: Request, call: Any) -> bool:
 
 
 def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Mapping[str, Any], str] | None:
-    """Where a text at a place of a call only lacks the dagger of the reference that it has to be: the call as it was
-    meant, and what is wrong. Only references may stand as an output path, and among scopes.
+    """Find a text in a call that only lacks the dagger of the reference that it has to be: return the call as it was
+    meant, and the error text. Only references may be an output path, and among scopes.
     """
     match list(at), call:
         case ["_outputPath"], {"_outputPath": str() as text}:
@@ -251,9 +251,7 @@ def with_reference_meant(call: Mapping[str, Any], at: Sequence[str]) -> tuple[Ma
 
 
 def with_json_meant(value: Any, at: Sequence[str]) -> tuple[Any, str] | None:
-    """Where a text at a place holds an object or a list as JSON: the value with that in its place, and what is said of
-    it.
-    """
+    """Find a text that holds an object or a list as JSON: return the value with that in its place, and the error."""
     if not at:
         if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
             return None
@@ -273,7 +271,7 @@ def with_json_meant(value: Any, at: Sequence[str]) -> tuple[Any, str] | None:
 
 
 def call_in_text(request: Request, text: str) -> Iterator[Problem]:
-    """What is wrong with an output that is nothing but calls as a text, which some servers leak."""
+    """Problem of an output that is nothing but calls as a text, which some servers leak."""
     if not request.is_native or not text.lstrip().startswith(("{", "[", "<", "`")):
         return
     names = {name: tool for tool, name in names_in(request).items()} | {tool: tool for tool in request.tools}
@@ -320,7 +318,7 @@ def _as_reference(text: str, inside: str = "") -> str | None:
 
 
 def _read_of(request: Request, call: Any) -> tuple[Any, Any]:
-    """What a tool says of its parameters, and those that a call has."""
+    """Schema of a call's tool, and the call's parameters."""
     if not isinstance(call, dict):
         return None, None
     name = call.get("_tool")
@@ -373,7 +371,7 @@ class _AnswerPlaces(NamedPlaces):
 
 
 class _AnyPlace(NamedPlaces):
-    """Whatever may come to be."""
+    """Places of which nothing is known yet: any may come to be."""
 
     def kinds(self) -> tuple[str, ...]:
         return ()
@@ -391,8 +389,8 @@ class _AnyPlace(NamedPlaces):
 
 
 def with_likenesses(value: Mapping[str, Any], limits: Limits) -> tuple[Mapping[str, Any], list[Problem]]:
-    """A solution in which a likeness stands for each call, and for an output, that cannot be kept, and what is wrong
-    with those: an integer beyond 64 bits, too many levels.
+    """The solution with a readable substitute for each call, and for an output, that cannot be stored, and the problems
+    of those: an integer beyond 64 bits, too many levels.
     """
     if next(value_problems(value, limits), None) is None:
         return value, []
@@ -416,7 +414,7 @@ def with_likenesses(value: Mapping[str, Any], limits: Limits) -> tuple[Mapping[s
 
 
 def _likeness(value: Any, levels: int) -> Any:
-    """A value with a text for each part that cannot be kept."""
+    """The value with a text for each part that cannot be stored."""
     if isinstance(value, dict):
         pairs = ((str(key).encode(errors="replace").decode(), part) for key, part in value.items())
         return {key: _likeness(part, levels - 1) for key, part in pairs} if levels > 0 else "{…}"

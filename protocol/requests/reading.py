@@ -28,7 +28,7 @@ from .schema import Request
 from .tool_texts import OUTPUT, Function
 
 ANSWER_KEYS: Final = ("calls", "output")
-"""By which an answer is known."""
+"""Keys of an answer; an object with one of them is taken for it."""
 _THINKING: Final = ("<think>", "</think>")
 _STOP: Final = re.compile(r"[{\[]|</?think>")
 _BEGINS: Final = re.compile(r'\{\s*["}]|\[\s*[\[{]')
@@ -62,7 +62,7 @@ def find_answer(text: str, keys: Collection[str] = ANSWER_KEYS, *, is_lenient: b
 
 
 def words_beside(text: str) -> str:
-    """What stands around that object; nothing where there is none."""
+    """Text around the answer's object; empty where there is none."""
     words, at = "", 0
     with suppress(Unreadable):
         for _, start, end in _found(text, ANSWER_KEYS, _LENIENT):
@@ -71,7 +71,7 @@ def words_beside(text: str) -> str:
 
 
 def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[tuple[dict[str, Any], int, int]]:
-    """The object as often as it stands there, each time with its place."""
+    """All occurrences of the object, each with its start and end."""
     found: list[tuple[dict[str, Any], int, int]] = []
     at, left, broken = 0, limits.MOST_PASSED * len(text), 0
     while (stop := _STOP.search(text, at)) is not None and left > 0 and broken < limits.MOST_BROKEN:
@@ -106,7 +106,7 @@ def _found(text: str, keys: Collection[str], decoder: json.JSONDecoder) -> list[
 
 
 def _end_of(text: str, at: int) -> int | None:
-    """Behind the bracket that closes the one here; None where none does."""
+    """Position after the bracket that closes the one at `at`; None if none does."""
     is_open: list[str] = []
     while (mark := _MARK.search(text, at)) is not None:
         at = mark.end()
@@ -127,12 +127,12 @@ def _end_of(text: str, at: int) -> int | None:
 
 
 def _is_shape(text: str, error: Exception) -> bool:
-    """Whether what is no JSON there is a sign for what is left out."""
+    """Whether the text fails to parse at a sign for omitted content."""
     return isinstance(error, json.JSONDecodeError) and text.startswith(_LEFT_OUT, error.pos)
 
 
 def _names(text: str, keys: Collection[str]) -> bool:
-    """Whether one of the keys stands in it."""
+    """Whether a text names one of the keys."""
     return re.search(rf'"(?:{"|".join(map(re.escape, keys))})"\s*:', text) is not None
 
 
@@ -145,12 +145,12 @@ def _not_json(error: ValueError | RecursionError) -> Unreadable:
 
 
 def missing(keys: Collection[str] = ANSWER_KEYS) -> str:
-    """What is said of an answer that has none of the keys."""
+    """Error text for an answer that has none of the keys."""
     return f"it has no JSON object with {_either(keys)}; {expected(keys)}"
 
 
 def expected(keys: Collection[str]) -> str:
-    """What an answer looks like."""
+    """Words for the expected shape of an answer."""
     shape = ", ".join(f'"{key}": …' for key in keys)
     return f"expected {{{shape}}}"
 
@@ -205,7 +205,9 @@ SAYS_NOTHING: Final = (
     "the answer has no calls and no output, so it brings the result no nearer: write the calls that are to be made "
     "next, or the output"
 )
-"""What is said of such an answer where it is a JSON object: the schema admits it, and it costs a tick (SPEC R12.3)."""
+"""Error text for an answer without calls and output that is a JSON object: the schema admits it, and it costs a tick
+(SPEC R12.3).
+"""
 
 
 class FunctionAnswer:
@@ -225,7 +227,7 @@ class FunctionAnswer:
         """The arguments of the output, where they cannot be read, or differ from those before."""
 
     def call(self, name: str, arguments: str) -> str:
-        """Take in a call of a function, whose arguments are a JSON text; what it adds to the text of the answer."""
+        """Add a call of a function, whose arguments are a JSON text; return the text that it adds to the answer."""
         text = arguments.strip() or ("" if name in self._with_parameters else "{}")
         tool = self._tools.get(name, name)
         if tool is None:
@@ -239,11 +241,11 @@ class FunctionAnswer:
 
     @property
     def before_output(self) -> str:
-        """What stands between the calls and the output, if no call follows."""
+        """Text between the calls and the output, if no call follows."""
         return f'{"" if self._has_calls else _BEGIN}], "{OUTPUT}": '
 
     def end(self) -> str:
-        """What stands behind the calls. Nothing is added after it."""
+        """Text after the calls. Nothing is added after it."""
         unread = f", {json.dumps(ARGUMENTS)}: {json.dumps(self._unread)}" if self._unread is not None else ""
         output = self._output if self._output is not None and self._unread is None else "null"
         return f"{self.before_output}{output}{unread}}}"
@@ -286,8 +288,8 @@ def output_problem(text: str) -> str | None:
 
 
 def with_words(request: Request, answer: str | Mapping[str, Any], words: str) -> str | Mapping[str, Any]:
-    """An answer with what was said beside its calls: that is the output where there are none. Raises `Unreadable` where
-    nothing was said, or it cannot be one.
+    """The answer together with the words beside its calls: they are the output if there are no calls. Raises
+    `Unreadable` if there are no words, or they cannot be an output.
     """
     if not request.is_native:
         return answer
@@ -314,15 +316,15 @@ AS_TEXT: Final = "_json"
 
 
 def with_texts_read(answer: Mapping[str, Any], *at: str | int) -> tuple[dict[str, Any], list[Problem]]:
-    """An answer with what its `_json` texts hold, and what is wrong with those; `at` is where it stands. What is in
-    such a text is taken as it is.
+    """The answer with its `_json` texts replaced by what they hold, and the problems of those texts; `at` is its place.
+    What is in such a text is taken as it is.
     """
     read = {key: value_with_texts_read(value, *at, key) for key, value in answer.items()}
     return {key: value for key, (value, _) in read.items()}, [each for _, found in read.values() for each in found]
 
 
 def value_with_texts_read(value: Any, *at: str | int) -> tuple[Any, list[Problem]]:
-    """A value in the same way."""
+    """Read the `_json` texts inside a value, as `with_texts_read` does for an answer."""
     if isinstance(value, list):
         items = [value_with_texts_read(item, *at, index) for index, item in enumerate(value)]
         return [item for item, _ in items], [problem for _, found in items for problem in found]
@@ -339,7 +341,7 @@ def value_with_texts_read(value: Any, *at: str | int) -> tuple[Any, list[Problem
 
 
 def _joined(beside: dict[str, Any], text: Any) -> Any:
-    """What a `_json` text holds, with what stands beside it. Raises `Unreadable`."""
+    """Value of a `_json` text, joined with the properties beside it. Raises `Unreadable`."""
     held = decoded(text) if isinstance(text, str) else text
     if not beside:
         return held
@@ -361,7 +363,7 @@ def without_nulls(request: Request, answer: Mapping[str, Any]) -> dict[str, Any]
 
 
 def value_without_nulls(schema: Any, value: Any) -> Any:
-    """A value that a schema speaks of, in the same way."""
+    """The value without the nulls that stand for what was left out, by its schema."""
     if not isinstance(value, (dict, list)):
         return value
     return _cleaned(value, normalized(schema))
@@ -381,7 +383,9 @@ def _call_without(request: Request, call: Any) -> Any:
 
 
 def _cleaned(value: Any, schema: Schema) -> Any:
-    """A value without such nulls; as it is, where it fits the schema with them alone (`const`, `minProperties`)."""
+    """The value without nulls that stand for what was left out; unchanged if it fits the schema only with them
+    (`const`, `minProperties`).
+    """
     if all(part is not None for part in parts_of(value)):
         return value
     cleaned = _Places(schema).without(value)
@@ -392,7 +396,7 @@ def _cleaned(value: Any, schema: Schema) -> Any:
 
 
 class _Places:
-    """What a document says of the places of a value, each looked up once; of so many at most."""
+    """Finds what a document says of the places of a value, each place once, up to a limit."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -444,7 +448,7 @@ class _Places:
 
 
 class _Place:
-    """What is said of one place."""
+    """What a document says of one place of a value."""
 
     def __init__(self, schemas: Sequence[Schema], parts: Sequence[dict[str, Any]]) -> None:
         self.schemas, self.parts = schemas, parts

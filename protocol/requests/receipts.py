@@ -20,7 +20,7 @@ from .tool_texts import OUTPUT, function_name, names_in
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a call of a tick; `path` is where it has written, or was to write."""
+    """How a call of a tick ended; `path` is where it has written, or was to write."""
 
     index: int
     tool: str
@@ -29,7 +29,7 @@ class Fate:
     path: str | None = None
     reason: str | None = None
     messages: tuple[Mapping[str, Any], ...] = ()
-    """What it has written."""
+    """Messages that the call wrote."""
 
 
 def receipt(fate: Fate) -> str:
@@ -39,7 +39,7 @@ def receipt(fate: Fate) -> str:
 
 
 def ended(fate: Fate) -> str:
-    """How it has ended: fate, path, reason."""
+    """Words for how the call ended: fate, path, reason."""
     path = f" → {one_line(fate.path)}" if fate.path is not None else ""
     reason = f" ({one_line(fate.reason)})" if fate.reason else ""
     return f"{fate.fate}{path}{reason}"
@@ -91,7 +91,7 @@ def _needs_one(request: Request, call: Any) -> bool:
 
 @lru_cache(maxsize=16)
 def _free(request: Request) -> frozenset[str]:
-    """The tools whose results may go there."""
+    """Tools whose results may be written to an own place."""
     composed, place = compose(request), own_place(request, 0)
     schema, found = CompiledSchema(composed), set()
     for index, name in enumerate(request.tools):
@@ -104,7 +104,7 @@ def _free(request: Request) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _kind(request: Request) -> str:
-    """A kind that the context has nothing of."""
+    """A kind that does not occur in the context."""
     taken = {kind_of(message) for message in request.submission.context if "type" in message}
     names = (f"{_KIND}{number if number > 1 else ''}" for number in count(1))
     return next(name for name in names if name not in taken)
@@ -124,18 +124,18 @@ ChatMessage = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a model has answered in a tick, and what the tick says of that as a whole."""
+    """A model's answer in a tick, with the tick's verdict on it."""
 
     tick: int
     answer: Mapping[str, Any]
     first: int
     """The index of its first call."""
     words: str = ""
-    """What was said beside the calls."""
+    """Text of the model beside its calls."""
     set_aside: str | None = None
     """Why the output was not accepted."""
     times: int = 1
-    """How many ticks in a row have come to the same."""
+    """Number of consecutive ticks with the same result."""
 
     @property
     def calls(self) -> Sequence[Any]:
@@ -148,7 +148,7 @@ class Turn:
         return self.answer.get(OUTPUT) is not None or ARGUMENTS in self.answer
 
     def id(self, position: int) -> str:
-        """The id of one of its calls; the output stands behind the others."""
+        """Id of a call by position; the output comes after the calls."""
         return f"t{self.tick:03}c{position:04}"
 
 
@@ -173,8 +173,8 @@ def render_turn(request: Request, turn: Turn) -> list[ChatMessage]:
 
 
 class ToolMessages:
-    """Tells what has become of the calls of a turn. `before` are the messages of the log as it was asked with, `new`
-    those that have come since.
+    """Writes a tool message for each call of a turn. `before` are the messages of the log that the request was made
+    with, `new` those that came since.
     """
 
     def __init__(
@@ -197,7 +197,9 @@ class ToolMessages:
         return [{"role": "tool", "tool_call_id": self._turn.id(at), "content": text} for at, text in told]
 
     def others(self) -> list[str]:
-        """What else there is to say: of calls that others have added, of what they have sent, of the whole answer."""
+        """Further parts for the model: calls that others have added, what those have sent, errors of the answer as a
+        whole.
+        """
         count = len(self._turn.calls)
         parts = [receipt(fate) for at, fates in self._fates.items() if at not in range(count) for fate in fates]
         own = {id(message) for at in range(count) for fate in self._fates.get(at, ()) for message in fate.messages}
@@ -232,7 +234,7 @@ class ToolMessages:
 
 
 def _about(message: Message) -> int | str | None:
-    """The place of the call that an error is about, or the output; None where it is about neither."""
+    """Position of the call that an error is about, or the output; None for neither."""
     data = message.get("data")
     error = data.get("error") if isinstance(data, Mapping) else None
     at = str(error.get("pointer")).split("/")[1:] if isinstance(error, Mapping) else []

@@ -156,20 +156,20 @@ def render_context(messages: Sequence[Message], budget: Budget | None = None) ->
 
 
 def render_added(request: Request, messages: Sequence[Message]) -> list[ChatMessage]:
-    """What was added to a run before its first request: the places that were written, and what was said. Raises
-    `TooLarge`.
+    """Chat messages for what was added to a run before its first request: the places that were written, and what was
+    said. Raises `TooLarge`.
     """
     blocks = list(written_blocks(messages, request.budget([*request.submission.context, *messages])))
     return [*([_chat("user", "\n\n".join(blocks))] if blocks else []), *render_said(messages)]
 
 
 def render_said(messages: Iterable[Message]) -> list[ChatMessage]:
-    """What was said to a run under way: texts and chat messages."""
+    """Chat messages for what was said to a run under way: texts and chat messages."""
     return render_context([each for each in messages if each.get("type") in TEXT_TYPES or is_chat(each)])
 
 
 def render_answer(answer: Mapping[str, Any]) -> ChatMessage:
-    """What a model has answered, as it was taken: its own turn of the conversation."""
+    """The model's own turn of the conversation: its answer as it was read."""
     return _chat("assistant", compact(answer))
 
 
@@ -182,12 +182,12 @@ def render_tick(
     new: Sequence[Message],
     times: int = 1,
 ) -> list[ChatMessage]:
-    """What follows a tick: the model's answer, a receipt of its calls, the places that were written, every error, the
-    places that are still empty, and the plan.
+    """Chat messages after a tick: the model's answer, a receipt of its calls, the places that were written, every
+    error, the places that are still empty, and the plan.
 
-    `before` are the messages of the log as the tick was asked with, `new` those that came since, its errors among them.
-    The plan are the calls of the answer, shown where the context holds a plan message (SPEC R13.6). `times` says how
-    many ticks in a row have come to the same. Raises `TooLarge`.
+    `before` are the messages of the log that the tick was asked with, `new` those that came since, its errors among
+    them. The plan are the calls of the answer, shown if the context holds a plan message (SPEC R13.6). `times` is the
+    number of consecutive ticks with the same result. Raises `TooLarge`.
     """
     show_bytes = request.config.get("show_bytes")
     lines = [*map(receipt, fates)] or [texts.NO_CALLS]
@@ -204,8 +204,8 @@ def render_tick(
 def render_functions(
     request: Request, turn: Turn, fates: Iterable[Fate], before: Sequence[Message], new: Sequence[Message]
 ) -> list[ChatMessage]:
-    """What follows a tick whose calls were functions: the model's turn, a tool message for each call, and the rest. See
-    `render_tick`.
+    """Chat messages after a tick whose calls were functions: the model's turn, a tool message for each call, and the
+    rest (see `render_tick`).
     """
     tools = ToolMessages(request, turn, fates, before, new)
     told, heading = tools.messages(), texts.tick_heading(turn.tick)
@@ -260,16 +260,16 @@ def _chat(role: str, content: str) -> ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ResultRequest:
-    """What is asked for the result of a call."""
+    """A request for the result of one call."""
 
     context: Sequence[Message]
-    """All that a delegate is given; of a latent call the chat messages."""
+    """Context of a delegate; for a latent call its chat messages."""
     schema: Any
-    """Of the result, or of the choice of a place for it; None: anything."""
+    """Schema of the result, or of the choice of a place with its result; None admits anything."""
     choices: Mapping[str, str]
     """The places among which the model chooses, as it names them, each with its path."""
     tool: Tool | None = None
-    """The call's own, of which an anonymous delegate is told (SPEC R9.1)."""
+    """The call's tool, which an anonymous delegate is shown (SPEC R9.1)."""
     is_rendered: bool = False
     """Whether the context is chat messages."""
 
@@ -290,8 +290,8 @@ def result_request(
     definition: Mapping[str, Any],
     show_bytes: int | None = None,
 ) -> ResultRequest:
-    """What is asked for a call with these parameters. What it is given of the context, and its alternatives, come from
-    its `Execution`; the definition is its delegate's. Raises `TooLarge`.
+    """Make the request for the result of a call. `messages` and `alternatives` come from its `Execution`; `definition`
+    is its delegate's. Raises `TooLarge`.
     """
     choices = names_of(alternatives)
     if call.runner.executor is Executor.LATENT:
@@ -307,8 +307,8 @@ def result_request(
 def delegate_messages(
     context: Sequence[Message], tool: Tool | None = None, places: Iterable[str] = ()
 ) -> list[ChatMessage]:
-    """What a delegate is asked of which this is the whole context (SPEC R9.2); an anonymous one is told its `tool`.
-    `places` are the names of those among which it chooses. Raises `TooLarge`.
+    """Chat messages for a delegate with this context (SPEC R9.2); an anonymous one is shown its `tool`. `places` are
+    the names of those among which it chooses. Raises `TooLarge`.
     """
     text = texts.result_opening(_lines(tool), list(places))
     return [_chat("system", text), *render_context(context, Budget(is_answer_data=True))]
@@ -323,8 +323,8 @@ def latent_messages(
     *,
     show_bytes: int | None = None,
 ) -> list[ChatMessage]:
-    """What a latent call asks (SPEC R4.7, R8.3): `context` is all that its model sees, what its scopes name last. What
-    they do not name is cut where it is longer than `show_bytes`. Raises `TooLarge`.
+    """Chat messages for a latent call (SPEC R4.7, R8.3): `context` is all that its model sees, with what its scopes
+    name last. What they do not name is cut if it is longer than `show_bytes`. Raises `TooLarge`.
     """
     kinds = {scope.kind for scope in call.scopes}
     named = [message for message in context if _kind(message) in kinds]
@@ -360,5 +360,5 @@ def _lines(tool: Tool | None) -> str | None:
 
 
 def _kind(message: Message) -> Any:
-    """What scopes name it by."""
+    """Name of a message in scopes: its kind, or its type."""
     return message.get("kind", message.get("type"))

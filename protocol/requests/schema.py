@@ -34,28 +34,30 @@ Explain = Callable[[Rejected], Iterable[Problem]]
 
 
 def as_they_are(rejected: Rejected) -> Iterable[Problem]:
-    """The problems, without what to do about them."""
+    """Give the problems of a rejection without remedies."""
     return rejected.errors
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A submission that is a request for the loop, or a delegate's definition read as one, in its environment.
+    """A request for the loop, or a delegate's definition read as one, in its environment.
 
-    It stays the same in every tick of a run: what is composed of it is the same bytes each time (SPEC R12.3). The
-    context that it holds is the one it was submitted with; what the run has added since is given beside it.
+    It stays the same in every tick of a run, so what is composed from it is the same bytes each time (SPEC R12.3). Its
+    context is the one it was submitted with; what the run has added since is passed separately.
     """
 
     submission: Submission
     known: Environment
     explain: Explain = as_they_are
-    """What makes the problems of an answer say what to do about them; it needs more than what is known here."""
+    """Adds remedies to the problems of an answer; that needs more than is known here."""
     is_native: bool = False
     """Whether its tools go as functions of the provider's own tool calling (SPEC R12.6)."""
     has_texts: bool = False
     """Whether its model may be held to a schema in which texts stand for what it cannot say (see `wire`)."""
     is_child: bool = False
-    """Whether it is a delegate's: the names at the top of what it is given are the parent's, as its parameters are."""
+    """Whether the request is a delegate's: the top-level names of its input then come from the parent, as the
+    delegate's parameters do.
+    """
 
     @property
     def schema(self) -> Any:
@@ -64,7 +66,7 @@ class Request:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its settings."""
+        """The request's `config`."""
         return self.submission.config
 
     @property
@@ -79,18 +81,18 @@ class Request:
 
     @cached_property
     def asked(self) -> ToolTrust:
-        """What is said of all that its model can call, and of who else writes to its context (SPEC R16.3)."""
+        """Trust of everything that the model can call, and of its context (SPEC R16.3)."""
         return asked_of(self.submission, self.known)
 
     @cached_property
     def acting(self) -> frozenset[str]:
-        """The tools whose calls change something outside, by all that is said of them and of what is behind them."""
+        """Tools whose calls change something outside, by their own trust and that of the code behind them."""
         reach, tools = reach_of(self.submission.delegates, self.known), dict(self.submission.tools)
         return frozenset(name for name in self.tools if reach.of_tools(Declared(tools, {name: ()})).effects)
 
     @cached_property
     def hides(self) -> bool:
-        """Whether its model is not shown what others wrote: it can call what has effects (SPEC R16.3)."""
+        """Whether untrusted data is hidden from the model: it can call what has effects (SPEC R16.3)."""
         return self.asked.effects and not shows_untrusted(self.config)
 
     @property
@@ -99,20 +101,20 @@ class Request:
         return self.config.get("show") == "schema"
 
     def budget(self, messages: Sequence[Message]) -> Budget:
-        """How its data is shown in one message, where the log has these messages (SPEC R16.3)."""
+        """Budget for the data in one message, given the messages of the log (SPEC R16.3)."""
         most = self.config.get("show_bytes"), self.known.limits.call_bytes
         hidden = UntrustedPlaces(messages, hides_names=not self.is_child) if self.hides else None
         return Budget(*most, hidden=hidden, by_schema=self.shows_no_values)
 
     @cached_property
     def may_say(self) -> bool:
-        """Whether its output may be a text."""
+        """Whether the output may be a text."""
         document = normalized(self.schema)
         return Widening("output", document, Definitions()).may_be_text(document)
 
     @cached_property
     def tools(self) -> Mapping[str, Tool]:
-        """What a model is shown and may call: exactly the tools that the request declares, in that order, as far as
+        """Tools that the model is shown and may call: exactly those that the request declares, in that order, as far as
         they are allowed (SPEC R4.2a, R12.2). A bare name has the schema of the activity that is registered under it.
         """
         named = {name: self.toolbox.tool(name) or Tool(name, {}) for name in self.submission.declared}
@@ -120,7 +122,7 @@ class Request:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """What its calls may name."""
+        """Toolbox with everything that calls may name."""
         return toolbox_of(self.submission, self.known)
 
     def runner(self, tool: Tool) -> Runner:
@@ -150,7 +152,7 @@ def read_request(value: Any, known: Environment) -> Request:
 # Nothing of it is executed; it is kept in the solution.
 
 _ADVISOR_KEYS: Final = ("id", "thought", "calls")
-"""What every advice has, beside what its advisor's schema says."""
+"""Properties of every advice, besides those of its advisor's schema."""
 
 
 def compose_advice(request: Request, definitions: Definitions) -> Iterator[tuple[str, Any]]:
@@ -207,7 +209,7 @@ def _judge_meta(request: Request, value: Any) -> Iterator[Problem]:
 
 
 def _advice(advisor: Advisor, definitions: Definitions) -> dict[str, Any]:
-    """What an advisor says: data, in which nothing is a reference."""
+    """Schema of one advisor's advice: data, in which nothing is a reference."""
     document = normalized(advisor.schema)
     writing = Widening(f"advisor.{advisor.id}", document, definitions)
     parts = conjuncts((document,), document)
@@ -284,7 +286,7 @@ class _CallSchema:
         return {**schema, "allOf": conditions} if conditions else schema
 
     def _properties(self) -> Iterator[tuple[str, Any]]:
-        """What a model is shown, in order."""
+        """Properties of a call, in order, with their schemas."""
         for one in _IN_ORDER:
             if one.role < metas.Role.RESULT:
                 yield from self._meta(one)
@@ -347,7 +349,7 @@ class _CallSchema:
         return self._is_latent and not self.request.is_lazy
 
     def data(self, said: Sequence[Any]) -> Any:
-        """What the tool says of a property, which holds no reference."""
+        """Schema of a property that holds no references, by the tool."""
         return self._widening.data(joined(said))
 
     def reference(self) -> Any:
@@ -360,7 +362,7 @@ class _CallSchema:
         return [code for code in self.tool.choices(name) if allow is None or code in allow]
 
     def _of_lists(self) -> list[dict[str, Any]]:
-        """What holds of a call for each of the choices of lists: a reference stands there."""
+        """Conditions for each choice of lists: the listed parameters are references."""
         lists = [
             {
                 "properties": {"_each": {"const": one}, **{name: self.reference() for name in metas.names_of(one)}},
@@ -390,7 +392,7 @@ class _CallSchema:
         return not choosing and self.request.runner(self.tool).executor is Executor.LATENT
 
     def scopes(self, said: Sequence[Any]) -> Any:
-        """What is said of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""
+        """Schema of scopes, without those that the code refuses: a declaration never widens (SPEC R4.2)."""
         schema = self.data(said)
         items = schema.get("items") if isinstance(schema, dict) else None
         behind = list(self.request.toolbox.behind(self.tool, self.request.runner(self.tool)))
@@ -400,8 +402,8 @@ class _CallSchema:
         return {**schema, "items": {**items, "enum": kept}} if kept else {**schema, "maxItems": 0}
 
     def instance(self, said: Sequence[Any]) -> Any:
-        """The instances of the context, as far as the tool admits them, and all; what runs in all of them anyway does
-        not say so.
+        """Schema of instances: those of the context that the tool admits, and all. A call that runs in all of them
+        anyway does not say so.
         """
         instances = [*self.request.instances, *([] if self.request.is_lazy else [EVERYWHERE])]
         if said:
@@ -415,7 +417,7 @@ class _CallSchema:
         return not any("const" in part for part in applied(self._said(name), self._document))
 
     def _patterns(self) -> Iterator[tuple[str, Any]]:
-        """What is said of parameters by patterns of their names."""
+        """Schemas of parameters by patterns for their names."""
         for part in self._parts:
             for pattern, below in part.get("patternProperties", {}).items():
                 if pattern != "^_" and not metas.speaks_of_meta_properties(pattern):
@@ -423,12 +425,12 @@ class _CallSchema:
 
     @cached_property
     def _others(self) -> Any:
-        """What parameters may be that the tool does not name; False where it takes none."""
+        """Schema of the parameters that the tool does not name; False if it takes none."""
         said = said_of_others(self._parts, self._named)
         return self._widening.value(joined(said)) if said else False
 
     def _conditions(self) -> Iterator[dict[str, Any]]:
-        """What is said of a call as a whole."""
+        """Schemas that apply to a call as a whole."""
         for part in self._parts:
             if any(keyword in part for keyword in _AS_A_WHOLE):
                 said = {keyword: part[keyword] for keyword in _AS_A_WHOLE if keyword in part}
@@ -438,7 +440,7 @@ class _CallSchema:
                 yield from exactly
 
     def _said(self, name: str) -> list[Any]:
-        """What is said of a property whatever the call is, by its names."""
+        """Schemas of a property of every call, under its current and older name."""
         names = (name, *(alias for alias, newer in metas.ALIASES.items() if newer == name))
         named = (untitled(part.get("properties", {})) for part in self._parts)
         return [properties[each] for properties in named for each in names if each in properties]
@@ -484,7 +486,7 @@ class _CallSchema:
 
 
 def said_of_others(parts: Sequence[Mapping[str, Any]], named: Iterable[str]) -> list[Any]:
-    """What a tool says of parameters that it does not name; nothing where it takes none. One that asks for more
+    """Schemas of the parameters that a tool does not name; none if it takes no others. A tool that requires more
     parameters than it names takes any.
     """
     said = [part[keyword] for part in parts for keyword in _OF_OTHERS if keyword in part]
@@ -505,8 +507,8 @@ def _refuses(tool: Tool, scope: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def compose(request: Request) -> dict[str, Any]:
-    """The composed schema: a closed object of `calls` and `output`, all of it required. It hangs on the request alone,
-    so it is the same in every tick, and made once.
+    """Compose the schema of an answer: a closed object of `calls` and `output`, all of it required. It depends on the
+    request alone, so it is the same in every tick, and made once.
     """
     definitions = Definitions()
     return closed(dict(_properties(request, definitions)), definitions)

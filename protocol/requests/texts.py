@@ -134,7 +134,9 @@ def opening(
 
 
 def calling(shown: Container[str], *, speaks: bool, has_instances: bool, has_lists: bool, is_lazy: bool) -> str:
-    """The same where the provider carries the tools as functions; `speaks` says that the output may be words."""
+    """System text for a request whose tools go as functions of the provider; `speaks` says that the output may be
+    words.
+    """
     answer = f"{_FUNCTIONS}\n{_WORDS}" if speaks else _FUNCTIONS
     calls = "\n".join([_FUNCTION_CALLS, *_meta(shown), _FUNCTION_EXAMPLE])
     later = _further(has_instances=has_instances, has_lists=has_lists, is_lazy=is_lazy)

@@ -106,7 +106,7 @@ class _Types:
         return self._first(schemas, lambda schema: self.text(schema, depth + 1))
 
     def _first(self, parts: Iterable[T], write: Callable[[T], str], most: int | None = None) -> list[str]:
-        """Those that there is room for, and how many others there are."""
+        """Write the parts for which there is room, and the number of the others."""
         parts, written = list(parts), list[str]()
         for part in parts[:most]:
             if self._left <= 0:
@@ -125,19 +125,19 @@ def _union(types: Iterable[str]) -> str:
 
 
 def _joined(types: list[str]) -> str:
-    """The type of what is all of these; a plain one beside another that says more is left out."""
+    """Type of a value that is of all given types; a plain type beside one that says more is left out."""
     known = [each for each in dict.fromkeys(types) if each != _ANY]
     known = [each for each in known if each not in _PLAIN] or [each for each in known if each != "number"] or known
     return " & ".join(f"({each})" if _OR in each and len(known) > 1 else each for each in known) or _ANY
 
 
 def tool_text(request: Request, tool: Tool) -> str:
-    """What a model is shown of a tool: a few lines."""
+    """Lines that show a tool to a model."""
     return text_of(tool, _result(request, tool))
 
 
 def function_text(request: Request, tool: Tool) -> Iterator[str]:
-    """What its function says, where a provider carries the tools: all that its parameters do not say."""
+    """Description of a tool's function, if a provider carries the tools: all that its parameters do not say."""
     yield from _described(conjuncts((tool.document,), tool.document))
     if (result := _result(request, tool)) is not None:
         yield f"-> {type_text(result.document, result.document)}"
@@ -145,7 +145,7 @@ def function_text(request: Request, tool: Tool) -> Iterator[str]:
 
 
 def output_text(request: Request) -> str:
-    """What a model is shown of the output's type: some lines, or nothing where no output is asked for."""
+    """Lines that show the output's type to a model; empty if no output is asked for."""
     document = normalized(request.schema)
     if document is False:
         return ""
@@ -153,7 +153,7 @@ def output_text(request: Request) -> str:
 
 
 def text_of(tool: Tool, result: CompiledSchema | None) -> str:
-    """The lines of a tool of which this is known of its results."""
+    """Lines that show a tool whose results have the schema `result`."""
     return "\n".join([_signature(tool, result), *(f"  {line}" for line in _said(tool))])
 
 
@@ -180,7 +180,7 @@ def _said(tool: Tool) -> Iterator[str]:
 
 
 def _said_in(document: Any) -> Iterator[str]:
-    """What is said of an object, and of its properties."""
+    """Descriptions of an object and of its properties."""
     parts = conjuncts((document,), document)
     yield from _described(parts)
     for name, schema in _properties(parts).items():
@@ -190,14 +190,14 @@ def _said_in(document: Any) -> Iterator[str]:
 
 
 def _pinned(tool: Tool) -> Iterator[str]:
-    """The line of what is fixed."""
+    """Line with the places and scopes that the tool pins."""
     pins = [f"{word} {one_line(text)}" for word, text in _pins(tool)]
     if pins:
         yield "; ".join(pins)
 
 
 def _pins(tool: Tool) -> Iterator[tuple[str, str]]:
-    """Where its result goes, and what it sees, as far as that is fixed."""
+    """Pinned places, scopes and lists, each with the word before it."""
     constants = tool.constants
     if paths := tool.choices("_outputPath"):
         yield "writes", " or ".join(paths)
@@ -219,19 +219,19 @@ def _scope_choices(tool: Tool) -> Iterator[Any]:
 
 
 def _described(parts: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What a place is said to be: by the first of the schemas that are applied there and say it."""
+    """Description of a place, from the first of its schemas that has one."""
     described = (part["description"] for part in parts if isinstance(part.get("description"), str))
     for said in islice(filter(str.strip, described), 1):
         yield one_line(" ".join(said.split()))
 
 
 def _properties(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is said of each property, by its name: by all that say something of it."""
+    """Schema of each property, by name, from all parts that describe it."""
     return {name: all_of(said) for name, said in properties_in(parts).items() if admits_name(parts, name)}
 
 
 def _result(request: Request, tool: Tool) -> CompiledSchema | None:
-    """What is known of its results: by the tool, else by the signature of the activity that runs its calls."""
+    """Schema of a tool's results: its own, else that of the activity that runs its calls."""
     if tool.compiled_output is not None:
         return tool.compiled_output
     runner = request.runner(tool)
@@ -376,7 +376,7 @@ def _described_function(
 
 
 def _lines(request: Request, tool: Tool, name: str) -> Iterator[str]:
-    """What is said of a function; first which tool it is, where it has another name."""
+    """Lines that describe a function; first the tool's name, if the function's differs."""
     if name != tool.name:
         yield texts.function_of(tool.name)
     yield from function_text(request, tool)

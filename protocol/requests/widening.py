@@ -31,10 +31,12 @@ HOLDING: Final = {
         {"type": "object", "not": {"additionalProperties": {"not": {"$ref": "#/$defs/holding"}}}},
     ]
 }
-"""What holds either at some depth: it is not known whole, so what counts whole values is left to later."""
+"""Schema of what holds a reference or a template at some depth: such a value is not known whole, so checks on whole
+values are left for later.
+"""
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
-"""Keywords that no value hinges on."""
+"""Keywords that do not affect validation."""
 _NOT_OF_TEXTS: Final = _SAYS_NOTHING | {
     *("properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"),
     *("propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"),
@@ -173,8 +175,8 @@ class Widening:
         return {keyword: rewritten(keyword, below, self.data)}
 
     def _one_of(self, branches: list[Any]) -> Mapping[str, Any]:
-        """One of several. Where no value fits two of them, that is any of them; else it is so only of what is known
-        whole, for a reference may turn out to be what tells them apart.
+        """Rewrite `oneOf`. If no value fits two branches it becomes `anyOf`; else `oneOf` holds only for values that
+        are known whole, since a reference may turn out to be what tells the branches apart.
         """
         widened = list(map(self.inside, branches))
         if all(self._are_apart(one, other) for one, other in combinations(branches, 2)):
@@ -215,7 +217,7 @@ class Widening:
         return part.keys() <= _NOT_OF_TEXTS and any(map(self._admits, branches))
 
     def _takes_some_text(self, part: Any) -> bool:
-        """Whether it is not plain that a schema takes no text."""
+        """Whether a schema may admit a text."""
         if not isinstance(part, dict):
             return part is not False
         types = part.get("type", "string")
@@ -231,15 +233,15 @@ class Widening:
         )
 
     def _led_to(self, part: Any) -> Any:
-        """What a schema that is a reference and no more leads to; None where it is none."""
+        """Target of a schema that is a reference and no more; None for any other."""
         if not isinstance(part, dict) or set(part) - _SAYS_NOTHING != {"$ref"}:
             return None
         target = referred(part["$ref"], self.document)
         return self._target(target) if isinstance(target, dict) and "$ref" in target else target
 
     def _are_apart(self, one: Any, other: Any) -> bool:
-        """Whether it is plain that no value fits both: they are of other types, or of objects that demand a property
-        with other values.
+        """Whether no value can fit both schemas: they are of other types, or of objects that demand a property with
+        other values.
         """
         mine, theirs = self._followed(one), self._followed(other)
         if not mine or not theirs:
@@ -264,8 +266,8 @@ class Widening:
 
 
 def joined(said: Sequence[Any]) -> Any:
-    """What several schemas say of one value, as one: flat where each keyword means the same beside the others, since
-    providers take few `allOf`s. Of what only describes, the first counts.
+    """Join several schemas of one value: flat if each keyword means the same beside the others, since providers support
+    few `allOf`s. Of annotations the first counts.
     """
     if len(said) == 1:
         return said[0]

@@ -85,7 +85,7 @@ class Fold:
         return found.root() if found is not None else MISSING
 
     def marks(self, reference: Reference) -> Marks:
-        """Which sources what stands at a place came from (SPEC R16.2)."""
+        """Sources of the value at a place (SPEC R16.2)."""
         own = self._marked.at(reference) if self._marked is not None else UNMARKED
         return own | self._base.marks(reference) if self._base is not None else own
 
@@ -94,7 +94,7 @@ class Fold:
         return not self.exists(reference)
 
     def absence(self, reference: Reference) -> Labels:
-        """Which sources a value that is not there might have come from: a promise has named them."""
+        """Sources that a missing value might have come from: a promise has named them."""
         return self.marks(reference).labels
 
     @property
@@ -104,17 +104,17 @@ class Fold:
 
     @property
     def all_marks(self) -> Marks:
-        """Which sources anything that the reader sees came from."""
+        """Sources of everything that the reader sees."""
         own = self._marked.all if self._marked is not None else UNMARKED
         return own | self._base.all_marks if self._base is not None else own
 
     def untrusted(self, place: Reference) -> Labels:
-        """Who chose the names of what lies below a place, where others did (SPEC R16.3)."""
+        """Sources that chose the names below a place, if others did (SPEC R16.3)."""
         own = self._marked.untrusted(place) if self._marked is not None else TRUSTED
         return own | self._base.untrusted(place) if self._base is not None else own
 
     def strange_below(self, kind: str) -> dict[tuple[str, ...], Labels]:
-        """The places of a kind where what others wrote begins, each by its path, with who wrote there."""
+        """Places of a kind where untrusted data begins, by path, each with its sources."""
         found = dict(self._base.strange_below(kind)) if self._base is not None else {}
         for path, labels in self._marked.strange_below(kind) if self._marked is not None else ():
             found[path] = found.get(path, TRUSTED) | labels
@@ -155,8 +155,8 @@ class Fold:
         raise Unresolved(f"{expression} is not there" + (f"; {there}" if there else ""))
 
     def beside(self, expression: Expression) -> str:
-        """What there is where a place of an expression lacks only its end: the fields of the value above it, or what
-        else that is. Empty where there is none, and where others wrote that: names of fields may be sentences.
+        """Words for the value above a missing place: its fields, or its type. Empty if there is none, or if others
+        wrote it, since names of fields may be sentences.
         """
         for place in expression.references:
             for length in reversed(range(1, len(place.path)) if not self.exists(place) else ()):
@@ -227,7 +227,7 @@ class Fold:
 
 
 def _told(value: Any) -> str:
-    """What a value is, for whoever looked for a part of it."""
+    """Words for a value, in an error about a part of it that is missing."""
     if isinstance(value, dict):
         names = [repr(shortened(name, limits.FOLD_MOST_SHOWN)) for name in islice(value, limits.FOLD_MOST_NAMED)]
         more = f" and {len(value) - limits.FOLD_MOST_NAMED} more" if len(value) > limits.FOLD_MOST_NAMED else ""
@@ -236,7 +236,7 @@ def _told(value: Any) -> str:
 
 
 def _of_elements(value: Any, place: Reference, length: int) -> str:
-    """What is said of a list where a place goes on as if each of its elements were read."""
+    """Words for a list, in an error about a path that goes on as if each element were read."""
     if not isinstance(value, list) or isinstance(place.path[length], int):
         return ""
     rest = place.path[length + (place.path[length] == "*") :]

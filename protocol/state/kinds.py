@@ -92,13 +92,13 @@ class Overlay(dict[str, Any]):
     def __init__(self, below: Mapping[str, Any]) -> None:
         super().__init__()
         self.below = below
-        """What it is on top of."""
+        """The shared object below."""
 
     def __getitem__(self, key: str) -> Any:
         return super().__getitem__(key) if super().__contains__(key) else self.below[key]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """As of any object."""
+        """See `dict`."""
         return super().__getitem__(key) if super().__contains__(key) else self.below.get(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -112,23 +112,23 @@ class Overlay(dict[str, Any]):
         return len(self.below) + sum(1 for key in super().__iter__() if key not in self.below)
 
     def keys(self) -> KeysView[str]:  # type: ignore[override]  # a dict's own views see only what it stores itself
-        """As of any object."""
+        """See `dict`."""
         return KeysView(self)
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]  # as above
-        """As of any object."""
+        """See `dict`."""
         return ValuesView(self)
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]  # as above
-        """As of any object."""
+        """See `dict`."""
         return ItemsView(self)
 
     def own(self) -> dict[str, Any]:
-        """What it stores itself."""
+        """Entries that the overlay stores itself."""
         return dict(super().items())
 
     def copy(self) -> dict[str, Any]:
-        """As an object of its own."""
+        """A plain object with all entries, which does not change with the one below."""
         return dict(self.items())
 
     def __eq__(self, other: object) -> bool:
@@ -326,7 +326,7 @@ class Kind:
 
 
 def _nothing() -> None:
-    """What lies below a global kind."""
+    """Below a global kind there is nothing."""
 
 
 class _Places:
@@ -334,9 +334,9 @@ class _Places:
 
     def __init__(self) -> None:
         self.above: set[Key] = set()
-        """Those places, and all above them."""
+        """The places, and all above them."""
         self.indexed: set[Key] = set()
-        """Where an index says what is meant: which element of a list, or of an object which key."""
+        """Places that an index leads to: as an element of a list, or as a key of an object."""
         self._at: set[Key] = set()
 
     def add(self, operation: Operation) -> None:

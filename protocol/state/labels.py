@@ -23,13 +23,13 @@ from .operations import Operation, touched
 Labels = frozenset[str]
 """Names of sources."""
 TRUSTED: Final[Labels] = frozenset()
-"""Those of what nobody else wrote."""
+"""Labels of a value that nobody else wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is known of a value, or of several: `labels` are the sources that it came from, `chosen` those of them that
-    had a say in whether it is there: who wrote it chose among alternatives, or was itself chosen (SPEC R16.2).
+    """Marks of a value, or of several: `labels` are its sources, `chosen` those of them that had a say in whether it is
+    there, because whatever wrote it chose among alternatives or was itself chosen (SPEC R16.2).
     """
 
     labels: Labels = TRUSTED
@@ -47,29 +47,29 @@ UNMARKED: Final = Marks()
 
 @dataclass(slots=True)
 class _Place:
-    """A place in a kind; what is said of it speaks of all below it."""
+    """Marks of one place in a kind; they apply to everything below it."""
 
     own: Marks = UNMARKED
     all: Marks = UNMARKED
-    """Of the place and all below it."""
+    """Marks of the place and everything below it."""
     untrusted: Labels = TRUSTED
-    """Who wrote a value there whose names and elements are theirs, too."""
+    """Sources of a value written there whose names and elements are theirs, too."""
     below: dict[str, _Place] = field(default_factory=dict)
 
 
 class MarkedPlaces:
-    """Which places of a reader's kinds are marked."""
+    """Marks of the places of a reader's kinds."""
 
     def __init__(self) -> None:
         self._root = _Place()
 
     @property
     def all(self) -> Marks:
-        """Of everything there is."""
+        """Marks of all places together."""
         return self._root.all
 
     def note(self, message: Message, operation: Operation) -> None:
-        """Take in what a message says of what it does."""
+        """Add the marks of a message to the places that it changes."""
         if not (marks := marks_of(message)):
             return
         for key in places_marked(message, operation):
@@ -83,7 +83,9 @@ class MarkedPlaces:
             self._at(key).untrusted |= marks.labels
 
     def at(self, reference: Reference) -> Marks:
-        """Of all that reaches a place: what lies at, above or below it; for an element, all of the list."""
+        """Marks of everything that can affect a place: at it, above it or below it; for an element, those of the whole
+        list.
+        """
         place, found = self._root, UNMARKED
         for name in whole_list(reference):
             found |= place.own
@@ -99,7 +101,7 @@ class MarkedPlaces:
         return place
 
     def untrusted(self, reference: Reference) -> Labels:
-        """Who chose the names of what lies below a place, where others did."""
+        """Sources that chose the names below a place, if others did."""
         place, found = self._root, TRUSTED
         for name in whole_list(reference):
             if (next_ := place.below.get(name)) is None:
@@ -109,7 +111,7 @@ class MarkedPlaces:
         return found
 
     def strange_below(self, kind: str) -> Iterator[tuple[tuple[str, ...], Labels]]:
-        """The uppermost such places of a kind, each as its path, with all who wrote there or below."""
+        """Uppermost places of a kind whose names others chose, each as its path, with all who wrote there or below."""
         left: list[tuple[tuple[str, ...], _Place]] = []
         if (top := self._root.below.get(kind)) is not None:
             left.append(((), top))
@@ -122,12 +124,12 @@ class MarkedPlaces:
 
 
 def marks_of(message: Message) -> Marks:
-    """What a message says of its own data."""
+    """Marks that a message names for its own data."""
     return Marks(frozenset(message.get(TRUST) or ()), frozenset(message.get(CHOSEN) or ()))
 
 
 def label_problems(labels: Any, *at: str | int) -> Iterator[Problem]:
-    """What keeps a value from being a list of labels (SPEC R16.1)."""
+    """Problems of a list of labels (SPEC R16.1)."""
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) and label for label in labels):
         yield Problem(pointer(*at), 'must be a list of names of sources, such as ["mail"]')
     elif len(labels) > limits.MOST_LABELS:
@@ -151,8 +153,8 @@ def places_marked(message: Message, operation: Operation) -> Iterator[tuple[str,
 
 
 def places_strange(message: Message, operation: Operation) -> Iterator[tuple[str, ...]]:
-    """The keys of the places at which what others wrote begins, names included. Who hands in data chooses the names at
-    its top, as a schema does of what it promises.
+    """Keys of the places where untrusted data begins, names included. Whoever submits data chooses its top-level names,
+    as a schema does for what it promises.
     """
     kept = whole_list(operation.place)
     if is_promise(message):
