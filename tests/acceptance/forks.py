@@ -1,13 +1,15 @@
 """Commands without the half second in which an interpreter starts and imports: a process that has done so forks.
 
-Each command is a process of its own, with its own session, environment, folder and exit code, that ends as any
-interpreter does. What is not its own: `/proc/PID/environ` and the command line show those of the process it is forked
-from. A request is one message on a socket, `{"arguments", "env", "folder"}` with the descriptors of its stdin, stdout
-and stderr, and of a pipe for two lines: its process id, and its exit code as `os.waitstatus_to_exitcode` gives it.
+Each command is a process of its own, with its own session, environment, folder and exit code. It ends as an interpreter
+does but for the search for garbage, which takes longer than most commands. What is not its own: `/proc/PID/environ` and
+the command line show those of the process it is forked from. A request is one message on a socket, `{"arguments",
+"env", "folder"}` with the descriptors of its stdin, stdout and stderr, and of a pipe for two lines: its process id, and
+its exit code as `os.waitstatus_to_exitcode` gives it.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -17,14 +19,28 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, NoReturn, Self
 
 _LARGEST_REQUEST_BYTES: Final = 200_000
+_LOADED: Final = (
+    *("celery.app.amqp", "celery.app.log", "celery.apps.worker", "celery.concurrency.prefork", "celery.fixups.django"),
+    *("celery.loaders.app", "celery.worker.autoscale", "celery.worker.components", "celery.worker.strategy"),
+    *("encodings.idna", "kombu.pidbox", "kombu.transport.redis", "prometheus_client.core"),
+    *("acts_celery.protocol.analysis.analyse", "acts_celery.protocol.analysis.deployment"),
+    *("acts_celery.worker.agent.loop_runner", "acts_celery.worker.agent.openai_chat"),
+    *("acts_celery.worker.agent.room", "acts_celery.worker.agent.scripted", "acts_celery.worker.cli"),
+    *("acts_celery.worker.client.amendment", "acts_celery.worker.client.client"),
+    *("acts_celery.worker.client.deployments", "acts_celery.worker.client.fork", "acts_celery.worker.local"),
+    *("acts_celery.worker.runner.application", "acts_celery.worker.telemetry.process_figures"),
+)
+"""What commands and workers load sooner or later."""
 
 
 class TimedOut(Exception):
@@ -61,7 +77,7 @@ class Forked:
         self._report = open(reading, "rb", buffering=0)  # noqa: PTH123, SIM115  # a descriptor, no path
         try:
             request = json.dumps({"arguments": list(arguments), "env": dict(env), "folder": str(folder)}).encode()
-            socket.send_fds(_server(), [request], [*(file.fileno() for file in files), writing])
+            socket.send_fds(server(), [request], [*(file.fileno() for file in files), writing])
         finally:
             os.close(writing)
         self._arguments = arguments
@@ -113,7 +129,7 @@ class Forked:
 
 
 @cache
-def _server() -> socket.socket:
+def server() -> socket.socket:
     """Our end of the socket; the process at the other ends when ours is closed, by us or with us."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
@@ -123,42 +139,43 @@ def _server() -> socket.socket:
     return ours
 
 
-def _serve(requests: socket.socket) -> int:
-    """Fork for every request; return the exit code of a command in its process, 0 in the first one at the end."""
-    # What any command loads, some of it late.
-
-    import acts_celery.protocol.analysis
-    import acts_celery.worker.cli
-    import acts_celery.worker.client.amendment
-    import acts_celery.worker.client.client
-    import acts_celery.worker.client.fork
-    import acts_celery.worker.runner.application  # noqa: F401
-
+def _serve(requests: socket.socket) -> NoReturn:
+    """Fork for every request, and report the exit code of each command; end when nobody can ask any more."""
+    for module in _LOADED:
+        import_module(module)
     gc.freeze()  # what is shared by all is neither looked at nor copied when a command ends
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those who wait for commands
+    running: dict[int, tuple[int, int]] = {}
+    """Process id and report of each command, by the descriptor that says when it has ended."""
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST_BYTES, 4)
-        if not message:
-            return 0
-        if os.fork() == 0:
-            requests.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            return _wait_for_command(json.loads(message), *descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        for descriptor, _ in poll.poll():
+            if descriptor in running:
+                poll.unregister(descriptor)
+                process, report = running.pop(descriptor)
+                _, status = os.waitpid(process, 0)
+                os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+                _close(descriptor, report)
+                continue
+            message, files, _, _ = socket.recv_fds(requests, _LARGEST_REQUEST_BYTES, 4)
+            if not message:
+                os._exit(0)
+            *files, report = files
+            if (process := os.fork()) == 0:
+                requests.close()
+                _close(report, *running, *(report for _, report in running.values()))
+                _run_command(json.loads(message), files)
+            os.write(report, b"%d\n" % process)
+            _close(*files)
+            ended = os.pidfd_open(process)
+            poll.register(ended, select.POLLIN)
+            running[ended] = (process, report)
 
 
-def _wait_for_command(request: dict[str, Any], stdin: int, stdout: int, stderr: int, report: int) -> int:
-    """Fork the command and report it; return only in the command's own process, with its exit code."""
-    process = os.fork()
-    if process > 0:
-        os.write(report, b"%d\n" % process)
-        _, status = os.waitpid(process, 0)
-        os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
-        os._exit(0)
-    os.close(report)
+def _run_command(request: dict[str, Any], files: Sequence[int]) -> NoReturn:
+    """Run the command in this process, and end as an interpreter does but for the collection of what it has loaded."""
     os.setsid()
-    for theirs, ours in enumerate((stdin, stdout, stderr)):
+    for theirs, ours in enumerate(files):
         os.dup2(ours, theirs)
         os.close(ours)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
@@ -170,8 +187,19 @@ def _wait_for_command(request: dict[str, Any], stdin: int, stdout: int, stderr: 
     sys.argv[1:] = request["arguments"]
     from acts_celery.worker.cli import main
 
-    return main()
+    code = main()
+    threading._shutdown()  # type: ignore[attr-defined]  # what an interpreter does before it ends
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 if __name__ == "__main__":
-    sys.exit(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -14,12 +14,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from acts_celery.broker_config import EmbeddedServer, GuardedProcess
+from acts_celery.broker_config import EmbeddedServer
+from tests.acceptance import forked_command, forks
 from tests.environment import without_settings
 
 ROOT: Final = Path(__file__).parents[2]
@@ -27,6 +28,7 @@ _PARTS: Final = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$|^<!-- from here: (
 _SERVER: Final = "a server and a worker"
 _AGAIN: Final = "the worker is started again"
 _SECONDS: Final = 120
+_FORKED_COMMAND: Final = forked_command.__file__
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,17 @@ def steps(page: str, folder: Path) -> Iterator[Step]:
                 yield Step(command, expected)
 
 
-def run_page(page: str, folder: Path) -> None:
-    """Run a page in an empty folder. Raises `AssertionError` where it does not print what it says."""
+def run_page(page: str, folder: Path, *, is_forked: bool = True) -> None:
+    """Run a page in an empty folder. Raises `AssertionError` where it does not print what it says.
+
+    `acts` forks a process that has the command's modules. A page that kills what it starts needs interpreters instead.
+    """
     bin_folder = folder.parent / "bin"
     bin_folder.mkdir(exist_ok=True)
-    for name, arguments in (("acts", "-m acts_celery "), ("python", "")):
+    acts = f"-S {_FORKED_COMMAND} {forks.server().fileno()}" if is_forked else "-m acts_celery"
+    for name, arguments in (("acts", acts), ("python", "")):
         program = bin_folder / name
-        program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments}"$@"\n', encoding="utf-8")
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {arguments} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
     kept = without_settings()
     environment = {**kept, "PATH": f"{bin_folder}:{os.environ['PATH']}", "LANG": "C.UTF-8", "NO_COLOR": "1"}
@@ -75,7 +81,7 @@ def run_page(page: str, folder: Path) -> None:
             else:
                 assert step.text == _AGAIN, step.text
             workers.close()
-            workers.enter_context(_worker(bin_folder / "acts", environment, folder))
+            workers.enter_context(_worker(environment, folder))
 
 
 def _run(command: str, environment: dict[str, str], folder: Path) -> str:
@@ -92,6 +98,7 @@ def _run(command: str, environment: dict[str, str], folder: Path) -> str:
         text=True,
         timeout=_SECONDS,
         check=False,
+        pass_fds=[forks.server().fileno()],
     )
     found = dict(line.split("=", 1) for line in state.read_text(encoding="utf-8").split("\0") if "=" in line)
     environment |= {name: value for name, value in found.items() if name.startswith("ACTS_")}
@@ -107,15 +114,19 @@ def _pattern(expected: str) -> str:
     return "".join(lines)
 
 
-def _worker(command: Path, environment: dict[str, str], folder: Path) -> ExitStack:
-    """A worker, ready."""
-    stack = ExitStack()
-    ours, theirs = os.pipe()
-    try:
-        arguments = [str(command), "worker", "--processes", "1", "--json"]
-        stack.callback(GuardedProcess(arguments, env=environment, cwd=folder, stdout=theirs).stop)
-    finally:
-        os.close(theirs)
-    with os.fdopen(ours) as announced:
-        assert announced.readline()
-    return stack
+@contextmanager
+def _worker(environment: dict[str, str], folder: Path) -> Iterator[None]:
+    """A worker that is ready; ended when the block is left."""
+    command = ["worker", "--processes", "1", "--json"]
+    with Path(os.devnull).open("rb") as nothing, (folder.parent / "worker.log").open("ab") as log:
+        reading, writing = os.pipe()
+        with os.fdopen(writing, "wb") as out:
+            files = (nothing, out, log)
+            worker = forks.Forked(command, env=environment | {"PYTHONPATH": str(ROOT)}, folder=folder, files=files)
+        with worker, os.fdopen(reading) as announced:
+            try:
+                assert announced.readline()
+                yield
+            finally:
+                worker.terminate()
+                worker.wait(_SECONDS)

@@ -24,7 +24,7 @@ def test_the_drill_comes_to_what_it_says(tmp_path: Path) -> None:
             one.bind(("127.0.0.1", 0))
             page = page.replace(port, str(one.getsockname()[1]))
     try:
-        run_page(page, folder)
+        run_page(page, folder, is_forked=False)
     finally:
         for started in folder.glob("*.pid"):
             with suppress(OSError):  # most have ended, and their numbers may be others' now
