@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Literal, Self
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from pydantic import Field, PrivateAttr, Secret, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    PrivateAttr,
+    Secret,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.config import JsonDict
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from .errors import NotConfigured
 
-# Addresses of brokers and of the log: which are accepted, how they are shown, how one becomes the other.
-#
 # Celery (kombu) and redis-py write the same unix socket differently: ``redis+socket:///path?virtual_host=1``
 # and ``unix:///path?db=1``. TCP addresses are the same for both. A URL may carry a password, so `SecretUrl`
 # shows itself masked wherever it is printed.
@@ -31,6 +43,7 @@ REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel", *CLUSTER_SCHEMES)
 """What the URL of the log may begin with."""
 
 MASK = "***"
+_RESULT_BACKENDS = ("redis", "rediss", "redis+socket", "sentinel", "rpc")
 _PORT = 6_379
 _SENTINEL_PORT = 26_379
 
@@ -68,6 +81,34 @@ class SecretAddress(SecretUrl):
         for parts in _split(self.get_secret_value()):
             yield from (value for _, value in parse_qsl(parts.query))
             yield from (part.partition("=")[2] for part in parts.query.split("&"))
+
+
+def in_clear(secret: SecretStr | Secret[str]) -> str:
+    """Return a secret as it is, to hand on and never to show."""
+    return secret.get_secret_value()
+
+
+def masked(secret: SecretStr | Secret[str]) -> str:
+    """Return a secret fit to be shown."""
+    return str(secret) if isinstance(secret, SecretUrl) else MASK
+
+
+def as_json(value: Any, show: Callable[[SecretStr | Secret[str]], str]) -> Any:
+    """Return the value of a setting as JSON has it, each secret in it as `show` gives it."""
+    match value:
+        case SecretStr() | Secret():
+            return show(value)
+        case BaseModel():
+            return {name: as_json(getattr(value, name), show) for name in type(value).model_fields}
+        case dict():
+            return {key: as_json(item, show) for key, item in value.items()}
+        case tuple():
+            return [as_json(item, show) for item in value]
+        case ByteSize():
+            return int(value)
+        case Decimal():
+            return str(value)
+    return value
 
 
 def _split(urls: str) -> Iterator[SplitResult]:
@@ -160,6 +201,24 @@ def broker_url_of(redis_url: str) -> str:
     return redis_url
 
 
+def check_broker_url(value: SecretUrl) -> SecretUrl:
+    """Return a broker's address as Celery reads it; raise ValueError for a wrong one."""
+    return SecretUrl(check_url(broker_url_of(value.get_secret_value()), schemes=BROKER_SCHEMES))
+
+
+def check_redis_url(value: SecretUrl) -> SecretUrl:
+    """Return the log's address as redis-py reads it; raise ValueError for a wrong one."""
+    url = value.get_secret_value()
+    return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
+
+
+def check_result_backend(value: SecretUrl) -> SecretUrl:
+    """Return a result backend's address; raise ValueError for a scheme by which Celery would import a module."""
+    if (scheme := scheme_of(value.get_secret_value())) not in _RESULT_BACKENDS:
+        raise ValueError(f"a result backend is one of {', '.join(_RESULT_BACKENDS)}, and not {scheme!r}")
+    return value
+
+
 def check_url(url: str, *, schemes: tuple[str, ...]) -> str:
     """Return `url` stripped; raise ValueError saying what is wrong with it, password masked."""
     url = url.strip()
@@ -226,10 +285,8 @@ def plain_hosts(url: str) -> tuple[str, ...]:
     )
 
 
-def check_site(value: str | None) -> str | None:
-    """The address of a web server of ours, without a `/` at its end. Raises ValueError for what is none."""
-    if value is None:
-        return None
+def check_site(value: str) -> str:
+    """Return the address of one of our web servers without a `/` at its end; raise ValueError for a wrong one."""
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("should be http:// or https://, a host, and perhaps a port")
@@ -238,19 +295,48 @@ def check_site(value: str | None) -> str | None:
     return value.rstrip("/")
 
 
+BrokerUrl = Annotated[SecretUrl, AfterValidator(check_broker_url)]
+RedisUrl = Annotated[SecretUrl, AfterValidator(check_redis_url)]
+Site = Annotated[str, AfterValidator(check_site)]
+
 FOUND: Final[JsonDict] = {"found": "any"}
-"""In the metadata of a setting: a `.env` that merely lies in the current folder, such as that of a repository that was
-cloned, may say it. It decides neither what runs, nor where data goes, nor what is written or who may enter.
+"""In the metadata of a setting: a `.env` in the current folder that nobody has named, such as a cloned repository's,
+may set it. It decides neither what runs, nor where data goes, nor what is written or who may enter.
 """
 TIGHTER: Final[JsonDict] = {"found": "lower"}
-"""Likewise, as long as it is not more than the default."""
+"""In the metadata of a setting: such a file may lower it."""
 SECRET: Final[JsonDict] = {"secret": True}
 """In the metadata of a setting: it may hold what must not be shown."""
 
+
+def setting(default: Any, description: str, marks: JsonDict | None = None, **constraints: Any) -> Any:
+    """Declare a setting, with its text in docs/reference.md, and what `FOUND`, `TIGHTER` and `SECRET` say of it."""
+    return Field(default, description=description, json_schema_extra=marks, **constraints)
+
+
+def _split_commas(value: object) -> object:
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
+# pydantic-settings would parse these as JSON; we want `a,b`.
+CommaSeparated = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_commas)]
+
+
+def read_object(value: object) -> object:
+    """Return the object that a text holds as JSON, None for an empty one, and any other value as it is.
+
+    Raises ValueError, without the text, which may hold a key.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except ValueError:
+        raise ValueError("must be JSON: an object") from None
+
+
 ENVIRONMENT_PREFIX = "ACTS_"
 """What the name of every environment variable of ours begins with."""
-
-_RESULT_BACKENDS = ("redis", "rediss", "redis+socket", "sentinel", "rpc")
 
 
 class AddressSettings(BaseSettings):
@@ -269,43 +355,37 @@ class AddressSettings(BaseSettings):
     )
     _is_embedded: bool = PrivateAttr(False)
 
-    broker_url: SecretUrl | None = Field(
+    broker_url: BrokerUrl | None = setting(
         None,
-        description="Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or "
-        "amqps. Unset: `redis_url`. Do not give a password with --broker: all users of the machine can see it.",
-        json_schema_extra=SECRET,
+        "Celery's broker: redis, rediss, redis+socket, sentinel (several joined by ;), amqp or amqps. Unset: "
+        "`redis_url`. Do not give a password with --broker: all users of the machine can see it.",
+        SECRET,
     )
-    redis_url: SecretUrl | None = Field(
+    redis_url: RedisUrl | None = setting(
         None,
-        description="The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset: "
-        "the broker, if that is a Redis.",
-        json_schema_extra=SECRET,
+        "The Redis that holds the log: redis, rediss, unix, or sentinel (several joined by ;). Unset: the broker, if "
+        "that is a Redis.",
+        SECRET,
     )
-    sentinel_master: str = Field(
-        "mymaster", description="The master's name, for sentinel:// addresses.", json_schema_extra=FOUND
+    sentinel_master: str = setting("mymaster", "The master's name, for sentinel:// addresses.", FOUND)
+    sentinel_password: SecretStr | None = setting(
+        None, "The password of the Sentinels, if they have one of their own.", SECRET | FOUND
     )
-    sentinel_password: SecretStr | None = Field(
-        None,
-        description="The password of the Sentinels, if they have one of their own.",
-        json_schema_extra=SECRET | FOUND,
-    )
-    queue_type: Literal["classic", "quorum"] = Field(
+    queue_type: Literal["classic", "quorum"] = setting(
         "classic",
-        description="The type of the queues on a RabbitMQ; `quorum` has them on several of its nodes. Queues that are "
-        "there keep theirs.",
-        json_schema_extra=FOUND,
+        "The type of the queues on a RabbitMQ; `quorum` has them on several of its nodes. Queues that are there keep "
+        "theirs.",
+        FOUND,
     )
-    broker_connections: int = Field(
+    broker_connections: int = setting(
         4,
+        "Connections to the broker on which a worker process publishes and reports, at most; who needs one more "
+        "waits. Those on which it takes tasks come in addition: see docs/capacity.md.",
+        FOUND,
         ge=2,
-        description="Connections to the broker on which a worker process publishes and reports, at most; who needs one "
-        "more waits. Those on which it takes tasks come in addition: see docs/capacity.md.",
-        json_schema_extra=FOUND,
     )
-    result_backend_url: SecretUrl | None = Field(
-        None,
-        description="Celery's result backend, for Celery tasks of your own. acts-celery needs none.",
-        json_schema_extra=SECRET,
+    result_backend_url: Annotated[SecretUrl, AfterValidator(check_result_backend)] | None = setting(
+        None, "Celery's result backend, for Celery tasks of your own. acts-celery needs none.", SECRET
     )
 
     @field_validator("*", mode="before")
@@ -321,29 +401,6 @@ class AddressSettings(BaseSettings):
         if self.queue_type == "quorum" and url is not None and not scheme_of(url).startswith("amqp"):
             raise ValueError(f"{ENVIRONMENT_PREFIX}QUEUE_TYPE: quorum queues are RabbitMQ's: use an amqp:// broker")
         return self
-
-    @field_validator("broker_url")
-    @classmethod
-    def _check_broker_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        if value is None:
-            return None
-        return SecretUrl(check_url(broker_url_of(value.get_secret_value()), schemes=BROKER_SCHEMES))
-
-    @field_validator("result_backend_url")
-    @classmethod
-    def _check_result_backend_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        """Celery would import the module that another scheme names."""
-        if value is not None and (scheme := scheme_of(value.get_secret_value())) not in _RESULT_BACKENDS:
-            raise ValueError(f"a result backend is one of {', '.join(_RESULT_BACKENDS)}, and not {scheme!r}")
-        return value
-
-    @field_validator("redis_url")
-    @classmethod
-    def _check_redis_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        if value is None:
-            return None
-        url = value.get_secret_value()
-        return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
 
     @property
     def effective_broker_url(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import ByteSize, Field
 
-from .addresses import TIGHTER, AddressSettings
+from .addresses import TIGHTER, AddressSettings, setting
 
 Count = Annotated[int, Field(gt=0)]
 Size = Annotated[ByteSize, Field(gt=0)]
@@ -17,99 +17,73 @@ _MIB: Final = 1024 * _KIB
 class LimitSettings(AddressSettings):
     """The limits; a submission's `config` can only lower those that it names."""
 
-    limit_submission_bytes: Size = Field(
-        ByteSize(16 * _MIB), description="Size of one submission, encoded.", json_schema_extra=TIGHTER
+    limit_submission_bytes: Size = setting(ByteSize(16 * _MIB), "Size of one submission, encoded.", TIGHTER)
+    limit_call_bytes: Size = setting(
+        ByteSize(16 * _MIB), "Size of the parameters and scopes of one call together, encoded.", TIGHTER
     )
-    limit_call_bytes: Size = Field(
-        ByteSize(16 * _MIB),
-        description="Size of the parameters and scopes of one call together, encoded.",
-        json_schema_extra=TIGHTER,
-    )
-    limit_containers: Count = Field(
+    limit_containers: Count = setting(
         250_000,
-        description="Objects and lists in one message, in one result, or in the parameters and scopes of one call.",
-        json_schema_extra=TIGHTER,
+        "Objects and lists in one message, in one result, or in the parameters and scopes of one call.",
+        TIGHTER,
     )
-    limit_message_bytes: Size = Field(
-        ByteSize(_MIB), description="Size of one message, encoded.", json_schema_extra=TIGHTER
-    )
-    limit_file_bytes: Size = Field(
+    limit_message_bytes: Size = setting(ByteSize(_MIB), "Size of one message, encoded.", TIGHTER)
+    limit_file_bytes: Size = setting(
         ByteSize(8 * _MIB),
-        description="Size of one file that a model is shown. A request has them in base64, so three quarters of "
+        "Size of one file that a model is shown. A request has them in base64, so three quarters of "
         "`ACTS_LIMIT_CALL_BYTES` are the most for all of them.",
-        json_schema_extra=TIGHTER,
+        TIGHTER,
     )
-    limit_depth: Count = Field(
-        64, description="Nesting of objects and lists in a submission or a result.", json_schema_extra=TIGHTER
-    )
-    limit_calls: Count = Field(
-        1_000_000, description="Calls executed in one run, over all its instances.", json_schema_extra=TIGHTER
-    )
-    limit_solution_calls: Count = Field(
-        1_000_000, description="Calls in one solution or plan.", json_schema_extra=TIGHTER
-    )
-    limit_elements: Count = Field(
-        10_000, description="Elements of the list of one call with `_each`.", json_schema_extra=TIGHTER
-    )
-    limit_messages: Count = Field(
-        1_000_000, description="Messages in one submission's context.", json_schema_extra=TIGHTER
-    )
-    limit_instances: Count = Field(100_000, description="Instances in one run.", json_schema_extra=TIGHTER)
-    limit_schema_work: Count = Field(
+    limit_depth: Count = setting(64, "Nesting of objects and lists in a submission or a result.", TIGHTER)
+    limit_calls: Count = setting(1_000_000, "Calls executed in one run, over all its instances.", TIGHTER)
+    limit_solution_calls: Count = setting(1_000_000, "Calls in one solution or plan.", TIGHTER)
+    limit_elements: Count = setting(10_000, "Elements of the list of one call with `_each`.", TIGHTER)
+    limit_messages: Count = setting(1_000_000, "Messages in one submission's context.", TIGHTER)
+    limit_instances: Count = setting(100_000, "Instances in one run.", TIGHTER)
+    limit_schema_work: Count = setting(
         500_000_000,
-        description="Work to read a submission's schemas and to apply them to its calls. 100,000 are about 1 ms.",
-        json_schema_extra=TIGHTER,
+        "Work to read a submission's schemas and to apply them to its calls. 100,000 are about 1 ms.",
+        TIGHTER,
     )
-    limit_run_bytes: Size = Field(
+    limit_run_bytes: Size = setting(
         ByteSize(256 * _MIB),
-        description="What may be written to the log of one run after its submission. Beyond it the run fails, and "
-        "takes no messages.",
-        json_schema_extra=TIGHTER,
+        "What may be written to the log of one run after its submission. Beyond it the run fails, and takes no "
+        "messages.",
+        TIGHTER,
     )
-    limit_run_schema_work: Count = Field(
+    limit_run_schema_work: Count = setting(
         5_000_000_000,
-        description="Work to apply schemas to the results and parameters of one run. 100,000 are about 1 ms. "
-        "Beyond it the run fails.",
-        json_schema_extra=TIGHTER,
+        "Work to apply schemas to the results and parameters of one run. 100,000 are about 1 ms. Beyond it the run "
+        "fails.",
+        TIGHTER,
     )
-    limit_run_concurrency: Count | None = Field(
-        None,
-        description="Calls of one run at work at a time. Its `config` can only lower it. Unset: no limit.",
-        json_schema_extra=TIGHTER,
+    limit_run_concurrency: Count | None = setting(
+        None, "Calls of one run at work at a time. Its `config` can only lower it. Unset: no limit.", TIGHTER
     )
-    limit_child_depth: Count = Field(5, description="How deep child runs may be nested.", json_schema_extra=TIGHTER)
-    limit_ticks: Count | None = Field(
+    limit_child_depth: Count = setting(5, "How deep child runs may be nested.", TIGHTER)
+    limit_ticks: Count | None = setting(
         None,
-        description="Ticks of one loop, with those added later. Its `config` can only lower it. Unset: what that says, "
-        "or 8.",
-        json_schema_extra=TIGHTER,
+        "Ticks of one loop, with those added later. Its `config` can only lower it. Unset: what that says, or 8.",
+        TIGHTER,
     )
-    limit_loop_calls: Count | None = Field(
-        None,
-        description="Calls that one loop may start. Its `config` can only lower it. Unset: what that says, or 200.",
-        json_schema_extra=TIGHTER,
+    limit_loop_calls: Count | None = setting(
+        None, "Calls that one loop may start. Its `config` can only lower it. Unset: what that says, or 200.", TIGHTER
     )
-    limit_tokens: Count | None = Field(
-        None,
-        description="Tokens that one loop may use. Its `config` can only lower it. Unset: what the `config` says.",
-        json_schema_extra=TIGHTER,
+    limit_tokens: Count | None = setting(
+        None, "Tokens that one loop may use. Its `config` can only lower it. Unset: what the `config` says.", TIGHTER
     )
-    limit_loop_seconds: float | None = Field(
+    limit_loop_seconds: float | None = setting(
         None,
+        "Seconds that one loop may run. Its `config` can only lower it. Unset: what the `config` says.",
+        TIGHTER,
         gt=0,
-        description="Seconds that one loop may run. Its `config` can only lower it. Unset: what the `config` says.",
-        json_schema_extra=TIGHTER,
     )
-    limit_dead_letters: Count = Field(
+    limit_dead_letters: Count = setting(
         10_000,
-        description="Dead letters that are kept: fire-and-forget calls that failed for good. Beyond it the oldest are "
-        "dropped.",
-        json_schema_extra=TIGHTER,
+        "Dead letters that are kept: fire-and-forget calls that failed for good. Beyond it the oldest are dropped.",
+        TIGHTER,
     )
-    limit_attempts: Count = Field(
-        5,
-        description="How often a call begins when its workers die, before it fails as `WorkerLost`. 1: just once.",
-        json_schema_extra=TIGHTER,
+    limit_attempts: Count = setting(
+        5, "How often a call begins when its workers die, before it fails as `WorkerLost`. 1: just once.", TIGHTER
     )
 
 

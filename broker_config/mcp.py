@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
 from . import limits
-from .addresses import MASK, SECRET, check_site, mask_url
+from .addresses import SECRET, CommaSeparated, Site, as_json, in_clear, mask_url, masked, setting
 from .errors import NotConfigured
 from .models import NAME_PATTERN
-from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens
+from .tokens import AccessToken, ActingSettings, Right, checked_tokens, read_tokens
 
 MCP_RIGHTS: Final[tuple[Right, ...]] = ("read", "submit", "decide", "control", "all")
 """What a token of `acts mcp` admits."""
@@ -39,14 +37,14 @@ class McpServer(BaseModel):
     command: str | None = Field(None, min_length=1)
     args: tuple[SecretStr, ...] = ()
     env: dict[str, SecretStr] = {}
-    """What the server's process has beside PATH, HOME and the like: nothing else of the worker's environment."""
+    """What the server's process has besides PATH, HOME and the like: nothing else of the worker's environment."""
     cwd: str | None = None
     url: SecretStr | None = None
     headers: dict[str, SecretStr] = {}
     trusted: bool = False
     """Whether nobody else writes to its results; else they have the source `mcp.NAME` (SPEC R16.1)."""
     timeout_seconds: float = Field(60, gt=0)
-    """Of one attempt of a call."""
+    """How long one attempt of a call may take."""
     retries: int = Field(0, ge=0)
     """Attempts after the first, where the server ended, hung or could not be reached."""
     max_concurrency: int | None = Field(None, gt=0)
@@ -77,12 +75,12 @@ class McpServer(BaseModel):
         return self
 
     def in_clear(self) -> dict[str, object]:
-        """With its secrets in clear."""
-        return {**self._plain(), **self._secrets(SecretStr.get_secret_value)}
+        """Return it as JSON, its secrets in clear."""
+        return dict(as_json(self, in_clear))
 
     def masked(self) -> dict[str, object]:
         """Fit to be shown: of `args`, `env` and `headers` no value, of the address no password and no query."""
-        shown = {**self._plain(), **self._secrets(lambda _: MASK)}
+        shown = as_json(self, masked)
         if self.url is not None:
             shown["url"] = mask_url(self.url.get_secret_value().partition("?")[0])
         return {key: value for key, value in shown.items() if value not in (None, {}, [])}
@@ -96,17 +94,6 @@ class McpServer(BaseModel):
         named = [os.environ.get(name, "") for text in written for name in _VARIABLE.findall(text)]
         # A very short one would also be found where it is none.
         return [one for one in (*named, *kept, parts.query, parts.password or "") if len(one) > limits.MCP_SHORTEST]
-
-    def _plain(self) -> dict[str, object]:
-        return self.model_dump(mode="json", exclude={"args", "env", "url", "headers"})
-
-    def _secrets(self, said: Callable[[SecretStr], str]) -> dict[str, object]:
-        return {
-            "args": [said(one) for one in self.args],
-            "env": {key: said(value) for key, value in self.env.items()},
-            "url": None if self.url is None else said(self.url),
-            "headers": {key: said(value) for key, value in self.headers.items()},
-        }
 
 
 def expanded(text: SecretStr, name: str) -> str:
@@ -122,73 +109,46 @@ def expanded(text: SecretStr, name: str) -> str:
     return _VARIABLE.sub(value, text.get_secret_value())
 
 
+_Servers = dict[Annotated[str, Field(pattern=_SERVER_NAME)], McpServer]
+
+
 class McpSettings(ActingSettings):
-    """The settings that say which MCP servers there are, what of them is admitted, and what an operator says of tools,
-    whoever carries them out.
-    """
+    """The settings of MCP servers: which there are, which tools are admitted, and what an operator says of all tools."""
 
-    mcp: Annotated[dict[Annotated[str, Field(pattern=_SERVER_NAME)], McpServer], NoDecode] = Field(
+    mcp: Annotated[_Servers, NoDecode, BeforeValidator(read_object)] = setting(
         {},
-        description="MCP servers whose tools workers carry out (extra `mcp`), as JSON: "
-        '{"NAME": {"command": …, "args": […], "env": {…}}} or {"NAME": {"url": …, "headers": {…}}}; besides '
-        '"trusted", "timeout_seconds" (60), "retries" (0), "max_concurrency", "stateless", "max_sessions" (16), '
-        '"idle_seconds" (3600), "queue". See mcp.md.',
-        json_schema_extra=SECRET,
+        'MCP servers whose tools workers carry out (extra `mcp`), as JSON: {"NAME": {"command": …, "args": […], '
+        '"env": {…}}} or {"NAME": {"url": …, "headers": {…}}}; besides "trusted", "timeout_seconds" (60), "retries" '
+        '(0), "max_concurrency", "stateless", "max_sessions" (16), "idle_seconds" (3600), "queue". See mcp.md.',
+        SECRET,
     )
-    mcp_admitted: str | None = Field(
+    mcp_admitted: str | None = setting(
         None,
+        "The file of the tools of these servers that are admitted, which `acts mcp admit` writes; workers and clients"
+        " read it. Unset: none is.",
         min_length=1,
-        description="The file of the tools of these servers that are admitted, which `acts mcp admit` writes; workers "
-        "and clients read it. Unset: none is.",
     )
-    trust: str | None = Field(None, min_length=1, description="JSON file of what the operator says of tools: trust.md.")
+    trust: str | None = setting(None, "JSON file of what the operator says of tools: trust.md.", min_length=1)
 
-    mcp_tokens: SecretStr | None = Field(
+    mcp_tokens: Annotated[SecretStr, checked_tokens(MCP_RIGHTS)] | None = setting(
         None,
-        description="Who may use `acts mcp --http`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS: `read`, "
-        "`submit`, `decide`, `control` and `all`, with + between them; every token may read. A token sees the runs "
-        "that were submitted under its name, with `all` every run. Behind a token may stand its limits, as "
+        "Who may use `acts mcp --http`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS: `read`, `submit`, "
+        "`decide`, `control` and `all`, with + between them; every token may read. A token sees the runs that were "
+        "submitted under its name, with `all` every run. Behind a token may stand its limits, as "
         "ann:submit:TOKEN:runs=5+calls=1000+tokens=200000+money=2.50: runs under way, and what those take together "
-        "that it begins on one day (UTC). @FILE reads them from a file. Unset: `acts mcp "
-        "--http` makes a token for its own machine.",
-        json_schema_extra=SECRET,
+        "that it begins on one day (UTC). @FILE reads them from a file. Unset: `acts mcp --http` makes a token for "
+        "its own machine.",
+        SECRET,
     )
-    mcp_delegates: Annotated[tuple[str, ...], NoDecode] = Field(
+    mcp_delegates: CommaSeparated = setting(
         (),
-        description="Delegates that are tools of `acts mcp`, too, separated by commas: registered ones, and request "
-        "definitions of ACTS_DELEGATES.",
+        "Delegates that are tools of `acts mcp`, too, separated by commas: registered ones, and request definitions "
+        "of ACTS_DELEGATES.",
     )
-    mcp_url: str | None = Field(
-        None,
-        description="Where `acts mcp --http` is, as clients see it (http or https): behind a proxy. Unset: where it "
-        "listens.",
+    mcp_url: Site | None = setting(
+        None, "Where `acts mcp --http` is, as clients see it (http or https): behind a proxy. Unset: where it listens."
     )
-
-    @field_validator("mcp_delegates", mode="before")
-    @classmethod
-    def _split_mcp_delegates(cls, value: object) -> object:
-        return [name for part in value.split(",") if (name := part.strip())] if isinstance(value, str) else value
-
-    @field_validator("mcp_tokens")
-    @classmethod
-    def _check_mcp_tokens(cls, value: SecretStr | None) -> SecretStr | None:
-        return check_tokens(value, MCP_RIGHTS)
-
-    @field_validator("mcp_url")
-    @classmethod
-    def _check_mcp_url(cls, value: str | None) -> str | None:
-        return check_site(value)
 
     def read_mcp_tokens(self) -> tuple[AccessToken, ...]:
         """The tokens, read from their file where one is named. Raises `SettingsError`."""
         return read_tokens(self.mcp_tokens, "MCP_TOKENS", MCP_RIGHTS)
-
-    @field_validator("mcp", mode="before")
-    @classmethod
-    def _read_mcp(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return json.loads(value) if value.strip() else {}
-        except ValueError:  # its text may hold a key
-            raise ValueError("must be JSON: an object of names and servers") from None

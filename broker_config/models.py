@@ -6,20 +6,19 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from . import limits
-from .addresses import MASK, SecretAddress, SecretUrl, scheme_of
+from .addresses import MASK, SecretAddress, SecretUrl, as_json, in_clear, masked, read_object, scheme_of
 
 MODEL_PATTERN = r"^[A-Za-z0-9_-]+:.+$"
 """`provider:name`."""
 NAME_PATTERN: Final = r"^[A-Za-z0-9_.-]+$"
 PREFIX_PATTERN: Final = r"^[A-Za-z0-9_.:-]+$"
 VISIBLE_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
-U = TypeVar("U", bound=SecretUrl | None)
 _KEY_NAME: Final = re.compile(r"(?i)passw|pwd|secret|token|credential|key|auth")
 TWO_KEYS = "the address holds a user or password, and {} is set: one request has one of them"
 
@@ -33,19 +32,9 @@ _OWN_KEYS = frozenset(
 """What a request's body gets from the engine, from `config` or from other settings."""
 
 
-def _read_object(value: object) -> object:
-    """The object that a text holds as JSON, else the value as it is. Raises `ValueError`."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else None
-    except ValueError:
-        raise ValueError("must be JSON: an object") from None
-
-
 def _read_extra_body(value: object) -> str | None:
     """The object as JSON text, which can be compared. Raises `ValueError`."""
-    found = _read_object(value)
+    found = read_object(value)
     if found is None:
         return None
     if not isinstance(found, dict):
@@ -70,14 +59,31 @@ class Price(BaseModel):
     input: _Rate
     output: _Rate
     cached: _Rate | None = None
-    """Of the input's tokens that are read from the provider's cache; as `input` where it is not given."""
+    """Price of input tokens that the provider reads from its cache; None: `input`."""
     written: _Rate | None = None
-    """Of the input's tokens that are written to that cache; as `input` where it is not given."""
+    """Price of input tokens that the provider writes to its cache; None: `input`."""
 
 
-OptionalPrice = Annotated[Price | None, BeforeValidator(_read_object)]
+OptionalPrice = Annotated[Price | None, BeforeValidator(read_object)]
 """A price as an object, or as its JSON text."""
 
+
+def _check_base_url(value: SecretAddress) -> SecretAddress:
+    if scheme_of(value.get_secret_value()) not in ("http", "https"):
+        raise ValueError("should begin with http:// or https://, such as http://localhost:11434/v1")
+    return value
+
+
+def _check_api_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value()
+    if fault := next((place for place, each in enumerate(key, start=1) if not "!" <= each <= "~"), None):
+        raise ValueError(f"character {fault} is in no key: give the key itself, as the provider shows it")
+    return value
+
+
+BaseUrl = Annotated[SecretAddress, AfterValidator(_check_base_url)]
+ApiKey = Annotated[SecretStr, AfterValidator(_check_api_key)]
+"""A key that a header of HTTP can carry: visible characters of ASCII."""
 
 Enforce = Literal["auto", "json", "off"]
 ProfileName = Literal["openai", "azure", "anthropic", "compatible", "json", "text"]
@@ -89,8 +95,8 @@ class ConfiguredModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
 
     model: str = Field(pattern=MODEL_PATTERN)
-    base_url: SecretAddress | None = None
-    api_key: SecretStr | None = None
+    base_url: BaseUrl | None = None
+    api_key: ApiKey | None = None
     context_tokens: int | None = Field(None, gt=0)
     """How many tokens it reads at once, its answer included; None where that is not known."""
     max_output_tokens: int | None = Field(None, gt=0)
@@ -108,19 +114,9 @@ class ConfiguredModel(BaseModel):
     wire: Wire = "json"
     """How it is told of tools: in the messages, or as functions of the provider's own tool calling (SPEC R12.6)."""
     pictures: bool | None = None
-    """Whether it is shown the pictures that tools answer; None: where it is asked of OpenAI or Anthropic."""
+    """Whether the model sees pictures that tools return; None: yes for OpenAI and Anthropic."""
     fallbacks: tuple[str, ...] = ()
     """Names of other configured models, asked in this order when this one does not answer."""
-
-    @field_validator("base_url")
-    @classmethod
-    def _check_base_url(cls, value: SecretAddress | None) -> SecretAddress | None:
-        return check_base_url(value)
-
-    @field_validator("api_key")
-    @classmethod
-    def _check_api_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return check_api_key(value)
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -140,16 +136,14 @@ class ConfiguredModel(BaseModel):
 
     @property
     def sees_pictures(self) -> bool:
-        """Whether it is shown the pictures that tools answer."""
+        """Whether the model sees pictures that tools return."""
         if self.pictures is not None:
             return self.pictures
         return self.base_url is None and self.provider in ("openai", "anthropic")
 
     def masked(self) -> dict[str, object]:
-        """Fit to be shown."""
-        base_url = None if self.base_url is None else str(self.base_url)
-        api_key = None if self.api_key is None else MASK
-        return self._with(base_url, api_key) | {"extra_body": masked_body(self.extra_body)}
+        """Return it as JSON, fit to be shown."""
+        return {**as_json(self, masked), "extra_body": masked_body(self.extra_body)}
 
     def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
         """Show nothing that is secret."""
@@ -162,13 +156,8 @@ class ConfiguredModel(BaseModel):
         yield from (self.api_key.get_secret_value(),) if self.api_key is not None else ()
 
     def in_clear(self) -> dict[str, object]:
-        """With its secrets in clear."""
-        base_url = None if self.base_url is None else self.base_url.get_secret_value()
-        return self._with(base_url, None if self.api_key is None else self.api_key.get_secret_value())
-
-    def _with(self, base_url: str | None, api_key: str | None) -> dict[str, object]:
-        """As JSON, with these in place of its secrets."""
-        return {**self.model_dump(mode="json"), "base_url": base_url, "api_key": api_key}
+        """Return it as JSON, its secrets in clear."""
+        return dict(as_json(self, in_clear))
 
 
 def masked_body(extra_body: str | None) -> dict[str, str] | None:
@@ -189,34 +178,9 @@ def secrets_of_body(extra_body: str | None) -> Iterator[str]:
             yield value
 
 
-def check_base_url(value: U) -> U:
-    """The address, which names http or https. Raises `ValueError`."""
-    if value is not None and scheme_of(value.get_secret_value()) not in ("http", "https"):
-        raise ValueError("should begin with http:// or https://, such as http://localhost:11434/v1")
-    return value
-
-
-def check_api_key(value: SecretStr | None) -> SecretStr | None:
-    """The key, which a header of HTTP can carry: visible characters of ASCII. Raises `ValueError`."""
-    key = value.get_secret_value() if value is not None else ""
-    if fault := next((place for place, each in enumerate(key, start=1) if not "!" <= each <= "~"), None):
-        raise ValueError(f"character {fault} is in no key: give the key itself, as the provider shows it")
-    return value
-
-
 def has_credentials(value: SecretUrl | None) -> bool:
     """Whether an address holds a user or a password."""
     return value is not None and "@" in urlsplit(value.get_secret_value()).netloc
-
-
-def read_models(value: object) -> object:
-    """The object that a variable holds as JSON; a value that is none is returned as it is. Raises `ValueError`."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value) if value.strip() else {}
-    except ValueError:  # its text may hold a key
-        raise ValueError("must be JSON: an object of names and models") from None
 
 
 def missing_fallbacks(models: Mapping[str, ConfiguredModel], own: Collection[str]) -> str:

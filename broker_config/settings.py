@@ -15,23 +15,25 @@ from contextlib import suppress
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
 from . import limits
 from .addresses import (
     ENVIRONMENT_PREFIX,
     FOUND,
-    MASK,
-    REDIS_SCHEMES,
     SECRET,
     AddressSettings,
-    SecretAddress,
+    CommaSeparated,
+    RedisUrl,
     SecretUrl,
-    check_site,
-    check_url,
+    Site,
+    as_json,
+    in_clear,
     mask_url,
-    redis_url_of,
+    masked,
+    read_object,
+    setting,
 )
 from .errors import SettingsError
 from .limits import Count, LimitSettings
@@ -42,22 +44,20 @@ from .models import (
     PREFIX_PATTERN,
     TWO_KEYS,
     VISIBLE_PATTERN,
+    ApiKey,
+    BaseUrl,
     ConfiguredModel,
     Enforce,
     ExtraBody,
     OptionalPrice,
-    Price,
     ProfileName,
     Wire,
-    check_api_key,
-    check_base_url,
     has_credentials,
     masked_body,
     missing_fallbacks,
-    read_models,
     secrets_of_body,
 )
-from .tokens import AccessToken, ActingSettings, Right, check_tokens, read_tokens, signing_key
+from .tokens import AccessToken, ActingSettings, Right, check_signing_key, checked_tokens, read_tokens
 
 # The settings of `acts ui`: who may look at runs and decide in them, and where their pages are.
 
@@ -70,46 +70,26 @@ UI_RIGHTS: Final[tuple[Right, ...]] = (*LOCAL_RIGHTS, "own")
 class UiSettings(ActingSettings):
     """The settings of `acts ui`."""
 
-    ui_tokens: SecretStr | None = Field(
+    ui_tokens: Annotated[SecretStr, checked_tokens(UI_RIGHTS)] | None = setting(
         None,
-        description="Who may open the pages of `acts ui`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS are "
-        "`read`, `decide`, `control` and `own`, with + between them; every token may read, with `own` only the runs "
-        "of that name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a "
-        "file. Unset: `acts ui` makes a token for its own machine.",
-        json_schema_extra=SECRET,
+        "Who may open the pages of `acts ui`: NAME:RIGHTS:TOKEN, separated by commas or lines. RIGHTS are `read`, "
+        "`decide`, `control` and `own`, with + between them; every token may read, with `own` only the runs of that "
+        "name. The audit trail has the name. Limits may follow, see ACTS_MCP_TOKENS. @FILE reads them from a file. "
+        "Unset: `acts ui` makes a token for its own machine.",
+        SECRET,
     )
-    ui_redis_url: SecretUrl | None = Field(
+    ui_redis_url: RedisUrl | None = setting(
         None,
-        description="The Redis that `acts ui` reads runs from, such as a replica of the log; what it writes goes to "
-        "the log. Unset: the log.",
-        json_schema_extra=SECRET,
+        "The Redis that `acts ui` reads runs from, such as a replica of the log; what it writes goes to the log. "
+        "Unset: the log.",
+        SECRET,
     )
-    ui_url: str | None = Field(
+    ui_url: Site | None = setting(
         None,
-        description="Where the pages of `acts ui` are, as a browser sees them (http or https): behind a proxy, and "
-        "for links to them. Unset: where it listens.",
+        "Where the pages of `acts ui` are, as a browser sees them (http or https): behind a proxy, and for links to "
+        "them. Unset: where it listens.",
     )
-    ui_viewers: int = Field(
-        100, gt=0, description="How many pages of `acts ui` may follow runs at a time.", json_schema_extra=FOUND
-    )
-
-    @field_validator("ui_tokens")
-    @classmethod
-    def _check_ui_tokens(cls, value: SecretStr | None) -> SecretStr | None:
-        return check_tokens(value, UI_RIGHTS)
-
-    @field_validator("ui_redis_url")
-    @classmethod
-    def _check_ui_redis_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        if value is None:
-            return None
-        url = value.get_secret_value()
-        return SecretUrl(check_url(redis_url_of(url) or url, schemes=REDIS_SCHEMES))
-
-    @field_validator("ui_url")
-    @classmethod
-    def _check_ui_url(cls, value: str | None) -> str | None:
-        return check_site(value)
+    ui_viewers: int = setting(100, "How many pages of `acts ui` may follow runs at a time.", FOUND, gt=0)
 
     @property
     def for_reading(self) -> Self:
@@ -127,255 +107,188 @@ class UiSettings(ActingSettings):
 class WatchingSettings(AddressSettings):
     """The settings that say what workers show of themselves, and where."""
 
-    send_events: bool = Field(
-        True, description="Send Celery's task events. Flower and exporters read them.", json_schema_extra=FOUND
+    send_events: bool = setting(True, "Send Celery's task events. Flower and exporters read them.", FOUND)
+    health_folder: str | None = setting(
+        None, "Folder in which each worker of this machine writes its state for `acts health`. Unset: none."
     )
-    health_folder: str | None = Field(
+    metrics_port: int | None = setting(
         None,
-        description="Folder in which each worker of this machine writes its state for `acts health`. Unset: none.",
-    )
-    metrics_port: int | None = Field(
-        None,
+        "Port on which a worker shows the figures of its process to Prometheus (extra `metrics`); of several "
+        "processes each takes the next one. Unset: none are kept.",
         gt=0,
         lt=65_536,
-        description="Port on which a worker shows the figures of its process to Prometheus (extra `metrics`); of "
-        "several processes each takes the next one. Unset: none are kept.",
     )
-    metrics_host: str = Field(
+    metrics_host: str = setting(
         "127.0.0.1",
+        "Address on which it listens, and `acts metrics` too. Whoever reaches it reads the names of tools, queues and"
+        " models.",
         min_length=1,
-        description="Address on which it listens, and `acts metrics` too. Whoever reaches it reads the names of tools, "
-        "queues and models.",
     )
 
 
 DEFAULT_PREFIX = "acts"
 
-# pydantic-settings would parse these as JSON; we want `a,b`.
-CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 QueueName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=200)]
 
 
 class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
     """The settings of one process, frozen; the module's text tells names and precedence."""
 
-    activities: CommaSeparated = Field(
-        (), description="Modules or .py files that register activities and delegates, separated by commas."
+    activities: CommaSeparated = setting(
+        (), "Modules or .py files that register activities and delegates, separated by commas."
     )
-    delegates: CommaSeparated = Field(
+    delegates: CommaSeparated = setting(
         (),
-        description="Folders, and web addresses (http, https), below which calls may name request definitions (JSON), "
-        "separated by commas.",
+        "Folders, and web addresses (http, https), below which calls may name request definitions (JSON), separated "
+        "by commas.",
     )
-    allow: CommaSeparated = Field(
+    allow: CommaSeparated = setting(
         (),
-        description="The only activities and delegates in code that a worker carries out, separated by commas. "
-        "Unset: all that are registered.",
-        json_schema_extra=FOUND,
+        "The only activities and delegates in code that a worker carries out, separated by commas. Unset: all that "
+        "are registered.",
+        FOUND,
     )
 
-    log_format: Literal["text", "json"] = Field(
+    log_format: Literal["text", "json"] = setting(
         "text",
-        description="How a worker writes its log: `text`, lines for people; `json`, one JSON document a line, with "
-        "run, instance, call, attempt and trace.",
-        json_schema_extra=FOUND,
+        "How a worker writes its log: `text`, lines for people; `json`, one JSON document a line, with run, instance,"
+        " call, attempt and trace.",
+        FOUND,
     )
-    actor: str | None = Field(
+    actor: str | None = setting(
         None,
+        "Who submits and steers runs, for the audit trail (`acts log --audit`). Unset: the system's user.",
         pattern=VISIBLE_PATTERN,
         max_length=200,
-        description="Who submits and steers runs, for the audit trail (`acts log --audit`). Unset: the system's user.",
     )
-    model: str | None = Field(
+    model: str | None = setting(
         None,
+        "The model that is asked if no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, or one "
+        "registered with @model.",
         pattern=MODEL_PATTERN,
-        description="The model that is asked if no other is named: openai:NAME, anthropic:NAME, scripted:FILE.json, "
-        "or one registered with @model.",
     )
-    model_base_url: SecretAddress | None = Field(
+    model_base_url: BaseUrl | None = setting(
+        None, "The address where that model is asked: any OpenAI-compatible endpoint. Unset: its provider's.", SECRET
+    )
+    model_api_key: ApiKey | None = setting(None, "The API key of that model.", SECRET | FOUND)
+    model_context_tokens: int | None = setting(
         None,
-        description="The address where that model is asked: any OpenAI-compatible endpoint. Unset: its provider's.",
-        json_schema_extra=SECRET,
-    )
-    model_api_key: SecretStr | None = Field(
-        None, description="The API key of that model.", json_schema_extra=SECRET | FOUND
-    )
-    model_context_tokens: int | None = Field(
-        None,
+        "How many tokens that model can read in one request. A request that cannot fit is not sent; the worker's log "
+        "warns of one that may not.",
+        FOUND,
         gt=0,
-        description="How many tokens that model can read in one request. A request that cannot fit is not sent; the "
-        "worker's log warns of one that may not.",
-        json_schema_extra=FOUND,
     )
-    model_max_output_tokens: int | None = Field(
+    model_max_output_tokens: int | None = setting(
         None,
+        "How many tokens an answer of it may have, unless `config.max_output_tokens` says it. Unset: 4096.",
+        FOUND,
         gt=0,
-        description="How many tokens an answer of it may have, unless `config.max_output_tokens` says it. Unset: 4096.",
-        json_schema_extra=FOUND,
     )
-    model_price: Annotated[OptionalPrice, NoDecode] = Field(
+    model_price: Annotated[OptionalPrice, NoDecode] = setting(
         None,
-        description="What that model costs, in US dollars for a million tokens, as JSON: "
-        '{"input": 2.5, "output": 10, "cached": 1.25, "written": 2.5}. Unset: as the list of prices has it that comes '
-        "with the extras `openai` and `anthropic`.",
-        json_schema_extra=FOUND,
+        'What that model costs, in US dollars for a million tokens, as JSON: {"input": 2.5, "output": 10, "cached": '
+        '1.25, "written": 2.5}. Unset: as the list of prices has it that comes with the extras `openai` and '
+        "`anthropic`.",
+        FOUND,
     )
-    model_extra_body: Annotated[ExtraBody, NoDecode] = Field(
-        None,
-        description='What the requests to that model have besides, as JSON: {"top_k": 40}.',
-        json_schema_extra=SECRET,
+    model_extra_body: Annotated[ExtraBody, NoDecode] = setting(
+        None, 'What the requests to that model have besides, as JSON: {"top_k": 40}.', SECRET
     )
-    model_recording: str | None = Field(
+    model_recording: str | None = setting(
         None,
+        "A file that keeps the answers of that model by what was asked (JSON lines): what is in it is not asked "
+        "again. ACTS_MODEL=scripted:FILE gives them without the model.",
         min_length=1,
-        description="A file that keeps the answers of that model by what was asked (JSON lines): what is in it is not "
-        "asked again. ACTS_MODEL=scripted:FILE gives them without the model.",
     )
-    model_enforce: Enforce = Field(
+    model_enforce: Enforce = setting(
         "auto",
-        description="What that model's provider is told to enforce: `auto`, as much of the answer's schema as it can; "
-        "`json`, JSON of any shape; `off`, nothing.",
-        json_schema_extra=FOUND,
+        "What that model's provider is told to enforce: `auto`, as much of the answer's schema as it can; `json`, "
+        "JSON of any shape; `off`, nothing.",
+        FOUND,
     )
-    model_profile: ProfileName | None = Field(
+    model_profile: ProfileName | None = setting(
         None,
-        description="Whose rules hold for what it enforces: openai, azure, anthropic, compatible, json or text. Unset: "
-        "those of its host.",
-        json_schema_extra=FOUND,
+        "Whose rules hold for what it enforces: openai, azure, anthropic, compatible, json or text. Unset: those of "
+        "its host.",
+        FOUND,
     )
-    model_wire: Wire = Field(
+    model_wire: Wire = setting(
         "json",
-        description="How that model is told of tools, and calls them: `json`, in messages and in one JSON object; "
-        "`tools`, as functions of the provider's own tool calling.",
-        json_schema_extra=FOUND,
+        "How that model is told of tools, and calls them: `json`, in messages and in one JSON object; `tools`, as "
+        "functions of the provider's own tool calling.",
+        FOUND,
     )
-    model_pictures: bool | None = Field(
-        None, description="Whether it sees pictures of tools. Unset: if of OpenAI or Anthropic", json_schema_extra=FOUND
+    model_pictures: bool | None = setting(
+        None, "Whether it sees pictures of tools. Unset: if of OpenAI or Anthropic", FOUND
     )
-    model_fallbacks: CommaSeparated = Field(
-        (),
-        description="Models of `models` to ask, in this order, when that model does not answer; separated by commas.",
+    model_fallbacks: CommaSeparated = setting(
+        (), "Models of `models` to ask, in this order, when that model does not answer; separated by commas."
     )
-    models: Annotated[dict[str, ConfiguredModel], NoDecode] = Field(
+    models: Annotated[dict[str, ConfiguredModel], NoDecode, BeforeValidator(read_object)] = setting(
         {},
-        description="Further models that a `config.model` may name, as JSON: "
-        '{"NAME": {"model": "openai:…", "base_url": …, "api_key": …, "context_tokens": …, "max_output_tokens": …, '
-        '"price": …, "extra_body": …, "recording": …, "enforce": …, "profile": …, "fallbacks": ["NAME"]}}.',
-        json_schema_extra=SECRET,
+        'Further models that a `config.model` may name, as JSON: {"NAME": {"model": "openai:…", "base_url": …, '
+        '"api_key": …, "context_tokens": …, "max_output_tokens": …, "price": …, "extra_body": …, "recording": …, '
+        '"enforce": …, "profile": …, "fallbacks": ["NAME"]}}.',
+        SECRET,
     )
-    model_request_seconds: float = Field(
+    model_request_seconds: float = setting(
         300,
+        "Seconds that a request to a model may take, with its retries. A `config` can only shorten it.",
+        FOUND,
         gt=0,
-        description="Seconds that a request to a model may take, with its retries. A `config` can only shorten it.",
-        json_schema_extra=FOUND,
     )
-    strict_meta: bool = Field(
+    strict_meta: bool = setting(
         False,
-        description="`additionalProperties: false` in a tool's schema also refuses meta-properties that it does not "
-        "name (SPEC R4.1).",
-        json_schema_extra=FOUND,
+        "`additionalProperties: false` in a tool's schema also refuses meta-properties that it does not name (SPEC "
+        "R4.1).",
+        FOUND,
     )
 
-    hold_webhook_url: SecretStr | None = Field(
+    hold_webhook_url: SecretStr | None = setting(
         None,
-        description="Address (http, https) to which workers POST each call that is held for a person (SPEC R14), as "
-        "JSON. Unset: none.",
-        json_schema_extra=SECRET,
+        "Address (http, https) to which workers POST each call that is held for a person (SPEC R14), as JSON. Unset: "
+        "none.",
+        SECRET,
     )
-    hold_webhook_secret: SecretStr | None = Field(
+    hold_webhook_secret: Annotated[SecretStr, AfterValidator(check_signing_key)] | None = setting(
         None,
-        description="The secret that signs these requests (HMAC-SHA256, as in Standard Webhooks): whsec_ and base64, "
-        "or any text; at least 16 bytes.",
-        json_schema_extra=SECRET,
+        "The secret that signs these requests (HMAC-SHA256, as in Standard Webhooks): whsec_ and base64, or any text;"
+        " at least 16 bytes.",
+        SECRET,
     )
 
-    key_prefix: str = Field(
+    key_prefix: str = setting(
         DEFAULT_PREFIX,
+        "The first part of all names in Redis; of names of the broker only if it is not the default.",
+        FOUND,
         pattern=PREFIX_PATTERN,
-        description="The first part of all names in Redis; of names of the broker only if it is not the default.",
-        json_schema_extra=FOUND,
     )
-    retention_seconds: Count = Field(
-        7 * 86_400, description="Seconds for which a run that has ended is kept.", json_schema_extra=FOUND
-    )
-    queue_instances: QueueName = Field(
-        "instances", description="Queue of the tasks that read and write the log.", json_schema_extra=FOUND
-    )
-    queue_delegates: QueueName = Field(
-        "delegates", description="Queue of the delegates (SPEC R9).", json_schema_extra=FOUND
-    )
-    queue_background: QueueName = Field(
-        "background", description="Queue of the fire-and-forget calls (SPEC R5).", json_schema_extra=FOUND
-    )
-    queue_reports: QueueName = Field(
-        "reports",
-        description="Queue of the heartbeats of calls at work outside of the log's workers.",
-        json_schema_extra=FOUND,
+    retention_seconds: Count = setting(7 * 86_400, "Seconds for which a run that has ended is kept.", FOUND)
+    queue_instances: QueueName = setting("instances", "Queue of the tasks that read and write the log.", FOUND)
+    queue_delegates: QueueName = setting("delegates", "Queue of the delegates (SPEC R9).", FOUND)
+    queue_background: QueueName = setting("background", "Queue of the fire-and-forget calls (SPEC R5).", FOUND)
+    queue_reports: QueueName = setting(
+        "reports", "Queue of the heartbeats of calls at work outside of the log's workers.", FOUND
     )
 
-    publish_window: Count = Field(
-        500,
-        description="How many tasks of one run lie in the queue at a time. Its other instances follow as these begin.",
-        json_schema_extra=FOUND,
+    publish_window: Count = setting(
+        500, "How many tasks of one run lie in the queue at a time. Its other instances follow as these begin.", FOUND
     )
-    concurrency: Count = Field(
-        256, description="How many tasks one worker process carries out at a time.", json_schema_extra=FOUND
+    concurrency: Count = setting(256, "How many tasks one worker process carries out at a time.", FOUND)
+    lease_seconds: float = setting(
+        6, "Seconds without a heartbeat after which a call counts as lost and is published again.", FOUND, gt=0
     )
-    lease_seconds: float = Field(
-        6,
-        gt=0,
-        description="Seconds without a heartbeat after which a call counts as lost and is published again.",
-        json_schema_extra=FOUND,
+    contract_wait_seconds: float = setting(
+        600, "Seconds for which a call waits for code that admits it (SPEC R17.3). Then it fails.", FOUND, ge=0
     )
-    contract_wait_seconds: float = Field(
-        600,
-        ge=0,
-        description="Seconds for which a call waits for code that admits it (SPEC R17.3). Then it fails.",
-        json_schema_extra=FOUND,
+    sweep_interval_seconds: float = setting(1, "Seconds between two searches of a worker for lost calls.", FOUND, gt=0)
+    stop_seconds: float = setting(
+        50, "How long SIGTERM waits for the calls at work. Those that are left then begin again elsewhere.", FOUND, gt=0
     )
-    sweep_interval_seconds: float = Field(
-        1, gt=0, description="Seconds between two searches of a worker for lost calls.", json_schema_extra=FOUND
-    )
-    stop_seconds: float = Field(
-        50,
-        gt=0,
-        description="How long SIGTERM waits for the calls at work. Those that are left then begin again elsewhere.",
-        json_schema_extra=FOUND,
-    )
-    remote_control: bool = Field(
+    remote_control: bool = setting(
         False,
-        description="Obey the commands of `celery control` that change a worker. Any client of the broker can "
-        "then stop workers.",
+        "Obey the commands of `celery control` that change a worker. Any client of the broker can then stop workers.",
     )
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _read_models(cls, value: object) -> object:
-        return read_models(value)
-
-    @field_validator("activities", "delegates", "allow", "model_fallbacks", mode="before")
-    @classmethod
-    def _split_commas(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
-
-    @field_validator("model_base_url")
-    @classmethod
-    def _check_model_base_url(cls, value: SecretUrl | None) -> SecretUrl | None:
-        return check_base_url(value)
-
-    @field_validator("model_api_key")
-    @classmethod
-    def _check_model_api_key(cls, value: SecretStr | None) -> SecretStr | None:
-        return check_api_key(value)
-
-    @field_validator("hold_webhook_secret")
-    @classmethod
-    def _check_hold_webhook_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            signing_key(value.get_secret_value())
-        return value
 
     @model_validator(mode="after")
     def _check_hold_webhook(self) -> Self:
@@ -418,42 +331,15 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         """The model that is asked where no other is named."""
         if self.model is None:
             return None
-        return ConfiguredModel(
-            model=self.model,
-            base_url=self.model_base_url,
-            api_key=self.model_api_key,
-            context_tokens=self.model_context_tokens,
-            max_output_tokens=self.model_max_output_tokens,
-            price=self.model_price,
-            extra_body=self.model_extra_body,
-            recording=self.model_recording,
-            enforce=self.model_enforce,
-            profile=self.model_profile,
-            wire=self.model_wire,
-            pictures=self.model_pictures,
-            fallbacks=self.model_fallbacks,
-        )
+        own = {name: getattr(self, f"model_{name}") for name in ConfiguredModel.model_fields if name != "model"}
+        return ConfiguredModel(model=self.model, **own)
 
     def masked(self) -> dict[str, object]:
         """Return every setting by name, fit to be shown: no password or key, addresses as in effect."""
-        shown: dict[str, object] = {}
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, SecretStr):
-                value = MASK
-            elif name == "model_extra_body":
-                value = masked_body(self.model_extra_body)
-            elif isinstance(value, SecretUrl):
-                value = str(value)
-            elif isinstance(value, tuple):
-                value = list(value)
-            elif isinstance(value, dict):
-                value = {key: one.masked() for key, one in value.items()}
-            elif isinstance(value, Price):
-                value = value.model_dump(mode="json")
-            elif isinstance(value, ByteSize):
-                value = int(value)
-            shown[name] = value
+        shown: dict[str, object] = {name: as_json(getattr(self, name), masked) for name in type(self).model_fields}
+        shown["model_extra_body"] = masked_body(self.model_extra_body)
+        for name, several in (("models", self.models), ("mcp", self.mcp)):
+            shown[name] = {key: one.masked() for key, one in several.items()}
         for name, url in (("broker_url", self.effective_broker_url), ("redis_url", self.effective_redis_url)):
             shown[name] = None if url is None else mask_url(url)
         return shown
@@ -486,16 +372,10 @@ class Settings(UiSettings, WatchingSettings, McpSettings, LimitSettings):
         """
         variables: dict[str, str] = {}
         for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, SecretStr | SecretUrl):
-                value = value.get_secret_value()
-            elif isinstance(value, tuple):
+            value = as_json(getattr(self, name), in_clear)
+            if isinstance(value, list):
                 value = ",".join(value)
             elif isinstance(value, dict):
-                value = json.dumps({key: one.in_clear() for key, one in value.items()}) if value else None
-            elif isinstance(value, ByteSize):
-                value = int(value)
-            elif isinstance(value, Price):
-                value = value.model_dump_json()
+                value = json.dumps(value) if value else None
             variables[ENVIRONMENT_PREFIX + name.upper()] = "" if value is None else str(value)
         return variables

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, Self, cast
 
-from pydantic import PrivateAttr, SecretStr
+from pydantic import AfterValidator, PrivateAttr, SecretStr
 
 from .addresses import ENVIRONMENT_PREFIX, AddressSettings
 from .errors import SettingsError
@@ -44,16 +44,16 @@ class TokenLimits:
     """What somebody may have under way, and take on one day (UTC); None is no limit."""
 
     runs: int | None = None
-    """Under way at a time."""
+    """Runs under way at a time."""
     calls: int | None = None
-    """In the runs that were begun on that day, and so are tokens and money."""
+    """Calls in the runs that were started on that day; `tokens` and `money` are counted likewise."""
     tokens: int | None = None
     money: Decimal | None = None
-    """In US dollars."""
+    """US dollars."""
 
     @property
     def are_of_a_day(self) -> bool:
-        """Whether it takes what was begun today to know them."""
+        """Whether some of the limits count what was started today."""
         return (self.calls, self.tokens, self.money) != (None, None, None)
 
 
@@ -70,18 +70,18 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """A token: whom it admits, and with which rights. Every token may read."""
+    """A token: who it admits, and with which rights. Every token may read."""
 
     name: str
     rights: frozenset[Right]
     text: str = field(repr=False)
     limits: TokenLimits = NO_LIMITS
     is_named: bool = True
-    """Whether a setting has it; one that a server makes for whoever has started it shows nothing of who that is."""
+    """Whether a setting names it; a token that a server makes at its start identifies nobody."""
 
     @property
     def identity(self) -> Identity | None:
-        """Who has shown it; None where it says nothing of that."""
+        """Who shows it; None for a token that identifies nobody."""
         return Identity(self.name, self.limits) if self.is_named else None
 
 
@@ -96,19 +96,21 @@ class ActingSettings(AddressSettings):
         return self._identity
 
     def acting_for(self, name: str, identity: Identity | None) -> Self:
-        """The same settings for what a server does for somebody who has entered: under a name, and as who a token has
-        shown.
-        """
+        """Return the settings under which a server acts for somebody, by name and by what their token proves."""
         acting = self.model_copy(update={"actor": name})
         acting._identity = identity
         return acting
 
 
-def check_tokens(setting: SecretStr | None, rights: Sequence[Right]) -> SecretStr | None:
-    """Raise ValueError for a setting whose tokens cannot be read; a file is not looked at."""
-    if setting is not None and not setting.get_secret_value().startswith(_FILE):
-        _read(setting.get_secret_value(), rights)
-    return setting
+def checked_tokens(rights: Sequence[Right]) -> AfterValidator:
+    """Return what refuses a setting whose tokens cannot be read, or have other rights; it does not read a file."""
+
+    def check(setting: SecretStr) -> SecretStr:
+        if not setting.get_secret_value().startswith(_FILE):
+            _read(setting.get_secret_value(), rights)
+        return setting
+
+    return AfterValidator(check)
 
 
 def read_tokens(setting: SecretStr | None, name: str, rights: Sequence[Right]) -> tuple[AccessToken, ...]:
@@ -170,6 +172,12 @@ def _limits(text: str, where: str) -> TokenLimits:
 # The key that requests to a web hook are signed with, as Standard Webhooks has it.
 
 _PREFIX: Final = "whsec_"
+
+
+def check_signing_key(secret: SecretStr) -> SecretStr:
+    """Return a secret that a key can be made of. Raises `ValueError` as `signing_key` does."""
+    signing_key(secret.get_secret_value())
+    return secret
 
 
 def signing_key(secret: str) -> bytes:

@@ -48,7 +48,7 @@ def test_the_help_of_the_pages_takes_neither_their_server_nor_their_extra() -> N
 
 
 def test_what_supervises_workers_loads_no_library_of_theirs() -> None:
-    code = "import sys, acts_celery.worker.cli.supervisor, acts_celery.__main__; print(*sys.modules)"
+    code = "import sys, acts_celery.worker.cli.worker, acts_celery.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = packages(done.stdout)
     assert "asyncio" in loaded

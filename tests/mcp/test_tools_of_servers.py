@@ -24,7 +24,7 @@ from acts_celery import Client, LocalClient, Run, WorkerError, local
 from acts_celery.broker_config import EmbeddedServer, McpServer, SettingsError, load
 from acts_celery.protocol import Rejected
 from acts_celery.worker.broker.messages import pack
-from acts_celery.worker.cli.mcp import listed, mcp
+from acts_celery.worker.cli.serving import listed, mcp
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.registry.mcp_tools import Declaration, admit, read_admitted, register_tools, standings
 from acts_celery.worker.runner.application import make_client_application

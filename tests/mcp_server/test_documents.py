@@ -21,7 +21,7 @@ from mcp import MCPError
 
 from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer
-from acts_celery.worker.cli.mcp import mcp
+from acts_celery.worker.cli.serving import mcp
 from acts_celery.worker.errors import BadQuery
 from acts_celery.worker.limits import DOCUMENTS_SMALL_BYTES
 from acts_celery.worker.mcp.documents import Documents

@@ -27,7 +27,8 @@ from acts_celery.protocol import Rejected
 from acts_celery.worker.agent import asking
 from acts_celery.worker.agent.asking import Models, verify_fits, verify_models
 from acts_celery.worker.backoff import Backoff
-from acts_celery.worker.cli.doctor_layers import Layer, examine_models
+from acts_celery.worker.cli.doctor_layers import Layer
+from acts_celery.worker.cli.doctor_layers import examined as looked_at
 from acts_celery.worker.registry.activities import RegisteredModel, Registry
 from acts_celery.worker.registry.models import ModelRequest, ignore
 from acts_celery.worker.runner.checking import Checker
@@ -397,7 +398,7 @@ LIST = Reply([json.dumps({"object": "list", "data": [{"id": "m"}, {"id": "n"}]})
 
 
 def examined(**settings: Any) -> Layer:
-    return examine_models(load(env_file=None, **settings))
+    return looked_at("models", load(env_file=None, **settings))
 
 
 @pytest.mark.parametrize(

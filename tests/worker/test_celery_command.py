@@ -22,7 +22,7 @@ from kombu import Connection, Queue
 from acts_celery import ActivitiesError
 from acts_celery.broker_config import EmbeddedServer, load
 from acts_celery.worker.broker.consumer import outlive_channel
-from acts_celery.worker.cli.doctor_layers import examine_servers
+from acts_celery.worker.cli.doctor_layers import examine_backend
 from acts_celery.worker.cli.worker import _quotas, usable_processors
 from acts_celery.worker.registry.activities import Registry
 from acts_celery.worker.runner.application import make_application
@@ -157,7 +157,7 @@ def test_an_error_of_the_consumer_has_a_traceback_and_a_count_and_the_doctor_tel
         heard(mine, "in handle")
         sender.send_task("shop.nowhere", [], queue="shop", serializer="msgpack")
         heard(mine, "shop.nowhere")
-        (workers,) = [layer for layer in examine_servers(mine.settings) if layer.layer == "workers"]
+        (workers,) = [layer for layer in examine_backend(mine.settings) if layer.layer == "workers"]
     assert not workers.ok
     assert "failed to take 1 task" in workers.detail
     assert "refused 1 messages" in workers.detail
@@ -356,10 +356,10 @@ def test_two_processes_get_along_on_a_server_that_takes_few_connections(tmp_path
         with backend.worker("--processes", "2"):
             runs = [backend.client.submit(context, {"calls": calls}) for _ in range(5)]
             assert [backend.wait(run.id).status for run in runs] == ["completed"] * 5
-        (broker,) = (layer for layer in examine_servers(settings) if layer.layer == "broker")
+        (broker,) = (layer for layer in examine_backend(settings) if layer.layer == "broker")
         assert "connections" not in broker.detail
         backend.redis.config_set("maxclients", few := int(backend.redis.info("clients")["connected_clients"]) + 2)
-        (broker,) = (layer for layer in examine_servers(settings) if layer.layer == "broker")
+        (broker,) = (layer for layer in examine_backend(settings) if layer.layer == "broker")
         assert f"of its {few} connections are in use" in broker.detail
     finally:
         server.stop()

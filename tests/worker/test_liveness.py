@@ -26,7 +26,7 @@ from acts_celery.protocol import Limits
 from acts_celery.worker.broker.attempts import Attempt, CallId
 from acts_celery.worker.broker.consumer import Publisher
 from acts_celery.worker.broker.messages import ActivityCall, AttemptRef, Report, TaskMessage, lane_task, pack_message
-from acts_celery.worker.cli.doctor_layers import examine_servers
+from acts_celery.worker.cli.doctor_layers import examine_backend
 from acts_celery.worker.recovery.heartbeats import Heartbeat, Presence, ReportQueue
 from acts_celery.worker.recovery.sidecar import LoopWatchdog
 from acts_celery.worker.registry.activities import Policy
@@ -287,7 +287,7 @@ def test_a_call_that_keeps_the_interpreters_lock_is_begun_once_and_so_is_what_wa
                 assert (waiting["call"], waiting["for"]) == ("0", "worker")
                 assert f"process {holder}" in waiting["reason"]
             if where == "in line":
-                told = [layer.detail for layer in examine_servers(backend.settings) if layer.layer == "runs"]
+                told = [layer.detail for layer in examine_backend(backend.settings) if layer.layer == "runs"]
                 assert f"process {holder}" in told[0]
         assert meeting.take(f"kept:{name}") == holder
         assert backend.wait(run.id).status == "completed"

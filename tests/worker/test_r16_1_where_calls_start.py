@@ -24,7 +24,7 @@ from acts_celery.protocol.calls.trust import OperatorTrust, ToolTrust, tool_trus
 from acts_celery.protocol.engine.events import Wrote, relabelled
 from acts_celery.protocol.state.fold import Fold
 from acts_celery.protocol.state.labels import TRUSTED, marks_of
-from acts_celery.worker.cli.doctor_layers import examine_operator
+from acts_celery.worker.cli.doctor_layers import examined
 from acts_celery.worker.cli.people import held_lines
 from acts_celery.worker.client.call_results import await_background
 from acts_celery.worker.registry.activities import Registry, registry
@@ -529,7 +529,7 @@ def test_r16_1_the_operator_takes_nothing_away_and_the_doctor_says_what_counts(t
             context = [{"type": "input", "page": "x", "_trust": ["web"]}]
             found = checker.check({"context": context, "solution": {"calls": calls}}).findings
             assert [finding.code for finding in found] == ["ACT601"], name
-    (layer,) = examine_operator(settings)
+    layer = examined("trust", settings)
     assert layer.ok
     for text in ("speaks of 'gong'", "does not call 'note' content", "calls 'by' of 'ring_twice' content"):
         assert text in layer.detail, text

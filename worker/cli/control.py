@@ -14,7 +14,6 @@ import click
 
 from .. import limits
 from ..actions import ACTIONS
-from .inspect import at_option, message_id, print_status
 from .options import (
     REJECTED,
     RUN,
@@ -32,6 +31,7 @@ from .options import (
     print_undone,
 )
 from .output import confirmed, counted, escaped, print_text, size_words, span, status_word, tell, value_lines
+from .runs import at_option, message_id, print_status
 from .source import read_amendment, read_submission
 
 if TYPE_CHECKING:

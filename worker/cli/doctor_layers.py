@@ -13,7 +13,7 @@ import sys
 import time
 import timeit
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # A layer: what `acts doctor` says of one thing between a submission and its result.
 
 LONGEST_ERROR: Final = 200
-"""Characters told of an error that is not ours."""
+"""Characters shown of another library's error."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Layer:
         self.detail = f"{self.detail}; {detail}" if self.detail else detail
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return what `--json` prints."""
         remedy = "; ".join(self.remedies) or None
         return {"layer": self.layer, "ok": self.ok, "detail": self.detail, "remedy": remedy}
 
@@ -95,14 +95,37 @@ _NOT_OURS: Final = frozenset({DEBUG})
 
 
 def examine(common: Common) -> list[Layer]:
-    """Every layer; raises for nothing that it finds."""
+    """Look at every layer; raises for nothing that it finds."""
     layer, settings = _settings(common)
-    layers = [layer, _versions()]
     if settings is None:
-        return layers
-    layers += [_activities(settings), *examine_operator(settings), examine_models(settings), *examine_mcp(settings)]
-    layers += examine_servers(settings)
-    return [_without_secrets(found, settings) for found in layers]
+        return [layer, _versions()]
+    return [_without_secrets(found, settings) for found in (layer, _versions(), *examine_backend(settings))]
+
+
+def examine_backend(settings: Settings) -> Iterator[Layer]:
+    """Look at what the settings name, in the order of `LAYERS`; a layer with nothing to say is left out."""
+    found: dict[str, Layer] = {}
+    is_configured = settings.effective_broker_url is not None or settings.effective_redis_url is not None
+    for name, (_, needs) in LAYERS.items():
+        if needs is not None and not found[needs].ok:
+            continue
+        layer = found[name] = examined(name, settings)
+        if layer.detail:
+            yield layer
+        if name == "broker" and not is_configured:
+            return
+    if found["broker"].ok:
+        yield from _workers_and_queues(settings)
+    else:
+        for name in ("workers", "queues"):
+            yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
+
+
+def examined(name: str, settings: Settings) -> Layer:
+    """Look at one of `LAYERS`."""
+    layer = Layer(name)
+    LAYERS[name][0](layer, settings)
+    return layer
 
 
 def _settings(common: Common) -> tuple[Layer, Settings | None]:
@@ -143,13 +166,12 @@ def _versions() -> Layer:
     return layer
 
 
-def _activities(settings: Settings) -> Layer:
-    layer = Layer("activities")
+def _activities(layer: Layer, settings: Settings) -> None:
     try:
         load_registry(settings)
     except (ActivitiesError, Failed) as error:
         layer.fail(str(error), "correct the file, or ACTS_ACTIVITIES")
-        return layer
+        return
     from ..registry.activities import registry
 
     for noun, names in (("activities", registry.activities), ("delegates", registry.delegates)):
@@ -157,7 +179,6 @@ def _activities(settings: Settings) -> Layer:
             layer.add(f"{len(names)} {noun}: {', '.join(sorted(names))}")
     if not layer.detail:
         layer.add("none are configured: calls are carried out by delegates, or by a model (latent calls)")
-    return layer
 
 
 def _without_secrets(layer: Layer, settings: Settings) -> Layer:
@@ -170,15 +191,13 @@ def _without_secrets(layer: Layer, settings: Settings) -> Layer:
 # The layer of MCP servers: whether each can be opened, and whether its tools are those that are admitted.
 
 
-def examine_mcp(settings: Settings) -> Iterator[Layer]:
-    """Ask every server for its tools; nothing where none is configured."""
+def _mcp(layer: Layer, settings: Settings) -> None:
+    """Ask every MCP server for its tools."""
     if not settings.mcp:
         return
     from ..registry.mcp_tools import UNSET, read_admitted, standings
-    from .mcp import listed
+    from .serving import listed
 
-    layer = Layer("mcp")
-    yield layer
     if settings.mcp_admitted is None:
         layer.warn("no tool is admitted", UNSET)
     try:
@@ -203,13 +222,12 @@ def examine_mcp(settings: Settings) -> Iterator[Layer]:
 # The layer of models: whether each that is configured can be loaded, and its server reached with its key.
 
 
-def examine_models(settings: Settings) -> Layer:
-    """Probe every configured model. None is asked anything that costs."""
+def _models(layer: Layer, settings: Settings) -> None:
+    """Probe every configured model, with nothing that costs."""
     from ..agent.asking import lacks_key, probed
     from ..registry.activities import registry
     from ..registry.models import BadRequest, KnownModels, ModelError
 
-    layer = Layer("models")
     for configured in KnownModels(settings, registry).configured():
         if lacks_key(configured):
             # Where nothing is asked of it, as with a client, that is right so.
@@ -227,21 +245,17 @@ def examine_models(settings: Settings) -> Layer:
         layer.add(f"registered: {', '.join(sorted(registry.models))}")
     if not layer.detail:
         layer.add("none is configured: delegates must be code, and there can be no latent calls")
-    return layer
 
 
 # The layer of what the operator says of tools: whether the file can be read, and what of it may not be meant so.
 
 
-def examine_operator(settings: Settings) -> Iterator[Layer]:
-    """Nothing where no file is named."""
+def _trust(layer: Layer, settings: Settings) -> None:
     if settings.trust is None:
         return
     from ..registry.activities import registry
     from ..registry.request_definitions import doubts, operator_trust
 
-    layer = Layer("trust")
-    yield layer
     try:
         layer.add(f"{settings.trust} speaks of {', '.join(sorted(operator_trust(settings).said)) or 'no tool'}")
         for doubt in doubts(settings, registry):
@@ -281,7 +295,7 @@ CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 1.5
 PINGS: Final = 3
 CLOCK_SECONDS: Final = 5
-"""Clocks that differ by more are told of."""
+"""Clocks that differ by more are reported."""
 _MANY_CLIENTS: Final = 0.8
 ALONE_SECONDS: Final = 60
 """Without a sweep for so long, no worker looks after the runs; one comes every second."""
@@ -289,55 +303,21 @@ ALONE_SECONDS: Final = 60
 _FREES: Final = "delete runs that have ended: `acts delete --free 500MB` says which, with --yes it does"
 
 
-def examine_servers(settings: Settings) -> Iterator[Layer]:
-    """Broker, log, dead letters where there are any, workers and queues."""
+def _broker(layer: Layer, settings: Settings) -> None:
     if settings.effective_broker_url is None and settings.effective_redis_url is None:
-        yield _unconfigured()
+        try:
+            layer.add(f"`acts run` brings its own, {find_server()}")
+        except BrokerConfigError as error:
+            layer.fail("`acts run` cannot bring its own", str(error))
+        remedy = f"set {ENVIRONMENT_PREFIX}BROKER_URL, e.g. redis://localhost:6379/0, or use --broker"
+        layer.fail("none is configured, so there is nothing to submit to", remedy)
         return
-    broker = _broker(settings)
-    yield broker
-    log = _log(settings)
-    yield log
-    if settings.ui_redis_url is not None:
-        yield _pages(settings.for_reading)
-    if log.ok:
-        yield from _left_alone(settings)
-    if not broker.ok:
-        for name in ("workers", "queues"):
-            yield Layer(name, "cannot be asked without the broker", False, ["mend the broker first"])
+    if (url := _address(layer, settings.require_broker)) is None:
         return
-    from ..runner.application import make_client_application
-
-    app = make_client_application(settings)
-    found, serving = _workers(app, settings)
-    yield found
-    yield _queues(app, settings, serving)
-
-
-def _unconfigured() -> Layer:
-    layer = Layer("broker")
-    try:
-        layer.add(f"`acts run` brings its own, {find_server()}")
-    except BrokerConfigError as error:
-        layer.fail("`acts run` cannot bring its own", str(error))
-    remedy = f"set {ENVIRONMENT_PREFIX}BROKER_URL, e.g. redis://localhost:6379/0, or use --broker"
-    layer.fail("none is configured, so there is nothing to submit to", remedy)
-    return layer
-
-
-def _broker(settings: Settings) -> Layer:
-    layer = Layer("broker")
-    try:
-        url = settings.require_broker()
-    except BrokerConfigError as error:
-        layer.fail("not configured", str(error))
-        return layer
-    layer.add(mask_url(url))
-    _warn_of_connection(layer, url)
     if (redis_url := redis_url_of(url)) is not None:
         with asked(layer, "start the server, or correct ACTS_BROKER_URL"):
             _greet_redis(layer, settings, redis_url)
-        return layer
+        return
     with asked(layer, "start the broker, or correct ACTS_BROKER_URL"):
         from ..runner.application import make_client_application
 
@@ -348,33 +328,35 @@ def _broker(settings: Settings) -> Layer:
             properties = getattr(connection.connection, "server_properties", None) or {}
             if "product" in properties:
                 layer.add(f"{properties['product']} {properties.get('version', '')}".strip())
-    return layer
 
 
-def _log(settings: Settings) -> Layer:
-    layer = Layer("log")
-    try:
-        url = settings.require_redis()
-    except BrokerConfigError as error:
-        layer.fail("not configured", str(error))
-        return layer
-    layer.add(mask_url(url))
-    _warn_of_connection(layer, url)
-    with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
-        _examine_storage(layer, _greet_redis(layer, settings, url), int(settings.limit_run_bytes))
-    return layer
+def _log(layer: Layer, settings: Settings) -> None:
+    if (url := _address(layer, settings.require_redis)) is not None:
+        with asked(layer, "start the server, or correct ACTS_REDIS_URL"):
+            _examine_storage(layer, _greet_redis(layer, settings, url), int(settings.limit_run_bytes))
 
 
-def _pages(settings: Settings) -> Layer:
-    """Where the pages of `acts ui` are read, where that is not the log."""
-    layer, url = Layer("pages"), settings.require_redis()
-    layer.add(mask_url(url))
-    _warn_of_connection(layer, url)
+def _pages(layer: Layer, settings: Settings) -> None:
+    """Look at what `acts ui` reads, where that is not the log."""
+    reading = settings.for_reading
+    if reading is settings or (url := _address(layer, reading.require_redis)) is None:
+        return
     with asked(layer, "start the server, or correct ACTS_UI_REDIS_URL"):
-        facts = _greet_redis(layer, settings, url, is_read_only=True)
+        facts = _greet_redis(layer, reading, url, is_read_only=True)
         if facts.get("role") == "slave" and facts.get("master_link_status") != "up":
             layer.fail("it has lost its primary, and shows what was", "look at the log of the replica")
-    return layer
+
+
+def _address(layer: Layer, require: Callable[[], str]) -> str | None:
+    """Show the address of a server, and what is unsafe about it; None where it has none."""
+    try:
+        url = require()
+    except BrokerConfigError as error:
+        layer.fail("not configured", str(error))
+        return None
+    layer.add(mask_url(url))
+    _warn_of_connection(layer, url)
+    return url
 
 
 def _warn_of_connection(layer: Layer, url: str) -> None:
@@ -388,17 +370,13 @@ def _warn_of_connection(layer: Layer, url: str) -> None:
         )
 
 
-def _left_alone(settings: Settings) -> Iterator[Layer]:
-    """Since when no worker has looked after the runs (as of then a log is that was restored from a backup), which of
-    them nobody goes on with, and calls that failed for good.
-    """
+def _runs(layer: Layer, settings: Settings) -> None:
+    """Look at runs under way that no worker goes on with; after a restore from a backup these are all of them."""
     from ..store.connections import connect
     from ..store.living import read_silent
     from ..store.run_list import RunList
     from ..store.scripts import date_of, server_ms
-    from ..store.waiting import DeadLetters
 
-    layer, letters = Layer("runs"), Layer("dead letters")
     with asked(layer, "look at the server of the log"), connect(settings) as redis:
         runs = RunList(redis, settings.key_prefix)
         heard, left = runs.last_sweep(), runs.count_under_way()
@@ -420,10 +398,16 @@ def _left_alone(settings: Settings) -> Iterator[Layer]:
                 f"{counted(foreign, 'run')} of another version, which no worker of this one goes on with",
                 "start workers of that version, or `acts delete RUN --foreign`: `acts runs --status foreign`",
             )
-        # Nothing is wrong with the backend then, but a person should look at them.
+
+
+def _dead_letters(layer: Layer, settings: Settings) -> None:
+    """Count the calls that failed for good: the backend is well, but a person should look at them."""
+    from ..store.connections import connect
+    from ..store.waiting import DeadLetters
+
+    with asked(layer, "look at the server of the log"), connect(settings) as redis:
         if count := DeadLetters(redis, settings).count():
-            letters.warn(str(count), "see `acts dead list`")
-    yield from (each for each in (layer, letters) if each.detail)
+            layer.warn(str(count), "see `acts dead list`")
 
 
 def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bool = False) -> Mapping[str, Any]:
@@ -487,9 +471,32 @@ def _examine_storage(layer: Layer, facts: Mapping[str, Any], run_bytes: int) -> 
         layer.fail("the append-only file cannot be written", "look at the server's disk and its log")
 
 
-def _workers(app: Celery, settings: Settings) -> tuple[Layer, dict[str, list[str]]]:
-    """Who answers, and the queues each serves."""
-    layer = Layer("workers")
+LAYERS: Final[dict[str, tuple[Callable[[Layer, Settings], None], str | None]]] = {
+    "activities": (_activities, None),
+    "trust": (_trust, None),
+    "models": (_models, None),
+    "mcp": (_mcp, None),
+    "broker": (_broker, None),
+    "log": (_log, None),
+    "pages": (_pages, None),
+    "runs": (_runs, "log"),
+    "dead letters": (_dead_letters, "log"),
+}
+"""What is looked at before the workers, in order: how, and the layer that has to be well for it."""
+
+
+def _workers_and_queues(settings: Settings) -> Iterator[Layer]:
+    from ..runner.application import make_client_application
+
+    app, workers, queues = make_client_application(settings), Layer("workers"), Layer("queues")
+    serving = _ask_workers(workers, app, settings)
+    yield workers
+    _count_waiting(queues, app, settings, serving)
+    yield queues
+
+
+def _ask_workers(layer: Layer, app: Celery, settings: Settings) -> dict[str, list[str]]:
+    """Look at the workers that answer; returns the queues that each serves."""
     serving: dict[str, list[str]] = {}
     with asked(layer, "look at the broker"):
         answers = app.control.inspect(timeout=ANSWER_SECONDS).stats() or {}
@@ -511,7 +518,7 @@ def _workers(app: Celery, settings: Settings) -> tuple[Layer, dict[str, list[str
         _add_refusals(layer, {name: answers[name].get("refused", {}) for name in health})
         for what in differences({name: found.get("code", {}) for name, found in health.items()}):
             layer.warn(what, "start all workers with the same code, unless a new version is being rolled out")
-    return layer, serving
+    return serving
 
 
 def _add_refusals(layer: Layer, counts: Mapping[str, Mapping[str, int]]) -> None:
@@ -554,12 +561,11 @@ def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
     return sorted(lacking)
 
 
-def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> Layer:
-    """How many messages wait in each queue that submissions need, and whether a worker serves it."""
+def _count_waiting(layer: Layer, app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -> None:
+    """Count the messages in each queue that submissions need, and the workers that serve it."""
     from ..registry.activities import registry
     from ..telemetry.figures import queue_length
 
-    layer = Layer("queues")
     with asked(layer, "look at the broker"), app.connection_for_read() as connection:
         deserted = []
         for name in dict.fromkeys((*queue_names(settings), *registry.queues())):
@@ -574,7 +580,6 @@ def _queues(app: Celery, settings: Settings, serving: Mapping[str, list[str]]) -
             layer.fail(f"no worker serves {one.queue}: {what}", remedy)
         if deserted:
             layer.fail(f"no worker serves {', '.join(deserted)}", f"acts worker --queues {','.join(deserted)}")
-    return layer
 
 
 def _left_behind(settings: Settings, serving: Mapping[str, list[str]]) -> list[Deserted]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from ..actions import ACTIONS
-from .inspect import print_status
 from .options import (
     REJECTED,
     RUN,
@@ -37,6 +36,7 @@ from .output import (
     tell,
     value_lines,
 )
+from .runs import print_status
 from .source import allow_option, decode_submission, read_amendment, read_submission
 
 if TYPE_CHECKING:

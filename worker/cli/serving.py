@@ -5,30 +5,46 @@ own to stderr.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import secrets
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from .. import limits
-from .options import REJECTED, RUN, Common, Failed, command, load_registry
-from .output import flush, print_json, print_text, tell
+from ..errors import WorkerError
+from .options import (
+    COMPLETED,
+    REJECTED,
+    RUN,
+    UNAVAILABLE,
+    Common,
+    Failed,
+    bundled,
+    command,
+    common_options,
+    load_registry,
+    option,
+)
+from .output import confirmed, escaped, flush, print_json, print_text, tell
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from ...broker_config import Settings
     from ...broker_config.tokens import AccessToken, Right
+    from ..registry.mcp_tools import Declaration, Standing
     from ..telemetry.sending import Exported, TraceExport
-
 
 _DAY_SECONDS: Final = 86_400
 
@@ -305,3 +321,264 @@ def _print(exported: Exported, common: Common) -> None:
     state = "" if exported.has_ended else ", and it is under way"
     line = f"{exported.run}  trace {exported.trace}  {exported.spans} spans{state}"
     common.print(document, [line])
+
+
+# `acts mcp`: this backend as an MCP server, and the tools of others.
+
+# `acts mcp tools` and `acts mcp admit`: what MCP servers offer, and what of it may be used.
+#
+# What a server says of itself is text of somebody else: it is shown with everything escaped that is not plain text.
+
+
+@command("The tools of MCP servers, and which are admitted.")
+@click.argument("names", nargs=-1, metavar="[SERVER[.TOOL]]...")
+def tools(*, names: tuple[str, ...], common: Common) -> int:
+    """List the tools of the servers of ACTS_MCP, or of those named, as they are now: admitted, new, changed since they
+    were admitted, gone, or unfit to be a tool here. --json has each whole.
+
+    Exit codes: 0 listed, 2 no such server or tool, 3 a server that does not answer.
+    """
+    with common.documented(has_status=False):
+        found, failed = _asked(common.settings(), names)
+        lines = (line for each in found for line in _lines(each))
+        common.print([each.to_dict() for each in found], lines)
+    return UNAVAILABLE if failed else COMPLETED
+
+
+@command("Admit tools of MCP servers as they are now.")
+@click.argument("names", nargs=-1, metavar="SERVER[.TOOL]...")
+@click.option(
+    "--reads", multiple=True, metavar="SERVER.TOOL", help="Admit this tool as one that only reads; repeatable."
+)
+def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> None:
+    """Write into the file of ACTS_MCP_ADMITTED that these tools may be used as they are now; of a SERVER all, and those
+    that it has not any more are taken out. What is admitted is shown, and on a terminal asked for: models will read it.
+
+    Workers and clients read the file when they begin. A worker refuses a tool that is not as it was admitted.
+
+    A tool has effects unless its server says that it only reads. Where you know better, --reads says so ("effects":
+    false in the file): models are shown what it returns, and its calls are not held. A tool that changes has effects
+    again until you say it once more.
+
+    Exit codes: 0 admitted, 2 no such server or tool, or one that is unfit, 3 a server that does not answer.
+    """
+    from ..registry.mcp_tools import UNSET
+    from ..registry.mcp_tools import admit as write
+
+    with common.documented(has_status=False):
+        settings = common.settings()
+        if settings.mcp_admitted is None:
+            raise Failed(UNSET, 2)
+        if not names and not reads:
+            raise Failed("name the tools: acts mcp admit SERVER, SERVER.TOOL or --reads SERVER.TOOL", 2)
+        if of_all := [name for name in reads if "." not in name]:
+            raise Failed(f"--reads is said of one tool: {of_all[0]}.TOOL", 2)
+        names = (*names, *reads)
+        found, failed = _asked(settings, names)
+        if failed:
+            raise Failed("nothing is admitted: not all of the servers answer")
+        unfit = [each for each in found if each.state == "unfit"]
+        if named := [each for each in unfit if each.name in names]:
+            raise Failed(f"{named[0].name} cannot be a tool here: {named[0].problems[0]}", 2)
+        for each in unfit:
+            tell(f"{each.name} is left out: {each.problems[0]}")
+        found = [each.as_only_reading() if each.name in reads else each for each in found]
+        taken = [each for each in found if each.state in ("new", "changed", "gone") or each.newly_only_reads]
+        document = [
+            {"name": each.name, "state": each.state, "effects": each.has_effects, "digest": each.tool.digest}
+            for each in taken
+        ]
+        lines = [line for each in taken for line in _lines(each, whole=True)]
+        common.print(document, lines or ["nothing is new"])
+        if taken:
+            confirmed(f"Admit {len(taken)} tools?" if len(taken) > 1 else "Admit it?")
+        for server in dict.fromkeys(each.server for each in taken):
+            own = [each for each in taken if each.server == server]
+            gone = [each.tool.name for each in own if each.live is None]
+            write(settings, server, [each.live for each in own if each.live is not None], gone)
+
+
+def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[Standing], bool]:
+    """The tools that are named, of the servers that answer, and whether one does not. Raises `Failed`."""
+    from ..registry.mcp_tools import read_admitted, standings
+
+    if not settings.mcp:
+        raise Failed('there is no MCP server: set ACTS_MCP, such as {"files": {"command": …}}', 2)
+    servers = list(dict.fromkeys(name.partition(".")[0] for name in names)) or list(settings.mcp)
+    if unknown := [name for name in servers if name not in settings.mcp]:
+        raise Failed(f"no MCP server {unknown[0]!r}: ACTS_MCP has {', '.join(settings.mcp)}", 2)
+    admitted, found, failed = read_admitted(settings), list["Standing"](), False
+    for server, answer in listed(settings, servers).items():
+        if isinstance(answer, WorkerError):
+            tell(str(answer))
+            failed = True
+        else:
+            found += standings(server, answer, admitted.get(server, {}))
+            _require(names, found, server)
+    wanted = [each for each in found if not names or each.server in names or each.name in names]
+    return wanted, failed
+
+
+def _require(names: Sequence[str], found: Sequence[Standing], server: str) -> None:
+    known = {each.name for each in found}
+    for name in names:
+        if name.startswith(f"{server}.") and name not in known:
+            raise Failed(
+                f"MCP server {server} has no tool {name.removeprefix(f'{server}.')!r}: see `acts mcp tools`", 2
+            )
+
+
+def _lines(standing: Standing, *, whole: bool = False) -> Iterator[str]:
+    tool = standing.tool
+    effects = "has effects" if standing.has_effects else "only reads"
+    yield f"{escaped(standing.name)}  {standing.state}  {effects}  {tool.digest[:12]}"
+    yield from (f"    {escaped(problem)}" for problem in (*standing.problems, *tool.notes))
+    texts = tool.description.splitlines()
+    for line in texts if whole else texts[:1]:
+        yield f"    {escaped(line)}"
+    if whole:
+        for key in ("inputSchema", "outputSchema"):
+            if key in tool.said:
+                yield f"    {key}: {escaped(json.dumps(tool.said[key], ensure_ascii=False))}"
+
+
+_MCP_PORT: Final = 5557
+_OF_HTTP: Final = ("host", "port")
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """How the server is to serve."""
+
+    write: bool = option(
+        "--write", is_flag=True, help="Clients may also submit runs, decide on held calls, and cancel."
+    )
+    http: bool = option(
+        "--http", is_flag=True, help="Serve over HTTP, with a token, instead of standard input and output."
+    )
+    host: str = option("--host", default=_HOST, show_default=True, metavar="HOST", help="Where to listen, with --http.")
+    port: int = option(
+        "--port",
+        type=click.IntRange(0, 65_535),
+        default=_MCP_PORT,
+        show_default=True,
+        metavar="N",
+        help="0: a free one.",
+    )
+
+
+@click.group(invoke_without_command=True, short_help="This backend as an MCP server; tools of others.")
+@bundled("serving", _Serving)
+@common_options
+@click.pass_context
+def mcp(ctx: click.Context, *, serving: _Serving, common: Common) -> None:
+    """Serve this backend to an MCP client over standard input and output, until it closes them: tools that check, read
+    and explain runs; with --write they also submit, approve and cancel.
+
+    With --http it serves many clients, at /mcp of the address that is printed, until Ctrl-C. ACTS_MCP_TOKENS says who
+    may enter with which token and with which rights; a host that others reach takes that. Without it a new token is
+    printed at each start. With --json that is one line: {"url": …, "token": …, "host": …, "port": …, "pid": …}.
+
+    With a command: the tools of MCP servers that workers carry out (ACTS_MCP).
+
+    Exit codes: 0 the client has gone, or stopped, 2 bad settings, 3 no server, the port is in use, or the extra `mcp`
+    is missing.
+    """
+    if ctx.invoked_subcommand is not None:
+        _refuse(ctx, ctx.params, f"is of the server: give {ctx.invoked_subcommand} its own options behind its name")
+        return
+    if not serving.http:
+        _refuse(ctx, _OF_HTTP, "goes with --http")
+    try:
+        from ..mcp import server  # noqa: F401  # asks whether its libraries are there
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette", "uvicorn"):
+            raise
+        raise Failed("the server takes other packages: pip install 'acts-celery[mcp]'") from error
+    settings = common.settings()
+    settings.require_redis()
+    (_serve_http if serving.http else _serve_stdio)(settings, serving, common)
+
+
+mcp.add_command(tools)
+mcp.add_command(admit)
+
+
+def _serve_stdio(settings: Settings, serving: _Serving, common: Common) -> None:
+    from ..mcp import server as stdio
+    from ..mcp.tools import Principal, local_rights
+    from ..store.held_calls import Actor
+
+    _prepare(settings)
+    asyncio.run(stdio.serve(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
+
+
+def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
+    from ..mcp import over_http
+    from ..mcp.tools import local_rights
+    from ..ui import server as listening
+
+    tokens, host = settings.read_mcp_tokens(), serving.host
+    rights = local_rights(write=serving.write)
+    made = made_token(
+        settings,
+        tokens,
+        rights,
+        host,
+        write=serving.write,
+        variable="ACTS_MCP_TOKENS",
+        example="ann:submit+decide:TOKEN",
+    )
+    _prepare(settings)
+    with listening.listen(host, serving.port) as socket:
+        url = (settings.mcp_url or listening.address_of(socket, host)) + over_http.PATH
+
+        def announce() -> None:
+            place = {"host": host, "port": socket.getsockname()[1], "pid": os.getpid()}
+            token = {"token": made.text} if made is not None else {}
+            lines = [url, *(f"Authorization: Bearer {text}" for text in token.values())]
+            common.print({"url": url, **token, **place}, lines)
+            flush()
+            tell("an MCP server; Ctrl-C ends it")
+
+        who = tokens or ((made,) if made is not None else ())
+        asyncio.run(over_http.serve(socket, host, settings, who, announce))
+
+
+def _prepare(settings: Settings) -> None:
+    """Load all code, and see that the log answers."""
+    load_registry(settings)
+    ask_log(settings)
+    log_to_stderr(settings)
+
+
+def _refuse(ctx: click.Context, names: tuple[str, ...] | dict[str, object], why: str) -> None:
+    """Raise `UsageError` where one of these options was given."""
+    given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"--{given[0].replace('_', '-')} {why}")
+
+
+# Asking MCP servers for their tools, for a command.
+
+
+def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, Declaration] | WorkerError]:
+    """What each of these servers lists, or why it does not; they are asked at the same time, and left again."""
+    from ..registry.mcp_sessions import Connections
+
+    asked = list(names)
+
+    async def ask(connections: Connections, name: str) -> Mapping[str, Declaration] | WorkerError:
+        try:
+            return await connections.to(name).tools()
+        except WorkerError as error:
+            return error
+
+    async def ask_all() -> list[Mapping[str, Declaration] | WorkerError]:
+        connections = Connections(settings)
+        try:
+            return await asyncio.gather(*(ask(connections, name) for name in asked))
+        finally:
+            await connections.close()
+
+    return dict(zip(asked, asyncio.run(ask_all()), strict=True))

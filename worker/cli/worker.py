@@ -6,6 +6,7 @@ them, and starts as many processes as there are processors.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -13,24 +14,26 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import click
 
 from .. import limits
-from .options import COMPLETED, UNAVAILABLE, Common, bundled, command, load_registry, option
+from ..backoff import Backoff
+from ..errors import Terminated
+from .options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE, Common, bundled, command, load_registry, option
 from .output import tell, write_error
-from .supervisor import LOADED, SHARED, end_if_terminated, end_with_supervisor
 
 if TYPE_CHECKING:
     from celery import Celery
 
     from ...broker_config import Settings
-
 
 # How many processors this process may use: what it is bound to, and what its control group grants.
 
@@ -216,9 +219,6 @@ def _work(start: _Start, settings: Settings, machine: TextIO | None) -> int:
 
 def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO | None) -> int:
     """Run these processes; return the exit code."""
-    import asyncio
-
-    from .supervisor import Supervisor
 
     def announce(ready: list[Any]) -> None:
         if machine is not None:
@@ -366,3 +366,168 @@ def _stdout_of_our_own() -> TextIO:
     except OSError:  # one of them is closed
         return Path(os.devnull).open("w", encoding="utf-8")
     return own
+
+
+# The supervisor: as many worker processes as are asked for, each kept running until it is to end.
+#
+# A worker process is one event loop on one processor. Each is a program of its own (`acts worker --processes 1`), so
+# none
+# shares a thread, a lock or a connection with another. The first one starts alone until it has loaded settings and
+# activities: what is wrong with them is then reported once.
+#
+# A process that ends unasked is started again, later each time while it keeps ending soon. The processes end with the
+# supervisor, however that ends (`end_with_supervisor`).
+
+# What a worker process does for its supervisor: it ends with it, and says how far it has come.
+
+LOADED: Final = "loaded"
+"""The first line that a supervised process prints: its settings and activities are good. The second is `--json`'s."""
+SHARED: Final = "_ACTS_SHARED"
+"""The variable that names the descriptor of a file that the processes of one supervisor share."""
+
+
+def end_with_supervisor() -> None:
+    """From now on end at once when the supervisor has ended, however it did.
+
+    Standard input is a pipe whose other end only the supervisor has: the system closes it.
+    """
+    threading.Thread(target=_wait_for_end, name="acts-supervised", daemon=True).start()
+
+
+def _wait_for_end() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+_BACKOFF: Final = Backoff(1.0, 30.0)
+_WAYS_TO_STOP: Final = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
+"""What the first, the second and every further request send on: finish what is under way; end; end by force."""
+
+
+class Supervisor:
+    """Runs one process for each command. `on_ready` is called once, with their announcements in that order."""
+
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        env: Mapping[str, str],
+        on_ready: Callable[[list[Any]], None],
+        *shared: int,
+    ) -> None:
+        self._shared = shared
+        """Descriptors that all processes have open."""
+        self._commands = commands
+        self._env = env
+        self._on_ready = on_ready
+        self._processes: dict[int, Process] = {}
+        self._announced: dict[int, Any] = {}
+        self._requests = 0
+        self._code = COMPLETED
+        self._stopping = asyncio.Event()
+        self._loaded = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run until every process has ended on request, or one did not get ready; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            loop.add_signal_handler(number, self._stop)
+        first = asyncio.create_task(self._keep(0))
+        await asyncio.wait([first, asyncio.create_task(self._loaded.wait())], return_when=asyncio.FIRST_COMPLETED)
+        others = [] if self._stopping.is_set() else [self._keep(place) for place in range(1, len(self._commands))]
+        await asyncio.gather(first, *others)
+        return self._code
+
+    async def _keep(self, place: int) -> None:
+        """Run one process, again and again, until all are to end."""
+        failures = 0
+        while not self._stopping.is_set():
+            began = asyncio.get_running_loop().time()
+            code = await self._run_once(place)
+            if self._stopping.is_set():
+                if code > 0 and code != TERMINATED:  # it was still starting, then
+                    self._code = self._code or UNAVAILABLE
+                return
+            if place not in self._announced:
+                self._code = REJECTED if code == REJECTED else UNAVAILABLE
+                self._stop()
+                return
+            lasted = asyncio.get_running_loop().time() - began
+            failures = 1 if lasted > limits.LASTING_SECONDS else failures + 1
+            delay = _BACKOFF.seconds(failures)
+            name = self._announced[place]["worker"]
+            tell(f"worker {name} ended by itself ({_told(code)}); another is started in {delay:g} s")
+            await self._sleep(delay)
+
+    async def _run_once(self, place: int) -> int:
+        """Run one process to its end; return its exit code, negative for a signal."""
+        process = await asyncio.create_subprocess_exec(
+            *self._commands[place],
+            env=self._env,
+            pass_fds=self._shared,
+            stdin=PIPE,
+            stdout=PIPE,
+            # Ctrl-C in a terminal reaches the whole group, and is for the supervisor to pass on.
+            process_group=0,
+        )
+        self._processes[place] = process
+        if self._requests:  # meanwhile
+            _send(process, signal.SIGTERM)
+        assert process.stdout is not None
+        async for line in process.stdout:
+            self._hear(place, json.loads(line))
+        code = await process.wait()
+        del self._processes[place]
+        return code
+
+    def _hear(self, place: int, said: Any) -> None:
+        if said == LOADED:
+            self._loaded.set()
+            return
+        is_first = len(self._announced) < len(self._commands)
+        self._announced[place] = said
+        if is_first and len(self._announced) == len(self._commands):
+            self._on_ready([self._announced[number] for number in range(len(self._commands))])
+
+    def _stop(self) -> None:
+        """Ask every process to end, more urgently each time."""
+        self._stopping.set()
+        number = _WAYS_TO_STOP[min(self._requests, len(_WAYS_TO_STOP) - 1)]
+        self._requests += 1
+        for process in self._processes.values():
+            _send(process, number)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but no longer than until all are to end."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            pass
+
+
+def _send(process: Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:  # it has ended
+        pass
+
+
+def _told(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+# SIGTERM unwinds a command as Ctrl-C does, so that what was started is ended.
+
+_heard: Final[list[int]] = []
+
+
+def terminate(number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM."""
+    _heard.append(number)
+    raise Terminated(TERMINATED)
+
+
+def end_if_terminated() -> None:
+    """Unwind after all, where code of others has caught what a signal raised in it."""
+    if _heard:
+        raise Terminated(TERMINATED)
