@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, m
 from pydantic_settings import NoDecode
 
 from . import limits
-from .addresses import SECRET, CommaSeparated, Site, as_json, in_clear, mask_url, masked, setting
+from .addresses import SECRET, CommaSeparated, Site, as_json, in_clear, mask_url, masked, read_object, setting
 from .errors import NotConfigured
 from .models import NAME_PATTERN
 from .tokens import AccessToken, ActingSettings, Right, checked_tokens, read_tokens
@@ -113,7 +113,7 @@ _Servers = dict[Annotated[str, Field(pattern=_SERVER_NAME)], McpServer]
 
 
 class McpSettings(ActingSettings):
-    """The settings of MCP servers: which there are, which tools are admitted, and what an operator says of all tools."""
+    """The settings of MCP servers and their tools, and of what an operator says of all tools."""
 
     mcp: Annotated[_Servers, NoDecode, BeforeValidator(read_object)] = setting(
         {},

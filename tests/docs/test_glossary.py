@@ -7,12 +7,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
-WORDS = re.findall(r"^\| ([a-z][a-z ]+) \| .+ \| (.+) \|$", GLOSSARY, re.M)
+WORDS = re.findall(r"^\| ([a-z][a-z -]+) \| .+ \| (.+) \|$", GLOSSARY, re.M)
 
 
-def test_every_word_stands_there_once() -> None:
+def test_it_has_at_most_45_words_each_once() -> None:
     words = [word for word, _ in WORDS if word not in ("word", "question")]
-    assert len(words) > 60
+    assert 30 < len(words) <= 45
     assert len(words) == len(set(words))
 
 
