@@ -15,13 +15,13 @@ from .options import (
     COMPLETED,
     FAILED,
     REJECTED,
-    Chosen,
+    ChosenRuns,
     Common,
     Failed,
-    bundled,
     chosen_options,
     command,
     option,
+    option_group,
 )
 from .output import counted, flush, print_json, print_lines, tell
 from .source import make_folder, write_whole, writing_whole
@@ -29,28 +29,28 @@ from .source import make_folder, write_whole, writing_whole
 # `acts export --jsonl`: runs as tables of JSON lines, for analysis.
 
 
-class LeftOut:
-    """Tells of runs of which nothing was written, and keeps for the exit code that there are some."""
+class SkippedRuns:
+    """Reports runs that were not written, and keeps the exit code that says so."""
 
     def __init__(self) -> None:
         self.code = COMPLETED
 
     def __call__(self, run: str, error: OtherFormat) -> None:
-        """Tell of one."""
+        """Report one run."""
         tell(f"left out: run {run}: {error}")
         self.code = FAILED
 
 
-def write_tables(run: str | None, folder: str, chosen: Chosen, common: Common) -> int:
-    """Write a run, or those that were chosen, to files in a folder, one for each table; `-` is standard output."""
+def write_tables(run: str | None, folder: str, chosen: ChosenRuns, common: Common) -> int:
+    """Write a run, or the chosen runs, to one file for each table in a folder; `-` is standard output."""
     from ...protocol.errors import json_text
     from ..client.tables import TABLES
 
-    left_out = LeftOut()
+    left_out = SkippedRuns()
     with common.client() as client:
         id_ = client.find(run).id if run is not None else None
-        told = left_out if run is None else None
-        rows: Iterator[tuple[str, dict[str, Any]]] = client.export_rows(run=id_, left_out=told, **chosen.criteria())
+        report = left_out if run is None else None
+        rows: Iterator[tuple[str, dict[str, Any]]] = client.export_rows(run=id_, left_out=report, **chosen.criteria())
         if folder == "-":
             for table, row in rows:
                 print_json({"table": table, **row})
@@ -68,8 +68,8 @@ def write_tables(run: str | None, folder: str, chosen: Chosen, common: Common) -
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What is written of a run."""
+class ExportOptions:
+    """The options that say in which form a run is written."""
 
     script: bool = option(
         "--script", is_flag=True, help="Write what its model has answered, as a script for ACTS_MODEL."
@@ -96,8 +96,10 @@ class Form:
     metavar="FILE",
     help="Default: standard output. Of many: a folder.",
 )
-@bundled("form", Form)
-def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool, form: Form, common: Common) -> int:
+@option_group("form", ExportOptions)
+def export(
+    run: str | None, output: Path | None, *, chosen: ChosenRuns, is_all: bool, form: ExportOptions, common: Common
+) -> int:
     """Write RUN as one file: its log, its definition and its result, as JSON lines; or those that the options choose,
     each as a file in a folder.
 
@@ -136,7 +138,7 @@ def export(run: str | None, output: Path | None, *, chosen: Chosen, is_all: bool
     return COMPLETED
 
 
-def _export_one(run: str, output: Path | None, form: Form, common: Common) -> None:
+def _export_one(run: str, output: Path | None, form: ExportOptions, common: Common) -> None:
     from ...protocol.errors import json_text
 
     with common.found(run) as found:
@@ -153,11 +155,10 @@ def _export_one(run: str, output: Path | None, form: Form, common: Common) -> No
         tell(f"run {found.id} is in {output}")
 
 
-def _export_many(folder: Path, chosen: Chosen, common: Common) -> int:
-    """Write each run as a file of its own."""
-
+def _export_many(folder: Path, chosen: ChosenRuns, common: Common) -> int:
+    """Write each run to its own file."""
     make_folder(folder)
-    written, left_out = 0, LeftOut()
+    written, left_out = 0, SkippedRuns()
     with common.client() as client:
         for summary in client.runs(**chosen.criteria()):
             try:

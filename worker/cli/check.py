@@ -17,12 +17,12 @@ from .options import (
     FAILED,
     REJECTED,
     Common,
-    Doubted,
     Failed,
-    bundled,
+    WarningsRefused,
     command,
     load_registry,
     option,
+    option_group,
     reported,
 )
 from .output import (
@@ -58,8 +58,8 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class AllRuns:
-    """Whether all runs are meant, and what code they will be without."""
+class DeploymentOptions:
+    """The options that check all runs against code that is not deployed yet."""
 
     are_meant: bool = option(
         "--runs",
@@ -73,7 +73,7 @@ class AllRuns:
 
 
 def check_runs(gone: tuple[str, ...], common: Common) -> int:
-    """Print the calls that will be refused, or may be."""
+    """Print the calls that the new code will refuse, or may."""
     settings = common.settings()
     if not settings.activities and not gone:
         raise click.UsageError("--runs needs the code that is to be deployed: --activities NEW.py, or --gone NAME")
@@ -103,7 +103,7 @@ def check_runs(gone: tuple[str, ...], common: Common) -> int:
 
 
 def _lines(found: list[RunRefusal]) -> Iterator[str]:
-    """One line for each call of a plan and reason, whatever the number of its instances."""
+    """Yield one line for each call and reason, with its instances."""
     alike = defaultdict[tuple[Any, ...], list[str]](list)
     for one in found:
         refusal = one.refusal
@@ -120,7 +120,7 @@ def _lines(found: list[RunRefusal]) -> Iterator[str]:
         yield f"{_WORDS[_ORDER[order]]}  run {run} {call}{where}: {escaped(reason)}"
 
 
-# What `acts run` and `acts submit` say of what `acts check` knows: its findings, before anything runs.
+# The findings of `acts check`, as `acts run` and `acts submit` report them before anything runs.
 
 WARNING: Final = "warning"
 
@@ -133,8 +133,8 @@ _IGNORE: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Checks:
-    """What the options say of findings."""
+class CheckOptions:
+    """The options for findings."""
 
     is_strict: bool = option("--strict", is_flag=True, help="Run nothing if `acts check` has a warning (exit code 2).")
     is_silent: bool = option("--no-check", is_flag=True, help="Do not look for findings.")
@@ -147,7 +147,7 @@ class Checks:
     def tell(self, plan: Plan) -> dict[str, Any]:
         """Print the warnings on stderr; returns `findings` for the command's document, where there are any.
 
-        Raises `Doubted` where there is a warning and none is admitted.
+        Raises `WarningsRefused` for a warning with --strict.
         """
         if self.is_silent:
             return {}
@@ -156,12 +156,12 @@ class Checks:
         _print(warnings)
         documents = [finding.to_dict() for finding in findings]
         if warnings and self.is_strict:
-            raise Doubted(f"{counted(len(warnings), 'warning')}, and --strict: nothing was run", documents)
+            raise WarningsRefused(f"{counted(len(warnings), 'warning')}, and --strict: nothing was run", documents)
         return {"findings": documents} if documents else {}
 
 
-check_options: Final = bundled("checks", Checks)
-"""What is done about findings, as `checks`."""
+check_options: Final = option_group("checks", CheckOptions)
+"""Gives a command the options of `CheckOptions`, as `checks`."""
 
 
 def _print(warnings: Sequence[Finding]) -> None:
@@ -180,7 +180,7 @@ def _print(warnings: Sequence[Finding]) -> None:
     "--simulate", "simulated", is_flag=True, help="Run it in memory, with values that are made from the schemas."
 )
 @click.option("--ignore", **_IGNORE)
-@bundled("runs", AllRuns)
+@option_group("runs", DeploymentOptions)
 @optional_source_options
 def check(
     mermaid: bool,
@@ -188,7 +188,7 @@ def check(
     simulated: bool,
     ignore: tuple[str, ...],
     *,
-    runs: AllRuns,
+    runs: DeploymentOptions,
     source: Source,
     common: Common,
 ) -> int:
@@ -255,7 +255,7 @@ def _sights(plan: Plan, path: str | None, reach: Reach | None) -> dict[str, Any]
 
 
 def _simulation(plan: Plan) -> dict[str, Any]:
-    """A simulation in the shape of a run's document."""
+    """Simulate a plan; returns a document like that of a run."""
     from ...protocol.analysis.simulation import alternatives, branch_effects, simulate
 
     simulation = simulate(plan)
@@ -274,7 +274,7 @@ def _simulation(plan: Plan) -> dict[str, Any]:
 
 
 def branches(plan: Plan, *, most_readers: int = limits.MOST_READERS) -> list[dict[str, Any]]:
-    """The calls that choose between places to write to, and who can read each (SPEC R4.4, R6.6)."""
+    """Find the calls that choose between places to write to, and the readers of each place (SPEC R4.4, R6.6)."""
     from ...protocol.plan.graph import Audience
 
     choosing = [call for call in plan.calls if len(call.alternatives) > 1]
@@ -346,7 +346,7 @@ def _plan_lines(plan: Plan, findings: Sequence[Finding], reach: Reach | None) ->
 
 
 def _promised_lines(plan: Plan) -> Iterator[str]:
-    """What is to come later (SPEC R6.3), the first hundred places."""
+    """Yield the values that are to come later (SPEC R6.3), a hundred at most."""
     from ...protocol.errors import shortened
 
     if plan.promised:

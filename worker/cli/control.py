@@ -1,4 +1,4 @@
-"""Orders to a run (SPEC R11.1): the commands of the actions that decide on no call; dead letters; deleting."""
+"""Commands that control a run (SPEC R11.1), delete runs, and send dead letters again."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .options import (
     REJECTED,
     RUN,
     SIZE,
-    Chosen,
+    ChosenRuns,
     Common,
     Decorator,
     Failed,
-    bundled,
     chosen_options,
     command,
     done_with,
     load_registry,
     option,
+    option_group,
     print_undone,
 )
 from .output import confirmed, counted, escaped, print_text, size_words, span, status_word, tell, value_lines
@@ -38,20 +38,22 @@ if TYPE_CHECKING:
     from ..client.run import Run
     from ..store.waiting import DeadLetter, DeadLetters
 
-Given = dict[str, Any]
-"""What the command line says, by the names of its options; and an action's parameters."""
+Parameters = dict[str, Any]
+"""Values of options by name, or the parameters of an action."""
 
 
-def ordering(
+def action_command(
     name: str,
     *options: Decorator,
-    read: Callable[[Common, Given], Given] = lambda _, given: given,
-    ask: Callable[[Run, Given], None] = lambda found, given: None,
-    show: Callable[[Given, Given, Common], None] = lambda document, _, common: print_status(document, common),
+    read: Callable[[Common, Parameters], Parameters] = lambda _, given: given,
+    ask: Callable[[Run, Parameters], None] = lambda found, given: None,
+    show: Callable[[Parameters, Parameters, Common], None] = lambda document, _, common: print_status(document, common),
     is_documented: bool = False,
 ) -> click.Command:
-    """The command of an action: `read` makes its parameters of the options, `ask` may ask a person first, `show` prints
-    what came of it; with `is_documented` an error is a document with --json, too.
+    """Make the command of an action.
+
+    `read` makes the action's parameters of the options, `ask` may ask for confirmation, `show` prints the result. With
+    `is_documented`, --json prints an error as a document too.
     """
     action = ACTIONS[name]
 
@@ -77,47 +79,47 @@ _yes_option = click.option(
 )
 
 
-def _ask_to_cancel(found: Run, _: Given) -> None:
+def _ask_to_cancel(found: Run, _: Parameters) -> None:
     counts = found.status()["calls"]
     left = sum(counts.get(status, 0) for status in ("waiting", "running", "held"))
     if left >= limits.CONTROL_MANY:
         confirmed(f"end run {found.id} with {counted(left, 'call')} that have not ended?")
 
 
-def _read_amendment(common: Common, given: Given) -> Given:
+def _read_amendment(common: Common, given: Parameters) -> Parameters:
     settings = common.settings()
     amendment = read_amendment(given.pop("file"), settings)
     load_registry(settings)
     return given | {"amendment": amendment}
 
 
-def _ask_to_amend(found: Run, given: Given) -> None:
+def _ask_to_amend(found: Run, given: Parameters) -> None:
     if given["amendment"].get("calls") == [] and not given["add"]:
         confirmed(f"put nothing in place of the calls of run {found.id} that have not begun?")
 
 
-def _print_fork(document: Given, _: Given, common: Common) -> None:
+def _print_fork(document: Parameters, _: Parameters, common: Common) -> None:
     if failed := document["calls"].get("failed", 0):
         tell(f"failed calls: {failed}; `acts retry {document['run']}` carries them out again")
     common.print(document, [document["run"]])
 
 
-pause = ordering("pause")
-resume = ordering(
+pause = action_command("pause")
+resume = action_command(
     "resume",
     click.option(
         "--ticks", type=click.IntRange(min=1), metavar="N", help="Let its loop ask N more times, also if it has failed."
     ),
 )
-cancel = ordering("cancel", _yes_option, ask=_ask_to_cancel)
-fork = ordering(
+cancel = action_command("cancel", _yes_option, ask=_ask_to_cancel)
+fork = action_command(
     "fork",
     at_option,
     click.option("--paused", is_flag=True, help="Do not begin yet: amend or resume it first."),
     read=lambda _, given: given | {"at": message_id(given["at"])},
     show=_print_fork,
 )
-amend = ordering(
+amend = action_command(
     "amend",
     click.argument("file"),
     click.option(
@@ -128,13 +130,13 @@ amend = ordering(
     ask=_ask_to_amend,
     is_documented=True,
 )
-say = ordering(
+say = action_command(
     "say",
     click.argument("text", metavar="TEXT"),
     click.option("--file", "files", multiple=True, metavar="PATH", help="Also a picture, PDF or text; repeatable."),
     read=lambda _, given: {"message": [given["text"], *map(Path, given["files"])]},
 )
-send = ordering(
+send = action_command(
     "send",
     click.argument("file"),
     read=lambda common, given: {"messages": read_submission(given["file"], common.settings())},
@@ -142,17 +144,17 @@ send = ordering(
 )
 
 
-# `acts retry`: failed calls again, in the same run, or taken as done with a value given.
+# `acts retry`: failed calls run again in the same run, or count as done with a value.
 
 
-def _read_retry(_: Common, given: Given) -> Given:
+def _read_retry(_: Common, given: Parameters) -> Parameters:
     if given["effects"] and not given["downstream"]:
         raise Failed("--effects says what --downstream does again: give both", REJECTED)
     text = given.pop("skip")
     return given if text is None else given | {"skip": True, "value": _value(text)}
 
 
-def _print_retry(document: Given, given: Given, common: Common) -> None:
+def _print_retry(document: Parameters, given: Parameters, common: Common) -> None:
     again = "taken as done" if "skip" in given else "tried again"
     behind = counted(len(document["downstream"]), "call")
     more = f", {behind} behind them done again" if given["downstream"] else ""
@@ -176,7 +178,7 @@ def _value(text: str) -> Any:
         raise Failed(f"--skip: {text!r} is not JSON ({error}); {hint}", REJECTED) from None
 
 
-retry = ordering(
+retry = action_command(
     "retry",
     click.option("--call", type=click.IntRange(min=0), metavar="INDEX", help="Only this call, in all instances."),
     click.option("--instance", metavar="I", help="Only calls of this instance."),
@@ -285,18 +287,18 @@ def _line(letter: DeadLetter) -> str:
     return f"{letter.date}  {escaped(letter.id)}  {where}  {error}"
 
 
-# `acts delete --instance I`: what all runs hold of an instance, such as one person's data.
+# `acts delete --instance I`: the data of one instance, such as one person, in all runs.
 
 ELSEWHERE: Final = (
     "the names of the instances in the runs and their audit trails",
     "exported files, backups and the append-only file until it is rewritten",
     "logs and traces of workers, and what calls have written elsewhere",
 )
-"""Where data may stay that no command of ours deletes."""
+"""Places of data that no command of ours deletes."""
 
 
-def _erase(instances: Sequence[str], chosen: Chosen, common: Common, *, yes: bool) -> None:
-    """List the runs that hold something of instances; with `yes` delete that of each."""
+def _erase(instances: Sequence[str], chosen: ChosenRuns, common: Common, *, yes: bool) -> None:
+    """List the runs that have data of instances; with `yes` delete it."""
     with common.client() as client:
         found = client.erasable_runs(instances, **chosen.criteria())
         kept = [f"{counted(number, 'run')} {why}" for why, number in found.kept.items()]
@@ -316,8 +318,8 @@ def _erase(instances: Sequence[str], chosen: Chosen, common: Common, *, yes: boo
     common.print({"deleted": True, "runs": documents, **more}, lines)
 
 
-def erased_lines(erased: Given) -> Iterator[str]:
-    """What was deleted of one run, and what of it stays."""
+def erased_lines(erased: Parameters) -> Iterator[str]:
+    """Yield what was deleted of one run, and what stays."""
     counts = (("dead_letters", "dead letter"), ("files", "file"))
     parts = [f"{erased['entries']} entries of the log", counted(len(erased["children"]), "child run")]
     parts += [counted(erased[name], noun) for name, noun in counts]
@@ -325,17 +327,17 @@ def erased_lines(erased: Given) -> Iterator[str]:
     yield from (f"stays: {escaped(what)}" for what in erased["remains"])
 
 
-def _erased_line(run: Given) -> str:
+def _erased_line(run: Parameters) -> str:
     called = ", ".join(map(escaped, run["instances"]))
     return "  ".join(part for part in (run["run"], escaped(run["name"] or ""), called) if part)
 
 
-# `acts delete`: forgetting one run that has ended, or many.
+# `acts delete`: deleting one run that has ended, or many.
 
 
 @dataclass(frozen=True, slots=True)
-class OfOne:
-    """How one run is deleted."""
+class DeleteOptions:
+    """The options for deleting one run."""
 
     instances: tuple[str, ...] = option(
         "--instance", multiple=True, metavar="I", help="Only what RUN, or each run, holds of it; repeatable."
@@ -348,12 +350,19 @@ class OfOne:
 @command(ACTIONS["delete"])
 @click.argument("run", metavar="[RUN]", required=False)
 @chosen_options
-@bundled("of_one", OfOne)
+@option_group("of_one", DeleteOptions)
 @click.option("--free", type=SIZE, metavar="SIZE", help="Only as many as take so much memory: 500MB.")
 @click.option("--largest", is_flag=True, help="The largest first, not those that ended first.")
 @click.option("--yes", "-y", is_flag=True, help="Delete them. Without it many runs are only listed.")
 def delete(
-    run: str | None, *, chosen: Chosen, of_one: OfOne, free: float | None, largest: bool, yes: bool, common: Common
+    run: str | None,
+    *,
+    chosen: ChosenRuns,
+    of_one: DeleteOptions,
+    free: float | None,
+    largest: bool,
+    yes: bool,
+    common: Common,
 ) -> None:
     """Delete one run, or what it holds of some instances; or many."""
     is_sized = free is not None or largest
@@ -365,7 +374,7 @@ def delete(
     if run is not None:
         _delete_one(run, of_one, common)
         return
-    if of_one != OfOne():
+    if of_one != DeleteOptions():
         raise click.UsageError("--foreign is for one run: name it; with --instance go no --free and --largest")
     with common.client() as client:
         most = int(free) if free is not None else None
@@ -385,8 +394,8 @@ def delete(
     common.print(_document(deleted, choice.kept, is_deleted=True), lines)
 
 
-def _delete_one(run: str, of_one: OfOne, common: Common) -> None:
-    """Delete a run, or what it holds of some instances."""
+def _delete_one(run: str, of_one: DeleteOptions, common: Common) -> None:
+    """Delete a run, or its data of some instances."""
     if of_one.instances and of_one.foreign:
         raise click.UsageError("of another version's run no instance can be deleted: leave out --instance or --foreign")
     with common.found(run) as found:
@@ -394,11 +403,11 @@ def _delete_one(run: str, of_one: OfOne, common: Common) -> None:
     common.print(done | {"deleted": True}, erased_lines(done) if of_one.instances else [_deleted(done)])
 
 
-def _document(runs: Sequence[Given], kept: Mapping[str, int], *, is_deleted: bool) -> Given:
+def _document(runs: Sequence[Parameters], kept: Mapping[str, int], *, is_deleted: bool) -> Parameters:
     return {"deleted": is_deleted, "bytes": sum(run["bytes"] for run in runs), "kept": dict(kept), "runs": runs}
 
 
-def _amount(runs: Sequence[Given]) -> str:
+def _amount(runs: Sequence[Parameters]) -> str:
     """`3 runs (1 child run, 2 dead letters), 4.5 MB`."""
     children, letters = sum(len(run["children"]) for run in runs), sum(run["dead_letters"] for run in runs)
     numbers = (children, "child run"), (letters, "dead letter")
@@ -407,15 +416,15 @@ def _amount(runs: Sequence[Given]) -> str:
     return f"{counted(len(runs), 'run')}{more}, {size_words(sum(run['bytes'] for run in runs))}"
 
 
-def _deleted_line(run: Given) -> str:
-    """One run that would be deleted."""
+def _deleted_line(run: Parameters) -> str:
+    """Return a run that would be deleted, on one line."""
     finished = datetime.fromisoformat(run["finished"]) if run["finished"] is not None else None
     ago = f"{span((datetime.now(UTC) - finished).total_seconds())} ago" if finished is not None else ""
     parts = (run["run"], escaped(run["name"] or ""), status_word(run["status"]), ago, size_words(run["bytes"]))
     return "  ".join(part for part in parts if part)
 
 
-def _deleted(run: Given) -> str:
+def _deleted(run: Parameters) -> str:
     with_it = f", with {counted(len(run['children']), 'child run')}" if run["children"] else ""
     calls = counted(run["outstanding"], "call")
     lost = f"; {calls} sent and forgotten, not done, and not sent again now" if run["outstanding"] else ""

@@ -1,7 +1,7 @@
-"""Layers: everything `acts doctor` looks at, in the order in which one depends on the other.
+"""Layers: everything that `acts doctor` looks at, in the order in which one depends on the other.
 
-A layer is well, or not; a remedy says what to do, also for what only might become a problem. Secrets never show.
-Whatever a server answers, the rest is looked at, too.
+A layer is well or not; a remedy says what to do, also about what may become a problem. Secrets never show. An error of
+one server does not end the examination.
 """
 
 from __future__ import annotations
@@ -43,15 +43,13 @@ if TYPE_CHECKING:
     from ..store.waiting import Deserted
 
 
-# A layer: what `acts doctor` says of one thing between a submission and its result.
-
 LONGEST_ERROR: Final = 200
 """Characters shown of another library's error."""
 
 
 @dataclass(slots=True)
 class Layer:
-    """What was found in one layer: `remedies` say what to do, one for each problem or warning."""
+    """The findings in one layer: `remedies` say what to do, one for each problem or warning."""
 
     layer: str
     detail: str = ""
@@ -80,7 +78,7 @@ class Layer:
 
 @contextmanager
 def asked(layer: Layer, remedy: str) -> Iterator[None]:
-    """Note whatever a server, or the way to it, raises."""
+    """Note any error that a server, or the way to it, raises."""
     try:
         yield
     except Exception as error:
@@ -182,7 +180,7 @@ def _activities(layer: Layer, settings: Settings) -> None:
 
 
 def _without_secrets(layer: Layer, settings: Settings) -> Layer:
-    """The layer with every password and key masked, wherever an error's text has it from."""
+    """Mask every password and key in the text of a layer, which may hold foreign errors."""
     for secret in sorted(settings.secrets(), key=len, reverse=True):
         layer.detail = layer.detail.replace(secret, "***")
     return layer
@@ -264,15 +262,15 @@ def _trust(layer: Layer, settings: Settings) -> None:
         layer.fail(str(error), "correct the file, or ACTS_TRUST")
 
 
-# Workers that carry out the same tool with different code (SPEC R17.1).
+# Workers that run the same tool with different code (SPEC R17.1).
 
 _MOST: Final = 5
 
 
 def differences(code: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
-    """The activities and delegates of which workers have different contracts or versions, a few of them.
+    """Yield a few of the activities and delegates of which workers have different contracts or versions.
 
-    `code` has for each worker what it announces: kind -> name -> [version, digest of the contract].
+    `code` has what each worker announces: kind -> name -> [version, digest of the contract].
     """
     known: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
     for worker, kinds in code.items():
@@ -298,7 +296,7 @@ CLOCK_SECONDS: Final = 5
 """Clocks that differ by more are reported."""
 _MANY_CLIENTS: Final = 0.8
 ALONE_SECONDS: Final = 60
-"""Without a sweep for so long, no worker looks after the runs; one comes every second."""
+"""Seconds without a sweep, which comes every second, after which no worker looks after the runs."""
 
 _FREES: Final = "delete runs that have ended: `acts delete --free 500MB` says which, with --yes it does"
 
@@ -411,7 +409,7 @@ def _dead_letters(layer: Layer, settings: Settings) -> None:
 
 
 def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bool = False) -> Mapping[str, Any]:
-    """Look how soon the server answers, and return what it says of itself. Raises what redis-py raises."""
+    """Measure the latency of a server, and return its INFO. Raises what redis-py raises."""
     from ..store.connections import connect_once, server_facts
     from ..store.scripts import server_ms
 
@@ -446,7 +444,7 @@ def _greet_redis(layer: Layer, settings: Settings, url: str, *, is_read_only: bo
 
 
 def _examine_storage(layer: Layer, facts: Mapping[str, Any], run_bytes: int) -> None:
-    """Whether what is written stays."""
+    """Check that the server keeps what is written."""
     policy, most = str(facts.get("maxmemory_policy", "noeviction")), int(facts.get("maxmemory", 0))
     if policy != "noeviction":
         note = layer.fail if most else layer.warn
@@ -522,7 +520,7 @@ def _ask_workers(layer: Layer, app: Celery, settings: Settings) -> dict[str, lis
 
 
 def _add_refusals(layer: Layer, counts: Mapping[str, Mapping[str, int]]) -> None:
-    """What the workers have refused since they started, and what went wrong in taking tasks."""
+    """Note what the workers have refused since they started, and errors in taking tasks."""
     for name, refused in counts.items():
         kinds = dict(refused)
         if errors := kinds.pop("errors", 0):
@@ -535,7 +533,7 @@ def _add_refusals(layer: Layer, counts: Mapping[str, Mapping[str, int]]) -> None
 
 
 def _with_another_trust(health: Mapping[str, Mapping[str, Any]], settings: Settings) -> list[str]:
-    """The workers whose operator says something else of tools; those of a version before do not say what."""
+    """Return the workers with another file of the operator; older versions do not announce theirs."""
     from ..registry.request_definitions import digest_of_trust
 
     try:
@@ -546,7 +544,7 @@ def _with_another_trust(health: Mapping[str, Mapping[str, Any]], settings: Setti
 
 
 def _lacking(health: Mapping[str, Any], settings: Settings) -> list[str]:
-    """The activities and delegates registered here that calls on a worker's queues may need, and that it lacks.
+    """Return the registered activities and delegates that calls on a worker's queues may need, and that it lacks.
 
     A worker on the queue of the instances needs all activities: it decides where a call goes.
     """
@@ -583,7 +581,7 @@ def _count_waiting(layer: Layer, app: Celery, settings: Settings, serving: Mappi
 
 
 def _left_behind(settings: Settings, serving: Mapping[str, list[str]]) -> list[Deserted]:
-    """The queues that no code names any more and no worker serves, and that calls of runs lie in."""
+    """Return the queues with calls of runs that no code names any more and no worker serves."""
     from ..registry.activities import registry
     from ..store.connections import connect
     from ..store.waiting import deserted

@@ -1,4 +1,4 @@
-"""`acts eval`: cases, each run for every model, held against what is expected of them."""
+"""`acts eval`: cases that run for every model, compared with the expected outputs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def evaluate(
 
 
 def _cases(file: str, settings: Settings, base: Any) -> list[Case]:
-    """The cases of a file, added to a base. Raises `protocol.Rejected` with what is wrong, each with its line."""
+    """Read the cases of a file, added to a base. Raises `protocol.Rejected` with all faults and their lines."""
     from ...protocol import Problem, Rejected
     from ..client.evaluation import case_of
     from ..registry.loading import loaded
@@ -134,7 +134,7 @@ def _cases(file: str, settings: Settings, base: Any) -> list[Case]:
 
 
 def _checked(client: Client, trials: Trials, file: str) -> Plan:
-    """The plan of the first case, where all can be submitted. Raises `protocol.Rejected`."""
+    """Check all cases, and return the plan of the first. Raises `protocol.Rejected`."""
     from ...protocol import Rejected
     from ..client.submitting import with_parts
 
@@ -188,7 +188,7 @@ async def _run(settings: Settings, trials: Trials, done: list[Trial], *, is_own:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
-    """Shows how many are done, and how many of them have not passed."""
+    """Show how many trials are done, and how many of them have not passed."""
     if not is_live():
         quiet_until = time.monotonic() + limits.QUIET_SECONDS
 

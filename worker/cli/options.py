@@ -47,19 +47,17 @@ Decorator = Callable[[Command], Command]
 
 
 def option(*names: str, **given: Any) -> Any:
-    """A field of a dataclass for `bundled`: its value is that of an option of click, and its default what click gives
-    where the option is left out.
-    """
+    """Declare a field of a dataclass as an option of click, for `option_group`."""
     absent = False if given.get("is_flag") else () if given.get("multiple") else None
     return field(default=given.get("default", absent), metadata={"option": (names, given)})
 
 
-def bundled(name: str, make: type, *others: Decorator) -> Decorator:
-    """What gives a command the parameters of `others`, and the options that are the fields of a dataclass; it receives
-    an object of that as `name`.
+def option_group(name: str, make: type, *others: Decorator) -> Decorator:
+    """Return a decorator that gives a command the fields of a dataclass as options, and `others`; the command receives
+    an object of the dataclass as `name`.
     """
-    said = [(each.name, *each.metadata["option"]) for each in fields(make) if "option" in each.metadata]
-    options: tuple[Any, ...] = (*others, *(click.option(*names, own, **given) for own, names, given in said))
+    declared = [(each.name, *each.metadata["option"]) for each in fields(make) if "option" in each.metadata]
+    options: tuple[Any, ...] = (*others, *(click.option(*names, own, **given) for own, names, given in declared))
 
     def of(command: Command) -> Command:
         @wraps(command)
@@ -81,8 +79,9 @@ def bundled(name: str, make: type, *others: Decorator) -> Decorator:
 def command(
     about: str | Action, name: str | None = None, *, into: click.Group | None = None
 ) -> Callable[[Callable[..., int | None]], click.Command]:
-    """What makes a command of a function: with the common options behind its own; `about` is the line that a list of
-    commands has, or the action whose name, line and help it gets.
+    """Return a decorator that makes a command of a function, with the common options behind its own.
+
+    `about` is the line in a list of commands, or the action that gives the command its name, line and help.
     """
 
     def of(function: Callable[..., int | None]) -> click.Command:
@@ -101,10 +100,9 @@ def command(
 RUN: Final = click.argument("run", metavar="RUN")
 
 
-# Failures: what each error means for the exit code, and how it is told (SPEC R7.1).
+# Failures: the exit code and the message of each error (SPEC R7.1).
 #
-# Foreseen errors are told in one line each, a traceback only on request (`--debug`). Whatever else is raised is our own
-# fault and says so.
+# An expected error is one line, with a traceback only on request (`--debug`). Any other error is reported as a bug.
 
 COMPLETED: Final = 0
 FAILED: Final = 1
@@ -119,7 +117,7 @@ DEBUG: Final = "ACTS_DEBUG"
 
 
 _UNREADABLE: Final = re.compile("[\udc80-\udcff]")
-"""What Python reads bytes of an argument as that are not UTF-8."""
+"""The characters by which Python stands in for bytes of an argument that are not UTF-8."""
 
 
 class Failed(Exception):
@@ -130,8 +128,8 @@ class Failed(Exception):
         super().__init__(message)
 
 
-class Doubted(Failed):
-    """A submission with warnings, where none is admitted; `findings` as `acts check --json` prints them."""
+class WarningsRefused(Failed):
+    """A submission was refused for its warnings; `findings` are as `acts check --json` prints them."""
 
     def __init__(self, message: str, findings: list[dict[str, Any]]) -> None:
         self.findings = findings
@@ -139,7 +137,7 @@ class Doubted(Failed):
 
 
 class Interrupted(Exception):
-    """Ctrl-C; `remark` says what goes on all the same."""
+    """Ctrl-C was pressed; `remark` says what goes on nevertheless."""
 
     def __init__(self, remark: str = "") -> None:
         self.remark = remark
@@ -147,7 +145,7 @@ class Interrupted(Exception):
 
 
 def report(error: BaseException) -> int:
-    """Tell of an error on stderr and return the exit code it means."""
+    """Write an error to stderr and return its exit code."""
     if isinstance(error, OutputFailed) and error.is_closed:
         return limits.NOBODY_READS
     if os.environ.get(DEBUG):
@@ -162,7 +160,7 @@ def report(error: BaseException) -> int:
 
 
 def explain(error: BaseException) -> tuple[int, list[str]]:
-    """The exit code of an error, and its lines."""
+    """Return the exit code of an error, and its lines."""
     match error:
         case Interrupted():
             return INTERRUPTED, ["interrupted" + (f": {error.remark}" if error.remark else "")]
@@ -187,37 +185,37 @@ def explain(error: BaseException) -> tuple[int, list[str]]:
 
 @dataclass(slots=True)
 class Answer:
-    """Whether a command has written its document."""
+    """Remembers whether a command has written its document."""
 
     is_given: bool = False
 
 
 @contextmanager
 def documented(*, as_json: bool, has_status: bool) -> Iterator[Answer]:
-    """Write an error as a document too, where machine output is asked for and none was written.
+    """Write an error as a document too, if machine output is asked for and none was written.
 
-    It has a `status` where the command's own document has one.
+    `has_status` says that the command's own document has a `status`; the error's then has one too.
     """
     answer = Answer()
     try:
         yield answer
     except Exception as error:
         if as_json and not answer.is_given and not isinstance(error, OutputFailed):
-            is_rejected = _is_rejection(error) or isinstance(error, Doubted)
+            is_rejected = _is_rejection(error) or isinstance(error, WarningsRefused)
             status = {"status": "rejected" if is_rejected else "error"} if has_status else {}
             print_json(status | _document(error))
         raise
 
 
 def rejection(error: Any) -> dict[str, Any]:
-    """A `protocol.Rejected` as `acts check --json` prints it."""
+    """Return a `protocol.Rejected` as `acts check --json` prints it."""
     errors = [{"pointer": problem.pointer, "message": problem.message} for problem in error.errors]
     return {"valid": False, "errors": errors, "waves": [], "findings": []}
 
 
 def _document(error: Exception) -> dict[str, Any]:
-    """An error in the shape of `acts check --json`; `valid` is null where that is not known of the submission."""
-    if isinstance(error, Doubted):
+    """Return an error in the shape of `acts check --json`; `valid` is null if the submission was not checked."""
+    if isinstance(error, WarningsRefused):
         return {"valid": True, "errors": [], "waves": [], "findings": error.findings}
     if _is_rejection(error):
         return rejection(error)
@@ -231,7 +229,7 @@ def _is_rejection(error: BaseException) -> bool:
 
 
 def _excerpts(error: Any) -> list[str | None]:
-    """For each line of a rejection the text with a caret, on a terminal only: elsewhere an error is one line."""
+    """Return the text with a caret for each line of a rejection, on a terminal only: elsewhere an error is one line."""
     stream = sys.__stderr__
     if not _is_rejection(error) or stream is None or not stream.isatty():
         return []
@@ -239,7 +237,7 @@ def _excerpts(error: Any) -> list[str | None]:
 
 
 def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
-    """Errors of packages that are heavy to import: only one that is loaded can have raised."""
+    """Explain an error of a package that is slow to import: only a package that is loaded can have raised."""
     loaded: Mapping[str, Any] = sys.modules
     if (protocol := loaded.get("acts_celery.protocol")) and isinstance(error, protocol.Rejected):
         lines = [f"{problem.pointer}: {problem.message}".removeprefix(": ") for problem in error.errors]
@@ -262,7 +260,7 @@ def _explain_foreign(error: BaseException) -> tuple[int, list[str]]:
 
 
 def _without_activities(lines: list[str]) -> list[str]:
-    """Why every tool is unknown, where no activities were loaded."""
+    """Say why every tool is unknown, if no activities were loaded."""
     activities: Any = sys.modules.get("acts_celery.worker.registry.activities")
     known = activities.registry if activities is not None else None
     named = [line for line in lines if "acts mcp admit" not in line]
@@ -284,7 +282,7 @@ def _usage(error: click.UsageError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What the common options say."""
+    """The options that every command takes."""
 
     json: bool = option("--json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
     activities: tuple[str, ...] = option(
@@ -317,7 +315,7 @@ class Common:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """The settings given as options."""
+        """Settings given as options."""
         given: dict[str, Any] = {
             "activities": self.activities or None,
             "broker_url": self.broker,
@@ -326,7 +324,7 @@ class Common:
         return {name: value for name, value in given.items() if value is not None}
 
     def environment(self) -> dict[str, str]:
-        """Variables that say the same to another process of ours, whose command line then shows no password."""
+        """Return variables that give another process the same settings, with no password on its command line."""
         given = {
             "ACTS_ACTIVITIES": ",".join(self.activities) or None,
             "ACTS_BROKER_URL": self.broker,
@@ -336,32 +334,32 @@ class Common:
         return {**os.environ, **{name: value for name, value in given.items() if value is not None}}
 
     def print(self, document: Any, lines: Iterable[str]) -> None:
-        """Write a document to stdout as JSON, or the lines that say it to people."""
+        """Write a document to stdout: as JSON, or as lines for people."""
         print_either(document, lines, as_json=self.json)
 
     def documented(self, *, has_status: bool = True) -> AbstractContextManager[Answer]:
-        """What writes an error as a document, too (see `documented`)."""
+        """Return a block that writes an error as a document too (see `documented`)."""
         return documented(as_json=self.json, has_status=has_status)
 
     def client(self) -> Client:
-        """A client under the settings in effect; it is to be closed."""
+        """Return a client under the settings in effect, for a `with` block."""
         from ..client.client import Client
 
         return Client(self.settings())
 
     @contextmanager
     def found(self, run: str) -> Iterator[Run]:
-        """The run that is meant, by its id, the beginning of it, its name or `latest`; its connection open."""
+        """Open a client and find a run by its id, the beginning of its id, its name, or `latest`."""
         with self.client() as client:
             yield client.find(run)
 
     def settings(self) -> Settings:
-        """The settings in effect: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
+        """Read the settings: options, environment, `.env`, defaults. Raises `broker_config.SettingsError`."""
         from ...broker_config.loading import left_out, load
 
         if self.env_file is not None:
             os.environ["ACTS_ENV_FILE"] = self.env_file  # also for what is loaded later, and for other processes
-        with _dotenv_told():
+        with _dotenv_reported():
             settings = load(**self.overrides)
             if names := [f"ACTS_{name.upper()}" for name in left_out(os.environ) if name not in self.overrides]:
                 tell(
@@ -372,8 +370,8 @@ class Common:
 
 
 @contextmanager
-def _dotenv_told() -> Iterator[None]:
-    """Tell in our own words what python-dotenv logs of lines in `.env` that it cannot read."""
+def _dotenv_reported() -> Iterator[None]:
+    """Replace what python-dotenv logs of unreadable lines in `.env` by messages of ours."""
     logger, lines = logging.getLogger("dotenv.main"), set[int]()
 
     def hear(record: logging.LogRecord) -> bool:
@@ -390,8 +388,8 @@ def _dotenv_told() -> Iterator[None]:
             tell(f".env: line {line} is ignored: it is not NAME=value")
 
 
-common_options: Final[Decorator] = bundled("common", Common)
-"""The options that every command takes, as `common`."""
+common_options: Final[Decorator] = option_group("common", Common)
+"""Gives a command the options of `Common`, as `common`."""
 
 
 def load_registry(settings: Settings) -> None:
@@ -412,8 +410,9 @@ _FILE: Final = "pyproject.toml"
 
 
 def reported(plan: Plan, options: Iterable[str], more: Iterable[Finding] = ()) -> tuple[Finding, ...]:
-    """A plan's findings, and those that were made beside it, but those that are ignored, by code or by name. Raises
-    `Failed` where there is no such one.
+    """Return a plan's findings, and `more`, without those that options or files ignore by code or name.
+
+    Raises `Failed` for a code or name that no finding has.
     """
     from ...protocol.analysis.analyse import ignored_in, is_ignored
 
@@ -423,7 +422,7 @@ def reported(plan: Plan, options: Iterable[str], more: Iterable[Finding] = ()) -
 
 
 def _configured(file: Path) -> list[str]:
-    """What a project's file lists."""
+    """Read which findings a project's file ignores."""
     try:
         document: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -439,7 +438,7 @@ def _configured(file: Path) -> list[str]:
 
 
 def _known(names: Iterable[str], where: str) -> Iterable[str]:
-    """The names, all of which are codes or names of findings."""
+    """Check that the names are codes or names of findings."""
     from ...protocol.analysis.findings import CATALOGUE
 
     known = CATALOGUE.keys() | {entry.name for entry in CATALOGUE.values()}
@@ -451,15 +450,15 @@ def _known(names: Iterable[str], where: str) -> Iterable[str]:
         yield name
 
 
-# What a run is called, as options of the commands that submit.
+# Names for a run, as options of the commands that submit.
 
 TRACEPARENT: Final = "TRACEPARENT"
-"""The variable by which a program is told of the span that it runs in, as OpenTelemetry's specification has it."""
+"""The variable that gives a program the span it runs in, as in OpenTelemetry's specification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the options say."""
+    """The options that name a run."""
 
     id: str | None = option("--id", metavar="ID", help="The run's id. The same id twice is one run.")
     name: str | None = option("--name", metavar="TEXT", help="A name for the run; other commands take it as RUN.")
@@ -468,7 +467,7 @@ class Naming:
     )
 
     def label(self, value: Any) -> Label:
-        """The label of a submission. Raises `protocol.Rejected`."""
+        """Return the label of a submission. Raises `protocol.Rejected`."""
         from ..broker.attempts import TracePlace
         from ..client.submitting import label_of
 
@@ -479,11 +478,10 @@ class Naming:
         return label_of(value, id=self.id, name=self.name, tags=self.tags, traceparent=given)
 
 
-naming_options: Final = bundled("naming", Naming)
+naming_options: Final = option_group("naming", Naming)
 
 
-# Which runs a command means that takes many, as options, and what it says of them; durations and sizes as one writes
-# them.
+# The choice of many runs, as options, with durations and sizes as people write them.
 
 Of = TypeVar("Of")
 _WRITTEN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?([A-Za-z]*)\Z", re.ASCII)
@@ -506,7 +504,7 @@ class Amount(click.ParamType[float]):
         self._example = example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number in the smallest unit."""
+        """Return the number in the smallest unit."""
         if isinstance(value, float):
             return value
         found = _WRITTEN.match(str(value).strip())
@@ -523,8 +521,8 @@ SIZE: Final = Amount("size", _BYTES, "500MB")
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which runs the options name."""
+class ChosenRuns:
+    """The options that choose runs."""
 
     older_than: float | None = option(
         "--older-than", type=DURATION, metavar="TIME", help="Runs that ended so long ago: 30d, 12h, 15m."
@@ -535,21 +533,21 @@ class Chosen:
     name: str | None = option("--name", metavar="TEXT", help="Runs of this name or with this tag.")
 
     def __bool__(self) -> bool:
-        """Whether any was given."""
+        """Say whether any option was given."""
         return any(value is not None for value in (self.older_than, self.status, self.name))
 
     def criteria(self) -> dict[str, Any]:
-        """As `Client.runs` and `Client.deletable_runs` take them."""
+        """Return the parameters of `Client.runs` and `Client.deletable_runs`."""
         return {"older_than_seconds": self.older_than, "status": self.status, "name": self.name}
 
 
-chosen_options: Final = bundled("chosen", Chosen)
+chosen_options: Final = option_group("chosen", ChosenRuns)
 
 
 def print_undone(
     document: Mapping[str, Any], line: Callable[[dict[str, Any]], str], sums: Iterable[str], common: Common
 ) -> None:
-    """List the runs of which something would be deleted, the first of them, and what that comes to."""
+    """List the first runs of which something would be deleted, and the sums."""
     runs = document["runs"]
     more = [f"… and {len(runs) - limits.OPTIONS_SHOWN} more"] if len(runs) > limits.OPTIONS_SHOWN else []
     common.print(document, [*map(line, runs[: limits.OPTIONS_SHOWN]), *more, *sums])
@@ -558,7 +556,7 @@ def print_undone(
 
 
 def done_with(runs: Iterable[Of], said: Callable[[Sequence[Of]], str]) -> list[Of]:
-    """All runs of which something is deleted as they are iterated; where that is interrupted, what was done is said."""
+    """Delete by iterating over runs, and return them; if that is interrupted, report what was deleted."""
     done: list[Of] = []
     try:
         for run in runs:

@@ -1,7 +1,7 @@
 """Output: what goes to stdout and stderr, and in which form.
 
 stdout is for results: JSON in UTF-8 whatever the locale, or text that is coloured on a terminal only. stderr is for
-people: one line for each thing said. Text from a submission is shown with its control characters escaped, so that a
+people: one line for each message. Text from a submission is shown with its control characters escaped, so that a
 value cannot rewrite the terminal or fake a line.
 """
 
@@ -68,13 +68,13 @@ def print_text(text: str = "") -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Write lines to stdout, in the same way."""
+    """Write lines to stdout, as `print_text` does."""
     for line in lines:
         print_text(line)
 
 
 def print_either(document: Any, lines: Iterable[str], *, as_json: bool) -> None:
-    """Write a document to stdout as JSON, or the lines that say it to people."""
+    """Write a document to stdout: as JSON, or as lines for people."""
     if as_json:
         print_json(document)
     else:
@@ -113,7 +113,7 @@ def flush() -> None:
 
 
 def detach_stdout() -> None:
-    """Let what can no longer be written go nowhere, instead of failing when the interpreter ends."""
+    """Discard what can no longer be written, so that the interpreter does not fail at its end."""
     if sys.stdout is None:
         return
     try:
@@ -124,12 +124,12 @@ def detach_stdout() -> None:
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that shows colours, and no variable turns them off (no-color.org)."""
+    """Say whether a stream is a terminal with colours, and no variable turns them off (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def escaped(text: str) -> str:
-    """The text with everything that is not a visible character or a space written as Python writes it in a string."""
+    """Return a text in which all but visible characters and spaces are escaped as in a Python string."""
     if text.isascii() and text.isprintable():
         return text
     from ...protocol.errors import INVISIBLE
@@ -144,14 +144,14 @@ def escaped(text: str) -> str:
 
 @contextmanager
 def nothing_on_stdout() -> Iterator[None]:
-    """Send what foreign code prints (an activities file when it is imported) to stderr."""
+    """Send to stderr what other code prints, such as an activities file when it is imported."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 @contextmanager
 def _writing() -> Iterator[TextIO]:
-    """stdout, its errors as `OutputFailed`; one that was closed before we started swallows everything."""
+    """Give stdout, and raise its errors as `OutputFailed`; a closed one swallows everything."""
     if sys.stdout is None:
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             yield nowhere
@@ -176,9 +176,9 @@ class Cut:
     """How much of a value is shown; None is all."""
 
     characters: int | None = None
-    """Of one text."""
+    """Characters of one text."""
     items: int | None = None
-    """Of one list or object, and lines of one text."""
+    """Elements of one list or object, and lines of one text."""
 
 
 WHOLE: Final = Cut()
@@ -186,7 +186,7 @@ SHORT: Final = Cut(characters=200, items=20)
 
 
 def value_lines(value: Any, indent: int = 0, cut: Cut = WHOLE) -> Iterator[str]:
-    """A JSON value as indented lines."""
+    """Yield a JSON value as indented lines."""
     if isinstance(value, dict) and value:
         for key, item in islice(value.items(), cut.items):
             yield from _entry_lines(f"{_key(key, cut)}:", item, indent, cut)
@@ -200,7 +200,7 @@ def value_lines(value: Any, indent: int = 0, cut: Cut = WHOLE) -> Iterator[str]:
 
 
 def inline(value: Any, cut: Cut = WHOLE) -> str:
-    """A value on one line; a text without quotes where it cannot be taken for anything else."""
+    """Return a value on one line; a text has no quotes if it cannot be taken for anything else."""
     if isinstance(value, str):
         shown, rest = _cut_text(value, cut)
         return (shown if _is_plain(shown) else escaped(json.dumps(shown, ensure_ascii=False))) + rest
@@ -208,12 +208,12 @@ def inline(value: Any, cut: Cut = WHOLE) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters of a text."""
+    """Cut a text to a number of characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def cut_line(text: str, cut: Cut = WHOLE) -> str:
-    """A text on one line, without quotes."""
+    """Return a text on one line, without quotes."""
     shown, rest = _cut_text(text, cut)
     return escaped(shown) + rest
 
@@ -224,7 +224,7 @@ def _rest(number: int, indent: int, cut: Cut, noun: str) -> Iterator[str]:
 
 
 def _cut_text(text: str, cut: Cut) -> tuple[str, str]:
-    """The beginning of a text, and what says how long it is where that is not all."""
+    """Return the beginning of a text, and a remark on its length if it was cut."""
     if cut.characters is None or len(text) <= cut.characters:
         return text, ""
     return text[: cut.characters], f"… ({len(text):,} characters)"
@@ -292,12 +292,12 @@ _ORDER: Final = ("waiting", "held", "running", "done", "sent", "latent", "skippe
 
 
 def status_word(status: str) -> str:
-    """A status, in its colour."""
+    """Return a status in its colour."""
     return click.style(status, fg=_COLOURS.get(status), bold=True)
 
 
 def heading(text: str) -> str:
-    """The name of an instance, or of a part of the output."""
+    """Return a bold heading, such as the name of an instance."""
     return click.style(escaped(text), bold=True)
 
 
@@ -322,7 +322,7 @@ def instances_line(statuses: Mapping[str, str]) -> str:
 
 
 def background_line(background: Mapping[str, int], run: str | None = None) -> str:
-    """How what was sent and not awaited stands, and where to look for what failed of a run that is kept."""
+    """Count the calls that were sent and forgotten, and name the command that lists those that failed."""
     listed = ", ".join(f"{background[how]} {how}" for how in ("outstanding", "done", "dead") if background[how])
     remedy = f": acts dead list --run {run}" if background["dead"] and run is not None else ""
     return f"in the background: {listed}{remedy}"
@@ -334,7 +334,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Who can see a place, as `acts check --who-sees` prints it."""
+    """Yield who can see a place, as `acts check --who-sees` prints it."""
     yield heading(f"sees {document['path']}") + ("" if document["direct"] else "  no call")
     if document["note"] is not None:
         yield f"  {escaped(document['note'])}"
@@ -349,7 +349,7 @@ def sight_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """What a model can do by a request, as `acts check` prints it."""
+    """Yield what a model can do by a request, as `acts check` prints it."""
     tools = document["tools"]
     calls = f"at most {counted(document['calls'], 'call')} and {counted(document['requests'], 'request')} to models"
     yield f"{click.style('valid', fg='green', bold=True)}  a request: {counted(len(tools), 'tool')}, {calls}"
@@ -369,7 +369,7 @@ def reach_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """A finding: how severe, which, where, what, and what to do."""
+    """Return a finding on one line: severity, code, place, message, remedy."""
     severity = click.style(finding.severity, fg="yellow" if finding.severity == "warning" else None)
     where = f"{escaped(finding.pointer)}: " if finding.pointer is not None else ""
     remedy = f"; {escaped(finding.remedy)}" if finding.remedy is not None else ""
@@ -377,7 +377,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """A simulation: what would be there in the end, what would not run, and what each branch leaves out."""
+    """Yield a simulation: the values at the end, what would not run, and what each branch leaves out."""
     yield heading("simulated") + f"  {counts_line(Counter(call['status'] for call in document['calls']))}"
     yield from data_lines("global", document["global"])
     shown = list(document["instances"].items())[: limits.SHOWN_INSTANCES]
@@ -406,7 +406,7 @@ def simulation_lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def call_name(index: int, tool: str) -> str:
-    """How a call is named everywhere."""
+    """Return the name of a call in all output."""
     return f"{index} {escaped(tool)}"
 
 
@@ -418,7 +418,7 @@ def _sights(sights: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def data_lines(name: str, kinds: Mapping[str, Any], cut: Cut = WHOLE) -> Iterator[str]:
-    """What a reader sees, under its name; nothing where that is nothing."""
+    """Yield what a reader sees, under its name; nothing for a reader that sees nothing."""
     filled = {kind: value for kind, value in kinds.items() if value not in ({}, None)}
     if filled:
         yield heading(name)
@@ -428,7 +428,7 @@ def data_lines(name: str, kinds: Mapping[str, Any], cut: Cut = WHOLE) -> Iterato
 def calls_lines(
     status: str, calls: Iterable[Mapping[str, Any]], most: int | None = None, cut: Cut = WHOLE
 ) -> Iterator[str]:
-    """The calls of one status with their cause; the same call of many instances is one line, of `most` at most."""
+    """Yield the calls of one status with their cause, `most` at most; one line for a call of many instances."""
     alike: dict[tuple[int, str, str], list[str]] = {}
     for call in calls:
         if call["status"] == status:
@@ -444,7 +444,7 @@ def calls_lines(
 
 
 def version_lines(calls: Iterable[Mapping[str, Any]], most: int = 5) -> Iterator[str]:
-    """The tools whose calls were carried out by more than one version of their code, and by which workers."""
+    """Yield the tools that ran in more than one version of their code, with the workers."""
     known: dict[str, dict[str, str]] = {}
     for call in calls:
         if call.get("version") is not None:
@@ -456,7 +456,7 @@ def version_lines(calls: Iterable[Mapping[str, Any]], most: int = 5) -> Iterator
 
 
 def change_lines(changes: Mapping[str, Any], cut: Cut = SHORT) -> Iterator[str]:
-    """What a person changed of a held call, old and new: `/amount: 90 → 10`."""
+    """Yield what a person changed of a held call, old and new: `/amount: 90 → 10`."""
     for change in changes.get("parameters", ()):
         old, new = (_value(change[name], cut) if name in change else "nothing" for name in ("old", "new"))
         yield f"{escaped(change['pointer'])}: {old} → {new}"
@@ -472,7 +472,7 @@ def _value(value: Any, cut: Cut) -> str:
 
 
 def timing_lines(calls: Iterable[Mapping[str, Any]], most: int | None = None) -> Iterator[str]:
-    """When calls began, what they waited and took, one a line; those first that took longest, of `most` at most."""
+    """Yield when calls began, waited and ran, the slowest first, `most` at most."""
     timed = [call for call in calls if (call.get("timing") or {}).get("began") is not None]
     timed.sort(key=lambda call: call["timing"]["seconds"], reverse=True)
     for call in timed[:most]:
@@ -488,7 +488,7 @@ def timing_lines(calls: Iterable[Mapping[str, Any]], most: int | None = None) ->
 
 
 def timing_words(timing: Mapping[str, Any]) -> list[str]:
-    """What a call took, as far as that is known: `3 ms`, `waited 1.2 s`, `2 attempts`."""
+    """List what is known of a call's time: `3 ms`, `waited 1.2 s`, `2 attempts`."""
     took, waited, attempts = timing["seconds"], timing["waited_seconds"], timing["attempts"]
     return [
         *([_span(took)] if took is not None else []),
@@ -502,7 +502,7 @@ def _span(seconds: float) -> str:
 
 
 def _few(instances: Sequence[str]) -> str:
-    """The first five of them."""
+    """Name the first five instances."""
     return ", ".join(map(escaped, instances[:5])) + (f" and {len(instances) - 5} more" if len(instances) > 5 else "")
 
 
@@ -514,9 +514,7 @@ def _cause(call: Mapping[str, Any], cut: Cut) -> str:
 
 
 def cost_line(cost: Mapping[str, Any] | None) -> str:
-    """What asking models has cost: `0.0123 USD, 1234 tokens in 3 requests`; money where a price is known. Nothing where
-    no usage was reported.
-    """
+    """Return the cost of models: `0.0123 USD, 1234 tokens in 3 requests`; an empty text if no usage was reported."""
     if cost is None or cost["tokens"] == cost.get("estimated", 0):
         return ""
     money = f"{cost['money']} {cost['currency']}, " if cost["money"] is not None else ""
@@ -540,12 +538,9 @@ def size_words(size: int) -> str:
     return f"{number:.1f} {'kMGT'[power - 1]}B" if number < 10 else f"{number:.0f} {'kMGT'[power - 1]}B"
 
 
-# Something that a command does beside its own work, in a thread, for as long as a block lasts.
-
-
 @contextmanager
-def beside(work: Callable[[threading.Event], None], name: str) -> Iterator[None]:
-    """While the block lasts, `work` is under way in a thread of that name; the event is set when the block is over."""
+def in_background(work: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Run `work` in a thread of that name while the block lasts; the event that it gets is set at the end."""
     is_over = threading.Event()
     threading.Thread(target=work, args=(is_over,), name=name, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""`acts held`, `acts approve`, `acts answer`, `acts reject`: what waits for a person, and deciding on it (SPEC R14)."""
+"""`acts held`, `acts approve`, `acts answer`, `acts reject`: calls that wait for a person, and decisions (SPEC R14)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .options import (
     RUN,
     Common,
     Failed,
-    bundled,
     command,
     load_registry,
     option,
+    option_group,
 )
 from .output import (
     SHORT,
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Given = dict[str, Any]
+Parameters = dict[str, Any]
 """Parameters of an action."""
 _DONE: Final = {"approve": "approved", "reject": "rejected", "answer": "answered"}
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
-    """Which held calls are decided on alike."""
+class HeldFilter:
+    """The options that choose held calls, to decide on all of them alike."""
 
     is_all: bool = option("--all", is_flag=True, help="All calls that are held now.")
     tools: tuple[str, ...] = option(
@@ -65,13 +65,13 @@ class Many:
 
     @property
     def is_meant(self) -> bool:
-        """Whether it is about calls that are not named one by one."""
+        """Whether an option chooses calls."""
         return self.is_all or bool(self.tools)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Who decides, and on what."""
+    """The options that say who decides, and on which digest."""
 
     by: str | None = option("--by", metavar="NAME", help="Who decides; the log keeps it [ACTS_ACTOR].")
     shown: str | None = option(
@@ -82,9 +82,9 @@ class Decision:
     is_sure: bool = option("--yes", "-y", is_flag=True, help="Decide on what waits now, shown or not; do not ask.")
 
     def one(
-        self, verb: str, run: str, call: str, common: Common, read: Callable[[], Given], *, changes: bool = False
+        self, verb: str, run: str, call: str, common: Common, read: Callable[[], Parameters], *, changes: bool = False
     ) -> None:
-        """Make a decision on what was shown of a call, with the parameters that `read` gives."""
+        """Decide on a call as it was shown, with the parameters that `read` gives."""
         from ..client.people import meant_of
 
         with common.documented(), common.found(run) as found:
@@ -95,9 +95,9 @@ class Decision:
             document = {**found.status(), "decision": done["id"]}
         _print_decided(document, verb, [seen] if seen is not None else [], common, is_changed=changes)
 
-    def many(self, verb: str, run: str, many: Many, common: Common, **given: Any) -> None:
-        """Decide alike on the held calls that are meant. Those on which someone else has decided meanwhile are passed
-        over, and so are questions, where they are not rejected.
+    def many(self, verb: str, run: str, many: HeldFilter, common: Common, **given: Any) -> None:
+        """Decide alike on the chosen calls. Calls on which someone else has decided meanwhile are left out, and so are
+        questions, unless they are rejected.
         """
         from ..errors import AlreadyDecided, HeldAnew, NotHeld
 
@@ -117,15 +117,16 @@ class Decision:
         _print_decided(document, verb, [call for call in chosen if call["call"] in decisions], common)
 
     def _confirm(self, found: Run, verb: str, meant: str, calls: Sequence[Mapping[str, Any]]) -> None:
-        """On a terminal, show the calls and ask whether they are to be decided on."""
+        """On a terminal, show the calls and ask for confirmation."""
         if not self.is_sure:
             for line in (line for call in calls for line in held_lines(call)):
                 click.echo(line, err=True)
             confirmed(f"{verb} {meant} of run {found.id}?")
 
     def _digest(self, found: Run, verb: str, call: Mapping[str, Any]) -> str:
-        """What names the call that was shown: before this command, or by it (SPEC R14.4). Raises `click.UsageError`
-        where nobody can be shown it.
+        """Return the digest of the call that was shown, before this command or by it (SPEC R14.4).
+
+        Raises `click.UsageError` if there is no terminal to show it at.
         """
         if self.shown is not None:
             return self.shown
@@ -139,8 +140,8 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
-    """What is done in place of a held call."""
+class ApprovedChanges:
+    """The options that change a held call as it is approved."""
 
     parameters: str | None = option(
         "--parameters", metavar="JSON", help="Run it with these parameters: an object of all of them."
@@ -153,7 +154,7 @@ class Instead:
     )
 
     def read(self, common: Common) -> dict[str, Any]:
-        """The arguments of `Run.approve`. Raises `protocol.Rejected`."""
+        """Return the arguments of `Run.approve`. Raises `protocol.Rejected`."""
         calls = None
         if self.calls is not None:
             load_registry(common.settings())
@@ -192,22 +193,29 @@ def held(run: str, *, common: Common) -> None:
 @command(ACTIONS["approve"])
 @RUN
 @click.argument("call", metavar="[CALL]", required=False)
-@bundled("instead", Instead)
+@option_group("instead", ApprovedChanges)
 @click.option("--plan", metavar="DIGEST", help="Run the plan that `acts held` shows with this digest.")
-@bundled("many", Many)
-@bundled("decision", Decision)
+@option_group("many", HeldFilter)
+@option_group("decision", Decision)
 def approve(
-    run: str, call: str | None, plan: str | None, *, instead: Instead, many: Many, decision: Decision, common: Common
+    run: str,
+    call: str | None,
+    plan: str | None,
+    *,
+    instead: ApprovedChanges,
+    many: HeldFilter,
+    decision: Decision,
+    common: Common,
 ) -> None:
     """Approve a call, several, or a plan."""
     if [call is not None, plan is not None, many.is_meant].count(True) != 1:
         raise click.UsageError("give one of CALL, --plan DIGEST, --all, and --tool NAME")
-    if call is None and instead != Instead():
+    if call is None and instead != ApprovedChanges():
         raise click.UsageError("--parameters, --scopes and --calls are for one CALL")
-    if instead.calls is not None and instead != Instead(calls=instead.calls):
+    if instead.calls is not None and instead != ApprovedChanges(calls=instead.calls):
         raise click.UsageError("give either --calls, or --parameters and --scopes")
     if call is not None:
-        decision.one("approve", run, call, common, lambda: instead.read(common), changes=instead != Instead())
+        decision.one("approve", run, call, common, lambda: instead.read(common), changes=instead != ApprovedChanges())
     elif plan is None:
         decision.many("approve", run, many, common)
     else:
@@ -222,13 +230,13 @@ def approve(
 @click.argument("call", metavar="CALL")
 @click.argument("text", metavar="TEXT", required=False)
 @click.option("--value", metavar="JSON", help="The answer, if it is not a text.")
-@bundled("decision", Decision)
+@option_group("decision", Decision)
 def answer(run: str, call: str, text: str | None, value: str | None, *, decision: Decision, common: Common) -> None:
     """Answer a question by a text or a value."""
     if (text is None) is (value is None):
         raise click.UsageError("give either TEXT or --value")
 
-    def read() -> Given:
+    def read() -> Parameters:
         if value is None:
             return {"value": text}
         return {"value": decode_submission(value.encode(), common.settings(), "--value")}
@@ -240,9 +248,9 @@ def answer(run: str, call: str, text: str | None, value: str | None, *, decision
 @RUN
 @click.argument("call", metavar="[CALL]", required=False)
 @click.option("--reason", metavar="TEXT", required=True, help="The message of the error with which the call ends.")
-@bundled("many", Many)
-@bundled("decision", Decision)
-def reject(run: str, call: str | None, reason: str, *, many: Many, decision: Decision, common: Common) -> None:
+@option_group("many", HeldFilter)
+@option_group("decision", Decision)
+def reject(run: str, call: str | None, reason: str, *, many: HeldFilter, decision: Decision, common: Common) -> None:
     """Reject a call, or several."""
     if (call is not None) is many.is_meant:
         raise click.UsageError("give one of CALL, --all, and --tool NAME")
@@ -260,7 +268,7 @@ def _print_decided(
     *,
     is_changed: bool = False,
 ) -> None:
-    """Say what was decided on, and how many calls of the run are still held."""
+    """Print which calls were decided on, and how many calls of the run are still held."""
     from ...protocol.errors import json_text
 
     done, run = _DONE[verb], document["run"]
@@ -273,7 +281,7 @@ def _print_decided(
 
 
 def _given(text: str | None, option: str, type_: type[T], what: str, common: Common) -> T | None:
-    """The value of an option that is given as JSON. Raises `protocol.Rejected`."""
+    """Decode an option in JSON. Raises `protocol.Rejected`."""
     from ...protocol import Problem, Rejected
 
     value = decode_submission(text.encode(), common.settings(), option) if text is not None else None
@@ -283,7 +291,7 @@ def _given(text: str | None, option: str, type_: type[T], what: str, common: Com
 
 
 def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
-    """A held call as people read it: everything that it will run with."""
+    """Yield a held call for people: everything that it will run with."""
     until = f", rejected at {call['until']}" if call["until"] is not None else ""
     yield f"{heading(call['call'])} {escaped(call['tool'])}  since {call['since']}{until}, --shown {call['shown']}"
     if "untrusted" in call:
@@ -293,14 +301,14 @@ def held_lines(call: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _untrusted(said: Mapping[str, Any]) -> str:
-    """Why a call waits that others would decide, with the calls through which their data has come (SPEC R16.4)."""
+    """Say whose data would decide a call, and through which calls it came (SPEC R16.4)."""
     from ...protocol.trust import Doubt
 
     ways = (f"{source} → {' → '.join(f'call {index}' for index in way)}" for source, way in said["ways"].items() if way)
     return "; ".join((str(Doubt.read(said)), *ways))
 
 
-# `acts prompt`: what a model would be asked, without asking it (SPEC R12.9).
+# `acts prompt`: the messages for a model, without asking it (SPEC R12.9).
 
 
 @command("Show what a model would be asked.")
@@ -324,7 +332,7 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
     """
     if tick is not None:
         with common.found(file) as run:
-            _show(run.asked(tick), common)
+            _print_request(run.asked(tick), common)
         return
     with common.documented(has_status=False):
         if file != "-" and not Path(file).exists():
@@ -339,15 +347,15 @@ def prompt(file: str, tick: int | None, call: int | None, allow: tuple[str, ...]
         from ..store.loop_view import loop_limits
 
         if call is not None:
-            _show(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
+            _print_request(_of_call(Checker(settings).check(value, allow=allow or None), call), common)
             return
         request = Checker(settings).request(value, allow=allow or None)
         config = sent_config(request, request.config, loop_limits(request.config, settings))
-        _show({"messages": render(request), "schema": first_schema(request), "config": config}, common)
+        _print_request({"messages": render(request), "schema": first_schema(request), "config": config}, common)
 
 
 def _of_call(plan: Plan, index: int) -> dict[str, Any]:
-    """What a call asks a model for its result, as far as that is known. Raises `Rejected` where it asks none."""
+    """Return the messages by which a call would ask a model for its result. Raises `Rejected` if it asks none."""
     from ...protocol import Problem, Rejected
     from ...protocol.calls.declarations import declares_tools
     from ...protocol.calls.tools import ANONYMOUS, Executor
@@ -382,7 +390,7 @@ def _of_call(plan: Plan, index: int) -> dict[str, Any]:
 
 
 def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
-    """A call's parameters; what no call writes that a parameter reads is read."""
+    """Return a call's parameters; those that read nothing that a call writes have their values."""
     from ...protocol.calls.call import read_expressions
     from ...protocol.errors import Conflict, Unresolved
     from ...protocol.plan.graph import Writers
@@ -399,43 +407,30 @@ def _known_parameters(plan: Plan, lane: Lane, call: Call) -> dict[str, Any]:
     return parameters
 
 
-def _show(asked: Mapping[str, Any], common: Common) -> None:
-    if common.json:
-        print_json(_parts(asked))
-        return
-    _print(asked["messages"], asked["schema"], _functions(asked))
-    print_text()
-    print_text(heading("config"))
-    print_text(escaped(json.dumps(asked["config"], ensure_ascii=False)))
-
-
-def _parts(asked: Mapping[str, Any]) -> dict[str, Any]:
-    functions = _functions(asked)
-    own = {"functions": functions} if functions else {}
-    return {**{key: asked[key] for key in ("messages", "schema")}, **own}
-
-
-def _functions(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The functions that the model may call, where the tools go as functions."""
+def _print_request(request: Mapping[str, Any], common: Common) -> None:
+    """Print a request to a model, with its functions if the tools go as functions."""
     from ...protocol.requests.tool_texts import TOOLS, functions_of
 
-    functions = functions_of(asked["schema"]) if asked.get("config", {}).get("wire") == TOOLS else ()
-    return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in functions]
+    has_functions = request.get("config", {}).get("wire") == TOOLS
+    functions = [
+        {"name": one.name, "description": one.description, "parameters": one.parameters}
+        for one in (functions_of(request["schema"]) if has_functions else ())
+    ]
+    document = {"messages": request["messages"], "schema": request["schema"]}
+    common.print(document | ({"functions": functions} if functions else {}), _request_lines(request, functions))
 
 
-def _print(messages: Sequence[Mapping[str, Any]], schema: Any, functions: Sequence[Any]) -> None:
-    for message in messages:
-        print_text(heading(escaped(str(message.get("role")))))
-        content = message.get("content")
+def _request_lines(request: Mapping[str, Any], functions: Sequence[Any]) -> Iterator[str]:
+    for message in request["messages"]:
+        yield heading(str(message.get("role")))
         for call in message.get("tool_calls", ()):
-            print_text(escaped(f"{call['function']['name']} {call['function']['arguments']}"))
-        if content is None:
-            print_text()
-            continue
-        lines = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        for line in lines.split("\n"):
-            print_text(escaped(line))
-        print_text()
-    print_text(heading("functions" if functions else "schema"))
-    for line in json.dumps(functions or schema, ensure_ascii=False, indent=2).split("\n"):
-        print_text(escaped(line))
+            yield escaped(f"{call['function']['name']} {call['function']['arguments']}")
+        if (content := message.get("content")) is not None:
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+            yield from map(escaped, text.split("\n"))
+        yield ""
+    yield heading("functions" if functions else "schema")
+    yield from map(escaped, json.dumps(functions or request["schema"], ensure_ascii=False, indent=2).split("\n"))
+    yield ""
+    yield heading("config")
+    yield escaped(json.dumps(request["config"], ensure_ascii=False))

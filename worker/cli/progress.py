@@ -1,4 +1,4 @@
-"""Progress: waiting for a run's end, with a live bar on stderr where that is a terminal."""
+"""Waiting for a run's end, with a live bar on a terminal; and how much of a run is printed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .. import limits
-from .options import bundled, option
+from .options import option, option_group
 from .output import (
     SHORT,
     WHOLE,
     Cut,
     background_line,
-    beside,
     calls_lines,
     cost_line,
     counted,
@@ -30,6 +29,7 @@ from .output import (
     escaped,
     flush,
     heading,
+    in_background,
     instances_line,
     print_either,
     status_word,
@@ -45,40 +45,42 @@ if TYPE_CHECKING:
     from ..client.run import Run
 
 
-# Requests to models that are made again: what `acts status` says of them, and what a command that waits says.
+# Requests to models that are made again, as `acts status` and the commands that wait show them.
 
 
-def unanswered_lines(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Of each request, from `Run.status`, what the model has said and when it is asked again; of many the soonest."""
-    for one in told[: limits.MOST_SHOWN]:
+def unanswered_lines(requests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the failed requests of `Run.status`, each with its error and the time of the next try."""
+    for one in requests[: limits.MOST_SHOWN]:
         what = "the request of the loop" if one["call"] is None else f"call {escaped(one['call'])}"
         yield f"the model has not answered {what} ({escaped(one['type'])}: {escaped(one['message'])}): {_when(one)}"
-    if len(told) > limits.MOST_SHOWN:
-        yield f"the model has not answered {counted(len(told) - limits.MOST_SHOWN, 'more request')}: --json lists them"
+    if len(requests) > limits.MOST_SHOWN:
+        more = counted(len(requests) - limits.MOST_SHOWN, "more request")
+        yield f"the model has not answered {more}: --json lists them"
 
 
-def unanswered_words(told: Sequence[Mapping[str, Any]]) -> str:
-    """The soonest in the few words for which a line of 80 columns has room; nothing where there is none."""
-    if not told:
+def unanswered_words(requests: Sequence[Mapping[str, Any]]) -> str:
+    """Return the soonest request in few words, for a line of 80 columns; an empty text if there is none."""
+    if not requests:
         return ""
-    again = told[0]["again_in_seconds"]
+    soonest = requests[0]
+    again = soonest["again_in_seconds"]
     when = f" in {again:.0f} s" if again >= 1 else ""
-    return f"{escaped(told[0]['type'])}: try {told[0]['tries'] + 1}{when}"
+    return f"{escaped(soonest['type'])}: try {soonest['tries'] + 1}{when}"
 
 
 def watching(run: Run, show: Callable[[Sequence[Mapping[str, Any]]], None]) -> AbstractContextManager[None]:
-    """While the block lasts, show now and then which requests of a run are made again."""
+    """Show from time to time which requests of a run are made again, while the block lasts."""
 
     def look(is_over: ThreadEvent) -> None:
         while not is_over.wait(limits.LOOK_SECONDS):
             try:
-                told = run.status().get("unanswered", [])
+                requests = run.status().get("unanswered", [])
             except Exception:  # the command that waits for the run says what is wrong with the server
                 return
             if not is_over.is_set():
-                show(told)
+                show(requests)
 
-    return beside(look, "acts-unanswered")
+    return in_background(look, "acts-unanswered")
 
 
 def _when(one: Mapping[str, Any]) -> str:
@@ -94,24 +96,24 @@ def wait(
     timeout_seconds: float | None = None,
     is_quiet: bool = False,
 ) -> None:
-    """Block until the run has ended; `on_event` is told of each event. Raises `TimeoutError`, and what that raises."""
+    """Block until the run has ended; `on_event` gets each event. Raises `TimeoutError`, and what `on_event` raises."""
     if is_live() and not is_quiet:
         _wait_with_bar(run, on_event, timeout_seconds)
     else:
-        with nullcontext() if is_quiet else watching(run, _Teller()):
+        with nullcontext() if is_quiet else watching(run, _UnansweredReport()):
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
                 on_event(event)
 
 
 class Elements:
-    """Counts the elements of the calls with `_each` that are under way, from the events of their run."""
+    """Counts the elements of running calls with `_each`, from the events of their run."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str | None, int | None], tuple[int, int]] = {}
 
     @property
     def text(self) -> str:
-        """`3 of 10,000 elements`, nothing where there is no such call."""
+        """`3 of 10,000 elements`, or empty without such a call."""
         ended, total = (sum(counts) for counts in zip(*self._calls.values(), strict=True)) if self._calls else (0, 0)
         return f"{ended:,} of {total:,} elements" if total else ""
 
@@ -132,12 +134,12 @@ class Elements:
 
 
 class Ticks:
-    """What the loop of a run is at, from its events: its tick, and the end of the text that is being written."""
+    """Follows the loop of a run by its events: its tick, and the end of the text that is being written."""
 
     def __init__(self) -> None:
         self._text = ""
         self.line = ""
-        """`tick 2 asked`, `tick 2: … the last words of a text`; nothing where there is no loop."""
+        """`tick 2 asked`, `tick 2: … the last words of a text`, or empty without a loop."""
 
     def take(self, event: Event) -> bool:
         """Take in an event; says whether it has changed anything."""
@@ -152,21 +154,21 @@ class Ticks:
         return event.kind in ("text", "tick")
 
 
-class _Teller:
-    """Tells of requests to models that are made again, not too often."""
+class _UnansweredReport:
+    """Reports requests to models that are made again, not too often."""
 
     def __init__(self) -> None:
         self._quiet_until = 0.0
 
-    def __call__(self, told: Sequence[Mapping[str, Any]]) -> None:
-        if told and time.monotonic() >= self._quiet_until:
+    def __call__(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        if requests and time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + limits.QUIET_SECONDS
-            for line in unanswered_lines(told):
+            for line in unanswered_lines(requests):
                 tell(line)
 
 
 def is_live() -> bool:
-    """Whether a bar can be shown."""
+    """Say whether a bar can be shown."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -189,7 +191,7 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
         bar = progress.add_task("", total=run.total or None, failed=0, skipped=0, elements="", loop="", unanswered="")
         failed = skipped = 0
         elements, ticks = Elements(), Ticks()
-        with watching(run, lambda told: progress.update(bar, unanswered=unanswered_words(told))):
+        with watching(run, lambda requests: progress.update(bar, unanswered=unanswered_words(requests))):
             for event in run.follow(children=True, timeout_seconds=timeout_seconds):
                 if event.kind == "held":  # a person may be asked
                     progress.stop()
@@ -209,8 +211,8 @@ def _wait_with_bar(run: Run, on_event: Callable[[Event], None], timeout_seconds:
 
 # The view of a run: how much of it is printed, and which of its calls.
 #
-# By default it is short: counts, what failed, the values of a few instances, and of each value the beginning. What is
-# asked for by an option counts for `--json` too; what is only left out to be short is never left out there.
+# By default it is short: counts, failures, the values of a few instances, and the beginning of each value. A choice by
+# an option counts for `--json` too; `--json` leaves nothing out only to be short.
 
 _INSTANCES: Final = 5
 _FAILED: Final = ("failed", "skipped")
@@ -219,7 +221,7 @@ _OTHERS: Final = ("waiting", "held", "running", "done", "sent", "latent")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the options say."""
+    """The options that say how much of a run is printed."""
 
     is_all: bool = option("--all", is_flag=True, help="Print everything, and every value whole.")
     is_failed: bool = option("--failed", is_flag=True, help="Only what failed.")
@@ -229,20 +231,20 @@ class View:
 
     @property
     def is_filter(self) -> bool:
-        """Whether only some calls are asked for."""
+        """Whether only some calls are printed."""
         return self.is_failed or self.tool is not None
 
     @property
     def cut(self) -> Cut:
-        """How much of a value is shown."""
+        """How much of a value is printed."""
         return WHOLE if self.is_all else SHORT
 
     def most(self, default: int = limits.PROGRESS_MOST) -> int | None:
-        """How many lines of a kind are shown; None is all."""
+        """Return how many lines of a kind are printed; None is all."""
         return self.limit if self.limit is not None else None if self.is_all else default
 
     def chosen(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The part of a run's document that is asked for."""
+        """Return a run's document with the chosen calls, and their instances."""
         if not self.is_filter:
             return document
         calls = [call for call in document["calls"] if self._shows(call)]
@@ -251,12 +253,12 @@ class View:
         return document | {"calls": calls} | _of_instances(document, lambda name: name in having)
 
     def limited(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A document with as many instances as the limit says, and no fewer where there is none."""
+        """Return a document with at most `limit` instances."""
         first = set(islice(document["instances"], self.limit))
         return document | _of_instances(document, lambda name: name in first)
 
     def tell_of_unknown(self, tools: Collection[str]) -> None:
-        """Say on stderr that no call is of the tool that is asked for; `tools` are those of all calls."""
+        """Say on stderr that no call is of the chosen tool; `tools` are the tools of all calls."""
         if self.tool is not None and self.tool not in tools:
             from ...protocol.errors import Speller
 
@@ -266,21 +268,22 @@ class View:
         return self.tool in (None, call["tool"]) and (not self.is_failed or call["status"] == "failed")
 
 
-view_options: Final = bundled("view", View)
-"""How much a command prints, as `view`."""
+view_options: Final = option_group("view", View)
+"""Gives a command the options of `View`, as `view`."""
 
 
 def print_result(document: dict[str, Any], view: View, *, as_json: bool) -> None:
-    """Print a run's document, as much of it as is asked for."""
+    """Print as much of a run's document as the view says."""
     chosen = view.chosen(document)
     print_either(view.limited(chosen), result_lines(chosen, view, len(document["calls"])), as_json=as_json)
-    # What comes after may take a while: tasks sent and not awaited, the end of the backend.
+    # The end of the backend may take a while, with tasks that were sent and not awaited.
     flush()
 
 
 def result_lines(document: Mapping[str, Any], view: View, total: int | None = None) -> Iterator[str]:
-    """A run as `acts run` and `acts show` print it, from the document that `--json` prints; it has so many calls, where
-    those of the document are not all.
+    """Yield a run as `acts run` and `acts show` print it, from the document that `--json` prints.
+
+    `total` is the number of its calls, if the document has only some of them.
     """
     calls = document["calls"]
     counts = Counter(call["status"] for call in calls)
@@ -301,7 +304,7 @@ def result_lines(document: Mapping[str, Any], view: View, total: int | None = No
 
 
 def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """How the instances stand, and what was sent and not awaited, below the first line of a run."""
+    """Yield what follows the first line of a run: its instances, held calls, cost, and calls in the background."""
     if document.get("instance_status"):
         yield f"  {instances_line(document['instance_status'])}"
     if below := document.get("held_below"):
@@ -314,17 +317,17 @@ def standing_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {background_line(document['background'], document['run'])}"
 
 
-def waiting_lines(told: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
-    """What calls wait for that is no call: a few of them (see `Run.status`)."""
-    for one in told[: limits.PROGRESS_MOST_WAITING]:
+def waiting_lines(waits: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
+    """Yield what calls wait for besides other calls (see `Run.status`), a few of them."""
+    for one in waits[: limits.PROGRESS_MOST_WAITING]:
         who = "the run" if one["call"] is None else f"call {escaped(one['call'])}"
         yield f"  {who} waits: {escaped(one['reason'] or '')}"
-    if (left := len(told) - limits.PROGRESS_MOST_WAITING) > 0:
+    if (left := len(waits) - limits.PROGRESS_MOST_WAITING) > 0:
         yield f"  … and {left} more: acts status --json"
 
 
 def _of_instances(document: Mapping[str, Any], is_one: Callable[[str], bool]) -> dict[str, Any]:
-    """What a run's document says of some of its instances."""
+    """Return the parts of a run's document about some of its instances."""
     return {
         part: {name: value for name, value in document[part].items() if is_one(name)}
         for part in ("instances", "instance_status")
@@ -332,7 +335,7 @@ def _of_instances(document: Mapping[str, Any], is_one: Callable[[str], bool]) ->
 
 
 def _own(seen: Any, shared: Any) -> Any:
-    """Of what an instance sees, what is not the same in the global values; whole where it lacks some of those."""
+    """Return the values of an instance that differ from the global ones; all of them if it lacks a global value."""
     if not isinstance(seen, dict) or not isinstance(shared, dict) or not shared.keys() <= seen.keys():
         return seen
     both = ((name, value, shared.get(name)) for name, value in seen.items())
@@ -340,7 +343,7 @@ def _own(seen: Any, shared: Any) -> Any:
 
 
 def _child_lines(calls: Sequence[Mapping[str, Any]], view: View) -> Iterator[str]:
-    """The runs that answer calls: each has a log of its own."""
+    """Yield the child runs that answer calls."""
     answered = [call for call in calls if call.get("child") is not None]
     if answered:
         yield heading("child runs")

@@ -15,7 +15,7 @@ import click
 
 from .. import limits
 from ..errors import AlreadyDecided, HeldAnew, InfrastructureError, NotHeld
-from .check import Checks, check_options
+from .check import CheckOptions, check_options
 from .options import (
     COMPLETED,
     FAILED,
@@ -30,9 +30,9 @@ from .options import (
 )
 from .output import (
     background_line,
-    beside,
     call_name,
     counts_line,
+    in_background,
     print_text,
     tell,
     value_lines,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ..client.run import Run
 
 
-# A hint: after some seconds of waiting for a run, which queue that it needs has no worker is said on stderr, or what
-# else its calls wait for.
+# A hint on stderr after some seconds of waiting for a run: the queues that have no worker, or what else its calls wait
+# for.
 
 
 def no_worker_hint(
@@ -59,8 +59,9 @@ def no_worker_hint(
     queues: Callable[[], Sequence[str]],
     waiting: Callable[[], Sequence[Mapping[str, str | None]]] = tuple,
 ) -> AbstractContextManager[None]:
-    """While the block lasts longer than some seconds, ask the workers once which queues they serve, and say which of
-    these has none; or what calls wait for, as the status of the run has it.
+    """Ask the workers once which queues they serve, if the block lasts longer than some seconds.
+
+    Reports which of `queues` nobody serves, or what calls wait for, as the status of the run says.
     """
 
     def look(is_over: ThreadEvent) -> None:
@@ -69,16 +70,16 @@ def no_worker_hint(
             if deserted and not is_over.is_set():
                 remedy = f"acts worker --queues {','.join(deserted)}; see `acts doctor`"
                 tell(f"no worker is known to serve {', '.join(deserted)}: {remedy}")
-            # Whoever waits for the run says so where the log does not answer.
+            # The command that waits for the run reports a log that does not answer.
             with suppress(InfrastructureError):
                 for line in () if deserted or is_over.is_set() else waiting_lines(waiting()):
                     tell(line.strip())
 
-    return beside(look, "acts-no-worker-hint")
+    return in_background(look, "acts-no-worker-hint")
 
 
 def queues_of(plan: Plan, settings: Settings) -> list[str]:
-    """The queues that a plan needs workers on."""
+    """Return the queues that a plan needs workers on."""
     from ..registry.activities import registry
 
     cost = plan.cost
@@ -91,14 +92,14 @@ def queues_of(plan: Plan, settings: Settings) -> list[str]:
 
 
 def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
-    """The queues that no worker says it serves; none where workers cannot be asked."""
+    """Return the queues that no worker serves; none if the workers cannot be asked."""
     from ..runner.application import make_client_application
 
     try:
         answers = (
             make_client_application(settings).control.inspect(timeout=limits.RUN_ANSWER_SECONDS).active_queues() or {}
         )
-    except Exception:  # it is a kindness; what is wrong with the broker is said where the run needs it
+    except Exception:  # only a hint: the run itself reports a broken broker
         return []
     served = {queue["name"] for answer in answers.values() for queue in answer}
     return [queue for queue in queues if queue not in served]
@@ -107,20 +108,24 @@ def _deserted(settings: Settings, queues: Sequence[str]) -> list[str]:
 _GONE: Final = (
     "the run ends here, with its embedded server, and nothing of it is kept; with ACTS_BROKER_URL it would go on"
 )
+_NO_TERMINAL: Final = (
+    "{} waits for a person, and there is no terminal to ask at: run it from one, or on a server with `acts submit`, "
+    "`acts held` and `acts approve`"
+)
 _NOT_RAISED: Final = ("InvalidParameters", "OutputError", "Rejected", "Stopped", "Unknown", "Untrusted", "WorkerLost")
-"""The types of errors that the engine itself gives."""
+"""Types of errors that the engine itself makes."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """How a run is waited for, and what is printed of it."""
+class _WaitOptions:
+    """How to wait for a run, and what to print of it."""
 
     as_json: bool
     view: View
     deadline: float | None
     worker_log: Path | None
     embedded: Settings | None
-    """The backend that goes with the command, if there is one."""
+    """The settings of the command's own backend, if it has one."""
 
 
 @command("Submit, wait and print the result.")
@@ -144,7 +149,7 @@ def run(
     source: Source,
     naming: Naming,
     view: View,
-    checks: Checks,
+    checks: CheckOptions,
     common: Common,
 ) -> int:
     """Submit FILE (or - for standard input), wait for its end and print the result.
@@ -175,7 +180,7 @@ def run(
                         tell(f"warning: {warning}")
                 submitted = client.submit_plan(plan, naming.label(value), files)
                 embedded = effective if effective is not settings else None
-                asked = _Asked(common.json, view, deadline, worker_log, embedded)
+                asked = _WaitOptions(common.json, view, deadline, worker_log, embedded)
                 hint = no_worker_hint(
                     settings,
                     lambda: queues_of(plan, settings),
@@ -187,7 +192,7 @@ def run(
 
 @contextmanager
 def backend(settings: Settings, worker_log: Path | None, deadline: float | None) -> Iterator[Settings]:
-    """The configured backend, or one of our own."""
+    """Give the settings of the configured backend, or start one for the block."""
     if settings.effective_broker_url is not None or settings.effective_redis_url is not None:
         settings.require_broker()
         settings.require_redis()
@@ -202,10 +207,10 @@ def backend(settings: Settings, worker_log: Path | None, deadline: float | None)
 def _see_through(
     submitted: Run,
     findings: dict[str, Any],
-    asked: _Asked,
+    asked: _WaitOptions,
     answer: Answer,
 ) -> int:
-    """Wait for the end and print what came of it."""
+    """Wait for the end of a run and print its result; returns the exit code."""
     from ..errors import InfrastructureError
     from .progress import wait
 
@@ -232,13 +237,13 @@ def _see_through(
     except KeyboardInterrupt:
         raise Interrupted(goes_on) from None
     document |= findings
-    if not asked.as_json:  # of what goes on meanwhile is told when it is over
+    if not asked.as_json:  # what runs in the background is printed when it is over
         print_result(document | ({"background": None} if is_embedded else {}), view, as_json=False)
     dead: list[dict[str, Any]] = []
     try:
         dead = _dead(asked.embedded, deadline) if asked.embedded is not None else []
     finally:
-        with suppress(InfrastructureError):  # that error is told of already
+        with suppress(InfrastructureError):  # that error is reported already
             now = submitted.status().get("background")
             document |= {"background": now} if now is not None else {}
         if is_embedded and document.get("background") and not asked.as_json and not view.is_quiet:
@@ -252,12 +257,12 @@ def _see_through(
 
 
 def has_raised(call: Mapping[str, Any]) -> bool:
-    """Whether code has raised what a call of a result failed with, so that the worker's log has a traceback of it."""
+    """Say whether code raised the error of a failed call, so that the worker's log has a traceback."""
     return call["status"] == "failed" and (call["error"] or {}).get("type") not in _NOT_RAISED
 
 
 def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
-    """The calls that were sent and not awaited and failed for good: told, and as `acts dead list --json` has them."""
+    """Report the calls that were sent and forgotten and failed for good; return them as JSON has them."""
     from ..client.call_results import await_background
 
     dead = [letter.to_dict() for letter in await_background(embedded, deadline, tell)]
@@ -278,7 +283,7 @@ def _dead(embedded: Settings, deadline: float | None) -> list[dict[str, Any]]:
 @source_options
 @naming_options
 @check_options
-def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) -> None:
+def submit(*, source: Source, naming: Naming, checks: CheckOptions, common: Common) -> None:
     """Submit FILE (or - for standard input) to the configured broker, and print the run's id.
 
     Warnings of `acts check` are printed on stderr; --json has all its findings.
@@ -307,19 +312,19 @@ def submit(*, source: Source, naming: Naming, checks: Checks, common: Common) ->
 
 
 class Decider:
-    """What `acts run` does about the held calls of its run."""
+    """Asks for decisions on the held calls of a run that `acts run` waits for."""
 
     def __init__(self, run: Run, *, is_embedded: bool) -> None:
         self._run = run
         self._is_embedded = is_embedded
         self._is_stuck = False
-        """Whether a call is held on which nobody can decide."""
+        """Whether a call is held and nobody can decide on it."""
         self._left = 0
-        """So many calls end at least before nothing is at work any more."""
+        """How many calls have to end before nothing is at work any more."""
         self.can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
     def note_plan(self) -> None:
-        """The run is in mode lazy: ask for its plan as for a call. Raises `Failed` as `note` does."""
+        """Ask whether the plan of a run in mode lazy may run. Raises `Failed` if nobody can be asked."""
         if (plan := self._run.plan()) is None:
             return
         if self.can_ask:
@@ -332,15 +337,12 @@ class Decider:
         elif not self._is_embedded:
             tell(f"the plan waits for a person: acts held {self._run.id}, then acts approve, acts amend or acts cancel")
         else:
-            raise Failed(
-                "the plan waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
-                "`acts submit`, `acts held` and `acts approve`"
-            )
+            raise Failed(_NO_TERMINAL.format("the plan"))
 
     def take(self, event: Event) -> None:
-        """Of a call that is held ask the person at the terminal, or say where it is decided on.
+        """Ask the person at the terminal about a held call, or say which command decides on it.
 
-        Raises `Failed` where that can be done nowhere, once nothing else is at work or a child run has the call.
+        Raises `Failed` if nobody can decide, once nothing else is at work or a child run has the call.
         """
         is_held = event.kind == "held"
         if self.can_ask or not self._is_embedded:
@@ -355,10 +357,7 @@ class Decider:
             self._left = now["calls"].get("running", 0)
             if "held_below" not in now and ("running" in now["calls"] or "held" not in now["calls"]):
                 return
-            raise Failed(
-                "a call waits for a person, and there is no terminal to ask at: run it from one, or on a server with "
-                "`acts submit`, `acts held` and `acts approve`"
-            )
+            raise Failed(_NO_TERMINAL.format("a call"))
 
     def _note(self) -> None:
         if self.can_ask:
@@ -383,7 +382,7 @@ class Decider:
                 tell(str(error))
 
     def _reply(self, call: Mapping[str, Any], answer: str) -> None:
-        """Answer a question by the text or, where that is refused, the JSON value that it is; ask until one fits."""
+        """Answer a question with the text or, if that is refused, with the JSON value in it; ask until one fits."""
         from ...protocol import Rejected
 
         while True:
@@ -400,17 +399,17 @@ class Decider:
 
 
 def _values(answer: str) -> Iterator[Any]:
-    """What a text may mean: itself, or the JSON value that it writes."""
+    """Yield what a text may mean: itself, or the JSON value in it."""
     yield answer
     with suppress(ValueError):
         yield json.loads(answer)
 
 
 def _answer(prompt: str) -> str:
-    """What the person says; not through `input`, which writes to stdout. The end of the input interrupts the run."""
-    said = ""
-    while not said.strip():
+    """Read an answer; not with `input`, which writes to stdout. The end of the input interrupts the run."""
+    answer = ""
+    while not answer.strip():
         click.echo(f"  {prompt}: ", nl=False, err=True)
-        if not (said := sys.stdin.readline()):
+        if not (answer := sys.stdin.readline()):
             raise KeyboardInterrupt
-    return said.strip()
+    return answer.strip()

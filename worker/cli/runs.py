@@ -19,7 +19,7 @@ import click
 from .. import limits
 from ..errors import InstanceDeleted, InstanceNotFound
 from ..health_file import health_files, read_health
-from .options import COMPLETED, FAILED, REJECTED, RUN, UNAVAILABLE, Common, Failed, bundled, command, option
+from .options import COMPLETED, FAILED, REJECTED, RUN, UNAVAILABLE, Common, Failed, command, option, option_group
 from .output import (
     call_name,
     calls_lines,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PageForm:
-    """As what `acts show` shows a run, where not as its values."""
+class ShowOptions:
+    """The options that show a run in another form than its values."""
 
     mermaid: bool = option(
         "--mermaid", is_flag=True, help="Draw the run as a Mermaid flowchart: ticks, calls, child runs."
@@ -100,9 +100,9 @@ def write_page(run: str, file: str, common: Common) -> None:
 _MESSAGE_ID: Final = re.compile(r"\d{1,19}(-\d{1,19})?\Z", re.ASCII)
 _LAST_OF_A_MILLISECOND: Final = 2**63 - 1
 _NEWEST: Final = 50
-"""Messages of a log that are printed where nothing else is asked for."""
+"""Messages of a log that are printed by default."""
 _OF_TICK: Final = ("tick", "status", "model", "usage", "calls", "errors", "reason", "output")
-"""What is told of a tick as JSON, where it is known."""
+"""The fields of a tick in `--json`, those that are known."""
 _PROVENANCE: Final = frozenset({"_by", "_call", "_date", "_instance"})
 
 at_option = click.option("--at", metavar="MESSAGE_ID", help="As it was at this message of the log (see `acts log`).")
@@ -136,10 +136,10 @@ def status(run: str, at: str | None, *, view: View, common: Common) -> None:
 @command("Print the data of a run, now or at a past message.")
 @RUN
 @click.option("--instance", metavar="I", help="Only this instance's data and calls.")
-@bundled("form", PageForm)
+@option_group("form", ShowOptions)
 @at_option
 @view_options
-def show(run: str, instance: str | None, at: str | None, *, form: PageForm, view: View, common: Common) -> None:
+def show(run: str, instance: str | None, at: str | None, *, form: ShowOptions, view: View, common: Common) -> None:
     """Print what failed and was skipped in RUN, and its data, now or at a past message.
 
     A few of many instances are printed, and the beginning of large values; --all and --json print everything.
@@ -213,7 +213,7 @@ def log(run: str, instance: str | None, follow: bool, audit: bool, *, view: View
 def print_status(
     document: Mapping[str, Any], common: Common, total: int | None = None, *, is_quiet: bool = False
 ) -> None:
-    """Print a run's status and its calls counted by theirs, where those are not all how many there are in `total`."""
+    """Print a run's status and its calls by status; `total` counts all calls, if some are left out."""
     how = f"{status_word(document['status'])}  run {document['run']}, {counts_line(document['calls'], total)}"
     unanswered = (f"  {line}" for line in unanswered_lines(document.get("unanswered", [])))
     standing = () if is_quiet else standing_lines(document)
@@ -221,7 +221,7 @@ def print_status(
 
 
 def message_id(text: str | None) -> str | None:
-    """A message's id in full; one without a sequence number stands for its whole millisecond."""
+    """Return a message's id in full; an id without a sequence number means the end of its millisecond."""
     if text is None:
         return None
     if not (match := _MESSAGE_ID.match(text)):
@@ -230,7 +230,7 @@ def message_id(text: str | None) -> str | None:
 
 
 def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
-    """The part of a run's document that one instance is about."""
+    """Return the part of a run's document about one instance."""
     if document["instance_status"].get(instance) == "deleted":
         raise InstanceDeleted(document["run"], instance)
     if instance not in document["instances"]:
@@ -243,7 +243,7 @@ def _of_instance(document: dict[str, Any], instance: str) -> dict[str, Any]:
 
 
 def _print_audit(entry: LogEntry, *, as_json: bool) -> None:
-    """Print who did what, where the entry says so."""
+    """Print who did what, if the entry says so."""
     if entry.audit is None:
         return
     if as_json:
@@ -264,7 +264,7 @@ def _stamp(entry: LogEntry) -> str:
 
 
 def _print_newest(entries: Iterator[LogEntry], view: View, *, as_json: bool) -> str:
-    """Print those messages that are asked for, as many of the last as are; returns the id of the last there is."""
+    """Print the newest of the chosen messages, as many as the view says; returns the id of the last message read."""
     is_quiet = view.is_quiet and not as_json
     most = view.limit if as_json or is_quiet else view.most(_NEWEST)
     newest: deque[LogEntry] = deque(maxlen=most)
@@ -321,19 +321,18 @@ def _print_entry(entry: LogEntry, view: View, *, as_json: bool) -> None:
 
 
 def _tick_dict(tick: Event) -> dict[str, Any]:
-    told = {name: getattr(tick, name) for name in _OF_TICK}
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name in _OF_TICK if (value := getattr(tick, name)) is not None}
 
 
 def _tick_words(tick: Event) -> str:
-    """`tick 2 ended, 1 error`; an answer is shown by its message."""
+    """Return `tick 2 ended, 1 error`; an answer is shown by its message."""
     why = f"; its output does not count: {escaped(tick.reason)}" if tick.reason is not None else ""
     errors = f", {counted(tick.errors, 'error')}" if tick.errors else ""
     return f"tick {tick.tick} {tick.status}{errors}{why}"
 
 
 def _origin(entry: LogEntry) -> str:
-    """Which call the entry is of, how that has ended, and what it took."""
+    """Return the call of an entry, how it has ended, and how long it took."""
     tool, end = _tool(entry), entry.end
     parts = [f"← {escaped(tool)}"] if tool is not None else []
     if "_by" in entry.message:
@@ -346,7 +345,7 @@ def _origin(entry: LogEntry) -> str:
 
 
 def _tool(entry: LogEntry) -> str | None:
-    """The tool of the call that wrote the message, or has ended with the entry."""
+    """Return the tool of the call that wrote the message, or has ended with the entry."""
     call = entry.message.get("_call") or (entry.end.call if entry.end is not None else None)
     if entry.message.get("type") == "error" and isinstance(data := entry.message.get("data"), dict):
         call = data.get("call")
@@ -363,7 +362,7 @@ def _line(message: Mapping[str, Any], view: View) -> str:
 # `acts runs`, `acts wait`: which runs there are, and until one ends.
 
 STATUSES: Final = ("running", "paused", "completed", "failed", "cancelled")
-"""What `--status` may be."""
+"""Values of `--status`."""
 
 
 @command("Print the runs that are kept, the newest first.")
@@ -425,13 +424,13 @@ def _run_line(summary: Summary) -> str:
 
 
 def _tell_of_held(run: Run) -> Callable[[Event], None]:
-    """What says once that a call waits for a person, however many do."""
-    is_told = False
+    """Return a function that reports once that a call waits for a person."""
+    is_reported = False
 
     def take(event: Event) -> None:
-        nonlocal is_told
-        if event.kind == "held" and not is_told and run.held():
-            is_told = True
+        nonlocal is_reported
+        if event.kind == "held" and not is_reported and run.held():
+            is_reported = True
             tell(f"a call waits for a person: acts held {run.id}, then acts approve or acts reject")
 
     return take
@@ -470,7 +469,7 @@ def explain(run: str, path: str, instance: str | None, at: str | None, *, common
 
 
 def _document(explanation: Explanation) -> dict[str, Any]:
-    """As JSON; `value` is there only where there is one."""
+    """Return what `--json` prints; without a `value` there is none."""
     return {
         "path": str(explanation.reference),
         **_valued(explanation.value),
@@ -558,8 +557,8 @@ def _writer(message: Mapping[str, Any]) -> str:
 
 # `acts health`: whether the workers of this machine are well, without asking a server: what a container's check runs.
 #
-# A worker writes how it is into `ACTS_HEALTH_FOLDER` (`worker/runner/runtime.py`); one that has not for long does
-# not work.
+# Each worker writes its state into `ACTS_HEALTH_FOLDER` (`worker/runner/runtime.py`); one that has not written for long
+# does not work.
 
 
 @command("Say whether the workers of this machine are well.")
@@ -579,15 +578,15 @@ def health(*, common: Common) -> int:
         print_json({"ok": is_well, "workers": workers})
         return COMPLETED if is_well else UNAVAILABLE
     for worker in workers:
-        said = "; ".join(f"{what} {problem}" for what, problem in worker["problems"].items())
-        print_text(escaped(f"{worker['worker']}: {said or 'ok'}"))
+        problems = "; ".join(f"{what} {problem}" for what, problem in worker["problems"].items())
+        print_text(escaped(f"{worker['worker']}: {problems or 'ok'}"))
     if not workers:
         print_text(escaped(f"no worker has written into {folder}"))
     return COMPLETED if is_well else UNAVAILABLE
 
 
 def _examine(file: Path) -> dict[str, Any]:
-    """What a worker has written, and whether that was long ago."""
+    """Read the state that a worker has written, and check its age."""
     try:
         found = read_health(file)
         silent_seconds = time.time() - file.stat().st_mtime

@@ -1,6 +1,4 @@
-"""What the commands that serve do before that: they see who may enter, ask the log whether it answers, and write their
-own to stderr.
-"""
+"""Commands that serve: metrics, pages, traces, and this backend as an MCP server."""
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ from .options import (
     UNAVAILABLE,
     Common,
     Failed,
-    bundled,
     command,
     common_options,
     load_registry,
     option,
+    option_group,
 )
 from .output import confirmed, escaped, flush, print_json, print_text, tell
 
@@ -50,7 +48,7 @@ _DAY_SECONDS: Final = 86_400
 
 
 def ask_log(settings: Settings) -> None:
-    """Raise what `InfrastructureError` says where the log, or the Redis that is read instead, does not answer."""
+    """Raise `InfrastructureError` if the log, or the replica that is read instead, does not answer."""
     from ..store.connections import connect_once, redis_errors
 
     for each in (settings, settings.for_reading):
@@ -71,9 +69,10 @@ def made_token(
     variable: str,
     example: str,
 ) -> AccessToken | None:
-    """A new token with these rights, for whoever has started the server; None where tokens are named. Raises `Failed`
-    where a host that others reach has none, where --write would say something else than the named ones, and where
-    their limits cannot be known.
+    """Return a new token with these rights for the user who starts the server; None if settings name tokens.
+
+    Raises `Failed` for a host that others reach without named tokens, for --write beside named tokens, and for limits
+    of a day if runs are kept for less.
     """
     from ...broker_config.tokens import AccessToken
     from ..store.held_calls import Actor
@@ -98,7 +97,7 @@ def made_token(
 
 
 def log_to_stderr(settings: Settings) -> None:
-    """The audit trail, and whatever is wrong, as a worker writes its log."""
+    """Write the audit trail and warnings to stderr, in the format of a worker's log."""
     from ..logs import JsonFormatter, MaskedFormatter, Masking
 
     as_json = settings.log_format == "json"
@@ -110,7 +109,7 @@ def log_to_stderr(settings: Settings) -> None:
     logging.getLogger("acts").setLevel(logging.INFO)
 
 
-# `acts metrics`: what is in the log and the queues, for Prometheus (docs/observe.md, "Figures").
+# `acts metrics`: the log and the queues in numbers, for Prometheus (docs/observe.md, "Figures").
 
 
 @command("Show figures of the log and the queues to Prometheus.")
@@ -140,7 +139,7 @@ def metrics(*, port: int, host: str | None, common: Common) -> int:
         print_json({"url": url})
     else:
         print_text(f"figures are shown on {url}")
-    flush()  # whoever reads it by a pipe waits for it
+    flush()  # a reader of the pipe waits for it
     try:
         threading.Event().wait()
     finally:
@@ -224,7 +223,7 @@ def _tell_rights(made: AccessToken | None) -> None:
         tell("the link reads runs (--write: it also decides and controls); Ctrl-C ends it")
 
 
-# `acts trace`, `acts traces`: runs as traces, to whatever takes OpenTelemetry's.
+# `acts trace`, `acts traces`: runs as traces, for every receiver of OpenTelemetry's protocol.
 
 
 @command("Export a run as a trace.")
@@ -264,7 +263,7 @@ def traces(follow: bool, *, common: Common) -> None:
 
 
 def _follow(export: TraceExport, common: Common) -> None:
-    """Export runs until SIGTERM or Ctrl-C, which are raised here."""
+    """Export runs until SIGTERM or Ctrl-C raises here."""
     from redis.exceptions import RedisError
 
     from ..errors import InfrastructureError
@@ -288,7 +287,7 @@ def _follow(export: TraceExport, common: Common) -> None:
 
 @contextmanager
 def _exporting(settings: Settings) -> Iterator[TraceExport]:
-    """What exports the runs of a backend. Raises `Failed` without the extra."""
+    """Give what exports the runs of a backend. Raises `Failed` without the extra."""
     try:
         from ..telemetry.sending import NothingToExport, SpanSender
     except ImportError as error:
@@ -327,7 +326,7 @@ def _print(exported: Exported, common: Common) -> None:
 
 # `acts mcp tools` and `acts mcp admit`: what MCP servers offer, and what of it may be used.
 #
-# What a server says of itself is text of somebody else: it is shown with everything escaped that is not plain text.
+# The texts of a server are foreign: all but plain text in them is escaped.
 
 
 @command("The tools of MCP servers, and which are admitted.")
@@ -399,7 +398,7 @@ def admit(*, names: tuple[str, ...], reads: tuple[str, ...], common: Common) -> 
 
 
 def _asked(settings: Settings, names: Sequence[str]) -> tuple[list[Standing], bool]:
-    """The tools that are named, of the servers that answer, and whether one does not. Raises `Failed`."""
+    """Ask servers for the named tools; returns them, and whether a server does not answer. Raises `Failed`."""
     from ..registry.mcp_tools import read_admitted, standings
 
     if not settings.mcp:
@@ -447,8 +446,8 @@ _OF_HTTP: Final = ("host", "port")
 
 
 @dataclass(frozen=True, slots=True)
-class _Serving:
-    """How the server is to serve."""
+class _McpOptions:
+    """The options of the MCP server."""
 
     write: bool = option(
         "--write", is_flag=True, help="Clients may also submit runs, decide on held calls, and cancel."
@@ -468,10 +467,10 @@ class _Serving:
 
 
 @click.group(invoke_without_command=True, short_help="This backend as an MCP server; tools of others.")
-@bundled("serving", _Serving)
+@option_group("serving", _McpOptions)
 @common_options
 @click.pass_context
-def mcp(ctx: click.Context, *, serving: _Serving, common: Common) -> None:
+def mcp(ctx: click.Context, *, serving: _McpOptions, common: Common) -> None:
     """Serve this backend to an MCP client over standard input and output, until it closes them: tools that check, read
     and explain runs; with --write they also submit, approve and cancel.
 
@@ -504,7 +503,7 @@ mcp.add_command(tools)
 mcp.add_command(admit)
 
 
-def _serve_stdio(settings: Settings, serving: _Serving, common: Common) -> None:
+def _serve_stdio(settings: Settings, serving: _McpOptions, common: Common) -> None:
     from ..mcp import server as stdio
     from ..mcp.tools import Principal, local_rights
     from ..store.held_calls import Actor
@@ -513,7 +512,7 @@ def _serve_stdio(settings: Settings, serving: _Serving, common: Common) -> None:
     asyncio.run(stdio.serve(settings, Principal(Actor.of(settings).name, local_rights(write=serving.write))))
 
 
-def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
+def _serve_http(settings: Settings, serving: _McpOptions, common: Common) -> None:
     from ..mcp import over_http
     from ..mcp.tools import local_rights
     from ..ui import server as listening
@@ -546,14 +545,14 @@ def _serve_http(settings: Settings, serving: _Serving, common: Common) -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    """Load all code, and see that the log answers."""
+    """Load all code, and check that the log answers."""
     load_registry(settings)
     ask_log(settings)
     log_to_stderr(settings)
 
 
 def _refuse(ctx: click.Context, names: tuple[str, ...] | dict[str, object], why: str) -> None:
-    """Raise `UsageError` where one of these options was given."""
+    """Raise `UsageError` for any of these options on the command line."""
     given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
         raise click.UsageError(f"--{given[0].replace('_', '-')} {why}")
@@ -563,7 +562,7 @@ def _refuse(ctx: click.Context, names: tuple[str, ...] | dict[str, object], why:
 
 
 def listed(settings: Settings, names: Iterable[str]) -> dict[str, Mapping[str, Declaration] | WorkerError]:
-    """What each of these servers lists, or why it does not; they are asked at the same time, and left again."""
+    """Ask servers for their tools, at the same time; returns the tools of each, or its error."""
     from ..registry.mcp_sessions import Connections
 
     asked = list(names)

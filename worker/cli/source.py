@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from .. import limits
-from .options import Failed, bundled, option
+from .options import Failed, option, option_group
 
 if TYPE_CHECKING:
     from ...broker_config import Settings
@@ -31,7 +31,7 @@ allow_option: Final = click.option("--allow", **_ALLOW)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is submitted, as a command's argument and options say it."""
+    """A submission, as a command's argument and options name it."""
 
     file: str
     allow: tuple[str, ...] = option("--allow", **_ALLOW)
@@ -50,15 +50,15 @@ class Source:
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
-        """The only tools, activities and delegates that may be called; None is all."""
+        """Tools, activities and delegates that may be called; None is all."""
         return self.allow or None
 
     def read(self, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
-        """The submission, and the files that it names, by their digests. Raises `protocol.Rejected`."""
+        """Read the submission, and the files that it names, by their digests. Raises `protocol.Rejected`."""
         return self.decode(read_source(self.file, settings), settings)
 
     def decode(self, content: bytes, settings: Settings) -> tuple[Any, Mapping[str, bytes]]:
-        """The same, of what the file holds. Raises `protocol.Rejected`."""
+        """Read a submission and its files from the content of its file. Raises `protocol.Rejected`."""
         from ..client.files import files_of
 
         value = _with_contexts(decode_submission(content, settings, self.file), self.contexts, settings)
@@ -69,19 +69,19 @@ class Source:
         return files.put_into(value), files.contents
 
 
-source_options: Final = bundled("source", Source, click.argument("file"))
-"""What is submitted, as `source`."""
-optional_source_options: Final = bundled("source", Source, click.argument("file", required=False, default=""))
-"""The same for a command that may be without: its `file` is empty then."""
+source_options: Final = option_group("source", Source, click.argument("file"))
+"""Gives a command the options of `Source`, as `source`."""
+optional_source_options: Final = option_group("source", Source, click.argument("file", required=False, default=""))
+"""Gives a command the options of `Source`; `file` is empty if none is named."""
 
 
 def read_submission(file: str, settings: Settings) -> Any:
-    """The decoded value. Raises `protocol.Rejected`, also for a file that cannot be read."""
+    """Read and decode a file. Raises `protocol.Rejected`, also for a file that cannot be read."""
     return decode_submission(read_source(file, settings), settings, file)
 
 
 def read_amendment(file: str, settings: Settings) -> dict[str, Any]:
-    """The decoded amendment: no list, which `Run.amend` takes for calls. Raises `protocol.Rejected`."""
+    """Read an amendment, which must be an object. Raises `protocol.Rejected`."""
     value = read_submission(file, settings)
     if not isinstance(value, dict):
         raise _refused('an amendment must be an object with "calls"')
@@ -89,7 +89,7 @@ def read_amendment(file: str, settings: Settings) -> dict[str, Any]:
 
 
 def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> Any:
-    """A submission with the messages of files of JSON lines behind those of its context. Raises `protocol.Rejected`."""
+    """Add the messages of files of JSON lines to a submission's context. Raises `protocol.Rejected`."""
     messages = [message for file in contexts for message in _messages(file, settings)]
     if not messages:
         return value
@@ -97,7 +97,7 @@ def _with_contexts(value: Any, contexts: Iterable[str], settings: Settings) -> A
 
     document, _ = shaped(value)
     if not isinstance(document, dict) or not isinstance(document.get("context", []), list):
-        return value  # what is wrong with it is told as without them
+        return value  # the check reports what is wrong
     return document | {"context": [*document.get("context", []), *messages]}
 
 
@@ -109,7 +109,7 @@ def _messages(file: str, settings: Settings) -> Iterator[Any]:
 
 
 def read_lines(file: str, settings: Settings) -> Iterator[tuple[str, Any]]:
-    """The values of a file of JSON lines, each with its place (`FILE:LINE`). Raises `protocol.Rejected`."""
+    """Yield the values of a file of JSON lines, each with its place (`FILE:LINE`). Raises `protocol.Rejected`."""
     for number, line in enumerate(read_source(file, settings).splitlines(), start=1):
         if line.strip():
             place = f"{_name(file)}:{number}"
@@ -117,7 +117,7 @@ def read_lines(file: str, settings: Settings) -> Iterator[tuple[str, Any]]:
 
 
 def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
-    """The value of what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
+    """Decode what `read_source` has read. Raises `protocol.Rejected`, naming the file."""
     from ...protocol import Problem, Rejected
     from ...protocol.plan.submission import decode
     from ..limits import limits_of
@@ -130,7 +130,7 @@ def decode_submission(content: bytes, settings: Settings, file: str) -> Any:
 
 
 def read_source(file: str, settings: Settings) -> bytes:
-    """What the file holds. Raises `protocol.Rejected` where it cannot be read, or is larger than the limit."""
+    """Read a file. Raises `protocol.Rejected` if it cannot be read, or is larger than the limit."""
     limit_bytes = int(settings.limit_submission_bytes)
     name = _name(file)
     try:
@@ -154,7 +154,7 @@ def _name(file: str) -> str:
 
 
 def _read_limited(stream: BinaryIO, limit_bytes: int, name: str) -> bytes:
-    """Everything from a stream, which may be a pipe without an end."""
+    """Read a stream, which may be a pipe without an end, up to the limit."""
     content = bytearray()
     while chunk := stream.read(limits.SOURCE_CHUNK_BYTES):
         content += chunk
@@ -180,14 +180,14 @@ def _refused(message: str) -> Exception:
 
 
 def write_whole(path: Path, parts: Iterable[str]) -> None:
-    """Write the parts of a text, in a file beside it that then takes its place. Raises `Failed`."""
+    """Write the parts of a text to a new file that then takes the place of `path`. Raises `Failed`."""
     with writing_whole([path]) as (file,):
         file.writelines(parts)
 
 
 @contextmanager
 def writing_whole(paths: Sequence[Path]) -> Iterator[list[IO[str]]]:
-    """Files to write texts to, beside those whose places they take at the end, if all went well. Raises `Failed`."""
+    """Open new files, which take the places of `paths` at the end if all went well. Raises `Failed`."""
     drafts = [path.with_name(f"{path.name}.{os.getpid()}.part") for path in paths]
     at = paths[0]
     try:

@@ -27,7 +27,7 @@ import click
 from .. import limits
 from ..backoff import Backoff
 from ..errors import Terminated
-from .options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE, Common, bundled, command, load_registry, option
+from .options import COMPLETED, REJECTED, TERMINATED, UNAVAILABLE, Common, command, load_registry, option, option_group
 from .output import tell, write_error
 
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
     from ...broker_config import Settings
 
-# How many processors this process may use: what it is bound to, and what its control group grants.
+# The processors that this process may use, by its affinity and its control group.
 
 _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 
 
 def usable_processors() -> int:
-    """At least one. A container with a share of a processor counts as one that has it whole."""
+    """Count the processors, one at least; a share of a processor counts as a whole one."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     granted = min(_quotas(_CONTROL_GROUPS, _OWN_GROUP), default=math.inf)
     return max(1, min(bound, math.ceil(granted) if granted < bound else bound))
 
 
 def _quotas(root: Path, own: Path) -> Iterator[float]:
-    """The processors that a control group (version 2) and each above it grant; nothing where none is limited."""
+    """Yield the processors that a control group (version 2) and each above it grant, if they are limited."""
     try:
         lines = own.read_text().splitlines()
     except OSError:  # no Linux
@@ -75,8 +75,8 @@ POOLS: Final = (COROUTINES, "threads", "prefork", "solo")
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """How workers are started, as the options say it."""
+class _WorkerOptions:
+    """The options that say how workers are started."""
 
     queues: str | None = option(
         "--queues", "-Q", metavar="A,B", help="Serve these queues. Default: all that settings and activities name."
@@ -112,15 +112,15 @@ class _Start:
     )
     supervised: bool = option("--supervised", is_flag=True, hidden=True)
     place: int = option("--place", type=int, default=0, hidden=True)
-    """Which of several processes it is, counted from 0."""
+    """The number of this process among several, from 0."""
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return self.processes or (1 if self.pool == "prefork" else usable_processors())
 
     def options(self) -> list[str]:
-        """The same, for each of several processes."""
+        """Return the options of each of several processes."""
         options = ["--log-level", self.log_level, "--pool", self.pool]
         options += ["--queues", self.queues] if self.queues is not None else []
         options += ["--activity-queues"] if self.activity_queues else []
@@ -128,7 +128,7 @@ class _Start:
         return options + (["--concurrency", str(self.concurrency)] if self.concurrency is not None else [])
 
     def served(self, settings: Settings) -> list[str]:
-        """The queues that are served."""
+        """Return the queues to serve."""
         from ...broker_config import queue_names
         from ..registry.activities import registry
 
@@ -137,7 +137,7 @@ class _Start:
         return list(dict.fromkeys((*(named or queue_names(settings)), *own)))
 
     def misspelt(self, settings: Settings) -> Iterator[str]:
-        """What is odd about the queues: a name that no setting and no activity has, but nearly."""
+        """Yield a warning for each queue whose name is nearly that of a setting or an activity."""
         from ...broker_config import queue_names
         from ...protocol.errors import Speller
         from ..registry.activities import registry
@@ -148,19 +148,19 @@ class _Start:
                 yield f"no setting and no activity here names the queue {name!r}{hint}"
 
     def with_port(self, settings: Settings) -> Settings:
-        """The settings, with the port on which this process shows its figures."""
+        """Return the settings with the port of this process's metrics."""
         first = self.metrics_port or settings.metrics_port
         return settings.model_copy(update={"metrics_port": first + self.place}) if first is not None else settings
 
     def tasks_at_a_time(self, settings: Settings) -> int:
-        """Coroutines and threads wait for activities most of their time; processes are there to compute."""
+        """Return how many tasks run at a time: many where tasks wait, one per processor where processes compute."""
         several = settings.concurrency if self.pool in (COROUTINES, "threads") else usable_processors()
         return self.concurrency or several
 
 
 @command("Run a Celery worker on the right queues.")
-@bundled("start", _Start)
-def worker(*, start: _Start, common: Common) -> int:
+@option_group("start", _WorkerOptions)
+def worker(*, start: _WorkerOptions, common: Common) -> int:
     """Run workers until SIGTERM or Ctrl-C.
 
     Nothing more begins then: what has not begun goes to other workers. Calls at work may end within ACTS_STOP_SECONDS;
@@ -194,8 +194,8 @@ def worker(*, start: _Start, common: Common) -> int:
     return _work(start, settings, machine)
 
 
-def _work(start: _Start, settings: Settings, machine: TextIO | None) -> int:
-    """Be a worker of Celery; return the exit code."""
+def _work(start: _WorkerOptions, settings: Settings, machine: TextIO | None) -> int:
+    """Run a worker of Celery; return the exit code."""
     from ...celery import app
 
     served = start.served(settings)
@@ -225,7 +225,7 @@ def _supervise(commands: list[list[str]], env: dict[str, str], machine: TextIO |
             processes = [{"worker": worker["worker"], "pid": worker["pid"]} for worker in ready]
             _announce(machine, {**ready[0], "pid": os.getpid(), "processes": processes})
 
-    # What all of them count in it is of no use to others, and gone with the last of them.
+    # The file goes with the last process that has it open.
     with tempfile.TemporaryFile() as shared:
         env = {**env, SHARED: str(shared.fileno())}
         return asyncio.run(Supervisor(commands, env, announce, shared.fileno()).run())
@@ -240,7 +240,7 @@ def _count_together() -> None:
 
 
 def _commands(count: int, name: str | None, options: list[str]) -> list[list[str]]:
-    """What starts so many processes with these options."""
+    """Return the command lines of `count` processes."""
     from ...__main__ import own_command
 
     common = ("worker", "--processes", "1", "--supervised", "--json", *options)
@@ -251,7 +251,7 @@ def _commands(count: int, name: str | None, options: list[str]) -> list[list[str
 
 
 def _numbered(name: str | None, count: int) -> Iterator[str | None]:
-    """The names of the processes: NAME@HOST, NAME-2@HOST and so on."""
+    """Yield the names of the processes: NAME@HOST, NAME-2@HOST and so on."""
     yield name
     own, at, host = (name or "").partition("@")
     for number in range(2, count + 1):
@@ -259,7 +259,7 @@ def _numbered(name: str | None, count: int) -> Iterator[str | None]:
 
 
 def _watch_signals(celery_worker: Any, queues: list[str], machine: TextIO | None, *, forks: bool) -> Callable[[], bool]:
-    """Announce the worker once it takes tasks; return what says whether a signal has stopped it."""
+    """Announce the worker once it takes tasks; return a function that says whether a signal has stopped it."""
     from celery.apps.worker import install_worker_term_hard_handler
     from celery.signals import worker_ready, worker_shutting_down
 
@@ -308,7 +308,7 @@ def _end_later(seconds: float) -> None:
 
 
 def _tell(text: str, *, as_json: bool) -> None:
-    """Write a line whatever the level of the log is; as a document of it, where all lines are."""
+    """Write a line whatever the level of the log, as JSON if the log is."""
     if as_json:
         logger = logging.getLogger(__name__)
         logger.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, text, (), None))
@@ -323,16 +323,16 @@ def _end_at_once(*_: object) -> NoReturn:
     os._exit(COMPLETED)
 
 
-def _announce(machine: TextIO, said: object) -> None:
-    machine.write(json.dumps(said) + "\n")
+def _announce(machine: TextIO, message: object) -> None:
+    machine.write(json.dumps(message) + "\n")
     machine.flush()
 
 
 def _hasten(app: Celery, settings: Settings) -> None:
-    """Let the worker hear signals sooner, where that costs nothing.
+    """Let the worker react to signals sooner, where that costs nothing.
 
-    A signal is heard between two looks at the queues, which are a second apart. Over a socket of this machine they may
-    be frequent: an embedded worker then ends at once.
+    A worker handles signals between two looks at the queues, a second apart. Over a socket of this machine the looks
+    may be frequent: an embedded worker then ends at once.
     """
     if settings.require_broker().startswith("redis+socket:"):
         options = {**app.conf.broker_transport_options, "polling_interval": limits.LOCAL_POLL_SECONDS}
@@ -340,7 +340,7 @@ def _hasten(app: Celery, settings: Settings) -> None:
 
 
 def _names(queues: str | None) -> list[str]:
-    """The queues of a comma-separated list, each once."""
+    """Return the queues of a comma-separated list, each once."""
     if queues is None:
         return []
     names = [name.strip() for name in queues.split(",") if name.strip()]
@@ -350,7 +350,7 @@ def _names(queues: str | None) -> list[str]:
 
 
 def _nodename(name: str | None) -> str:
-    """The worker's name for Celery, unique unless one is given."""
+    """Return the worker's name for Celery, unique unless the user names it."""
     from celery.utils.nodenames import host_format, nodename
 
     if name is None:
@@ -377,8 +377,6 @@ def _stdout_of_our_own() -> TextIO:
 #
 # A process that ends unasked is started again, later each time while it keeps ending soon. The processes end with the
 # supervisor, however that ends (`end_with_supervisor`).
-
-# What a worker process does for its supervisor: it ends with it, and says how far it has come.
 
 LOADED: Final = "loaded"
 """The first line that a supervised process prints: its settings and activities are good. The second is `--json`'s."""
@@ -456,7 +454,7 @@ class Supervisor:
             failures = 1 if lasted > limits.LASTING_SECONDS else failures + 1
             delay = _BACKOFF.seconds(failures)
             name = self._announced[place]["worker"]
-            tell(f"worker {name} ended by itself ({_told(code)}); another is started in {delay:g} s")
+            tell(f"worker {name} ended by itself ({_end_words(code)}); another is started in {delay:g} s")
             await self._sleep(delay)
 
     async def _run_once(self, place: int) -> int:
@@ -480,12 +478,12 @@ class Supervisor:
         del self._processes[place]
         return code
 
-    def _hear(self, place: int, said: Any) -> None:
-        if said == LOADED:
+    def _hear(self, place: int, message: Any) -> None:
+        if message == LOADED:
             self._loaded.set()
             return
         is_first = len(self._announced) < len(self._commands)
-        self._announced[place] = said
+        self._announced[place] = message
         if is_first and len(self._announced) == len(self._commands):
             self._on_ready([self._announced[number] for number in range(len(self._commands))])
 
@@ -512,7 +510,7 @@ def _send(process: Process, number: signal.Signals) -> None:
         pass
 
 
-def _told(code: int) -> str:
+def _end_words(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
@@ -528,6 +526,6 @@ def terminate(number: int, _frame: FrameType | None) -> None:
 
 
 def end_if_terminated() -> None:
-    """Unwind after all, where code of others has caught what a signal raised in it."""
+    """Unwind if other code has caught the exception of a signal."""
     if _heard:
         raise Terminated(TERMINATED)
