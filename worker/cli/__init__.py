@@ -12,70 +12,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from typing import Any
-
-import click
 
 from ..errors import Terminated
-from .archive import export, import_
-from .check import check
-from .control import amend, cancel, dead, delete, fork, pause, resume, retry, say, send
-from .doctor import doctor
-from .evaluating import evaluate
-from .options import REJECTED, Interrupted, report
-from .output import detach_stdout, flush, prepare_streams, tell, write_error
-from .people import answer, approve, held, prompt, reject
-from .run import run, submit
-from .runs import explain, health, log, runs, show, status, wait
-from .serving import mcp, metrics, trace, traces, ui
-from .worker import terminate, worker
+from .group import acts
+from .options import report
+from .output import detach_stdout, flush, prepare_streams, tell
+from .worker import terminate
 
 __all__ = ["acts", "main"]
-
-
-class _Commands(click.Group):
-    """A group that lists commands in the order in which users meet them, and turns Ctrl-C into `Interrupted`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of registration."""
-        return list(self.commands)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. click would print an empty line for Ctrl-C, so it is not shown one."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted from None
-
-
-@click.group(
-    cls=_Commands,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-@click.version_option(package_name="acts-celery", message="acts-celery %(version)s", help="Print the version.")
-@click.pass_context
-def acts(ctx: click.Context) -> None:
-    """Run plans of tool calls on Celery and Redis, and read their results.
-
-    Exit codes: 0 fine, 1 the run failed or was cancelled, 2 refused before anything ran, 3 infrastructure or timeout,
-    4 not possible now.
-    """
-    if ctx.invoked_subcommand is None:
-        write_error(ctx.get_help() + "\n")
-        ctx.exit(REJECTED)
-
-
-_COMMANDS = (
-    *(run, check, prompt, evaluate, submit),
-    *(runs, wait, status, show, log, explain),
-    *(pause, resume, cancel, retry, fork, amend, say, send),
-    *(held, approve, answer, reject),
-    *(export, import_, delete, dead),
-    *(ui, trace, traces, mcp, worker, metrics, health, doctor),
-)
-for command in _COMMANDS:
-    acts.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
